@@ -1,0 +1,25 @@
+"""Every error a user can cause. Each knows the exit code it ends the program with."""
+
+from __future__ import annotations
+
+
+class PerfToolError(Exception):
+    """A condition the user can understand and act on; its text is one sentence."""
+
+    exit_code = 2
+
+
+class InputError(PerfToolError):
+    """A file that cannot be found, opened or recognised."""
+
+
+class RuleError(PerfToolError):
+    """A rule file that is malformed, or a selector that names no rule."""
+
+
+class QueryError(PerfToolError):
+    """SQL from a user or a rule that does not run."""
+
+
+class MissingExtraError(PerfToolError):
+    """An optional package is needed; the message names the extra that installs it."""
