@@ -7,6 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ _MEMORY_LIMIT_MB = 600
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
 _DEFAULT_TIME_LIMIT_S = 60.0
+# DuckDB renamed the member in 2.0.
+_SELECTS = ("SELECT", "SELECT_STATEMENT")
 
 
 class TraceStore:
@@ -77,11 +80,17 @@ class TraceStore:
         rank, issues = self._free_rank(load.rank_of(path, metadata))
         self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
         self.metadata[rank] = metadata
-        added = InputFile(
-            read.path, read.kind, rank, read.bytes, read.events, read.status, (*read.issues, *issues)
-        )
+        added = replace(read, rank=rank, issues=(*read.issues, *issues))
         self.inputs.append(added)
         return added
+
+    def inputs_with_issues(self) -> list[InputFile]:
+        """The inputs, with the issues that came to light while the tables were made."""
+        issues: dict[str, list[ImportIssue]] = {}
+        for row in self.rows("input_issues"):
+            issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
+            issues.setdefault(row["path"], []).append(issue)
+        return [replace(read, issues=tuple(issues.get(read.path, ()))) for read in self.inputs]
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table as a pandas DataFrame; ``catalog()`` lists the names."""
@@ -106,7 +115,7 @@ class TraceStore:
             statements = duckdb.extract_statements(sql)
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from None
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT_STATEMENT:
+        if len(statements) != 1 or statements[0].type.name not in _SELECTS:
             raise QueryError("only a single SELECT is allowed")
         self.build(_names_in(sql))
         self._lock_down()
