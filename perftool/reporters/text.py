@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -42,6 +42,7 @@ _MOST_STEPS = 8
 _MOST_SHARES = 10
 _LONGEST_NAME = 72
 _RELATED = 3
+_WIDEST_PAGE = 1000
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -148,11 +149,15 @@ def _print_finding(number: int, finding: Finding, console: Console) -> None:
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
-        console.print(Padding(Text("see " + at.rstrip(), style="dim"), (0, 0, 0, 4)))
+        _paragraph(Text("see " + at.rstrip(), style="dim"), console)
 
 
 def _paragraph(text: Text, console: Console) -> None:
-    console.print(Padding(text, (0, 0, 0, 4)))
+    """Indented and wrapped for people; one line for pipes, where a break would split what others search for."""
+    if console.is_terminal or console.width < _WIDEST_PAGE:
+        console.print(Padding(text, (0, 0, 0, 4)))
+    else:
+        console.print(Text("    ") + text, soft_wrap=True)
 
 
 def _unwrapped(text: str) -> str:
@@ -189,8 +194,3 @@ def _fraction(metric: Metric) -> Text:
 
 def _ms(ns: int) -> str:
     return f"{ns / 1e6:,.3f}"
-
-
-def lines(texts: Iterable[str]) -> str:
-    """Texts, each on a line of its own."""
-    return "".join(f"{text}\n" for text in texts)
