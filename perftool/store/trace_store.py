@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-_MEMORY_LIMIT_MB = 600
+_MEMORY_LIMIT_MB = 750
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
 _DEFAULT_TIME_LIMIT_S = 60.0
@@ -49,6 +49,8 @@ class TraceStore:
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        # Nothing here outlives the process, so there is no point in checkpoints along the way.
+        self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT_MB}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
@@ -180,11 +182,17 @@ class TraceStore:
         import numpy as np
 
         spans = self._connection.execute(
-            "SELECT id, track, ts, \"end\" FROM _spans WHERE side = 'host'"
+            """SELECT id, track, ts, "end", (hash(cat) >> 1)::BIGINT AS cat FROM _spans WHERE side = 'host'"""
         ).fetchnumpy()
-        order, depth, parent = nest(*(np.asarray(spans[key]) for key in ("track", "ts", "end")))
-        ids = np.asarray(spans["id"])
-        columns = {"id": ids[order], "depth": depth, "parent": np.where(parent >= 0, ids[parent], -1)}
+        ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
+        order, depth, parent = nest(track, start, end)
+        inside = (parent >= 0) & (end[parent] >= end[order])
+        columns = {
+            "id": ids[order],
+            "depth": depth,
+            "parent": np.where(parent >= 0, ids[parent], -1),
+            "outermost": ~inside | (cat[parent] != cat[order]),
+        }
         _insert_arrays(self._connection, "_nesting", columns)
 
     def _note(self, issue: ImportIssue) -> None:

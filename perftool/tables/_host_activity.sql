@@ -7,9 +7,9 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH host AS (
-    SELECT s.id, s.rank, s.name, s.cat, s.ts, s."end" FROM slices AS s
+    SELECT s.rank, s.name, s.cat, s.ts, s."end", s.outermost FROM slices AS s
     JOIN _feeding_tracks AS f ON f.track = s.track
-    WHERE s.side = 'host'
+    WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'user_annotation', 'runtime', 'python_function')
 ),
 classified AS (
     SELECT rank, ts, "end",
@@ -22,10 +22,11 @@ classified AS (
                 WHEN starts_with(name, 'Optimizer.step#') OR starts_with(name, 'Optimizer.zero_grad#') THEN 7
                 WHEN cat = 'runtime' THEN 8
                 WHEN cat = 'cpu_op' AND NOT starts_with(name, 'ProfilerStep#') THEN 9
-                WHEN cat = 'python_function' THEN 10 END AS class
+                WHEN cat = 'python_function' THEN 10 END AS class, outermost
     FROM host
 )
-SELECT rank, class, ts, "end" FROM classified WHERE class IS NOT NULL
+-- Ops inside ops and Python inside Python add nothing.
+SELECT rank, class, ts, "end" FROM classified WHERE class < 8 OR (class >= 8 AND outermost)
 UNION ALL
 SELECT rank, 0, ts, "end" FROM compilations WHERE ts IS NOT NULL
 UNION ALL
