@@ -41,7 +41,7 @@ host_time AS (
     UNION ALL
     -- The feeding threads work: anything but a wait for the device.
     SELECT s.rank, 3, s.ts, s."end" FROM slices AS s JOIN _feeding_tracks AS f ON f.track = s.track
-    WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'runtime') AND NOT starts_with(s.name, 'ProfilerStep#')
+    WHERE s.cat IN ('cpu_op', 'runtime') AND s.outermost AND NOT starts_with(s.name, 'ProfilerStep#')
     UNION ALL SELECT rank, 4, ts, "end" FROM syncs
     UNION ALL SELECT rank, 5, ts, "end" FROM device_busy
 ),
