@@ -21,14 +21,17 @@ _MAX_BARS = 1000
 class _Bar:
     first: LogLine
     total: int
-    done: int = 0
+    done: int
     iterations: int = 0
     refreshes: int = 0
     last_line: int = 0
 
 
 class ProgressScanner:
-    """Feed it the lines of a log in order; a bar that starts again (next epoch) stays the same bar."""
+    """Feed it the lines of a log in order; a bar that starts again (next epoch) stays the same bar.
+
+    Only the distance between two refreshes counts: the log may begin in the middle of a run.
+    """
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
@@ -41,11 +44,10 @@ class ProgressScanner:
         key = (name, line.rank)
         if key not in self._bars and len(self._bars) >= _MAX_BARS:
             return
-        bar = self._bars.setdefault(key, _Bar(line, int(match["total"])))
         done = int(match["done"])
-        moved = done - bar.done if done >= bar.done else done
-        if moved:
-            bar.iterations += moved
+        bar = self._bars.setdefault(key, _Bar(line, int(match["total"]), done))
+        if done > bar.done:
+            bar.iterations += done - bar.done
             bar.refreshes += 1
         bar.done, bar.last_line = done, line.number
 
