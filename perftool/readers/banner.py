@@ -12,8 +12,8 @@ from perftool.readers.log_lines import LogLine, read_log_lines
 from perftool.readers.text_lines import Source
 
 TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Configuration :")
-_VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*?)\s*$")
-_SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*?)\s*$")
+_VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
+_SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
 # A banner has about twenty lines; a cut one must not turn the rest of the log into settings.
 _MAX_LINES = 60
@@ -41,7 +41,7 @@ class BannerScanner:
     def _inside(self, line: LogLine, left: int) -> None:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
-            entry = ConfigEntry("banner", match["key"], match["value"], line.rank, line.number)
+            entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
             # Without RANK every process prints the banner.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):

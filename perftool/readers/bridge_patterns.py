@@ -40,7 +40,8 @@ DISK_CACHE = (
     # The blank before "successfully" is missing in release 1.19.
     known_line(
         "[CACHEFILE] Removed",
-        rf"Removed (?P<name>\S+?)\s*successfully\.(?: Disk cache size after removal: (?P<value>{_NUMBER}))?",
+        r"Removed (?P<name>\S{1,200}?)\s{0,8}successfully\."
+        rf"(?: Disk cache size after removal: (?P<value>{_NUMBER}))?",
         "recipe_evicted",
         "bytes",
     ),
@@ -64,14 +65,16 @@ DISK_CACHE = (
         "bytes",
         above_limit=True,
     ),
-    known_line("Cache directory(", r"Cache directory\((?P<name>.*?)\) set up properly", "disk_cache_ready"),
+    known_line(
+        "Cache directory(", r"Cache directory\((?P<name>.{0,200}?)\) set up properly", "disk_cache_ready"
+    ),
     known_line("Disk cache eviction is disabled", r"", "disk_cache_eviction_off"),
     known_line("No access for eviction", r"", "disk_cache_eviction_busy"),
     known_line("Found cache entry with recipe", r"with recipe: ?(?P<name>\S*)", "disk_cache_hit"),
     known_line("Trying to find recipe and metadata", r"for id (?P<name>\S+)", "disk_cache_lookup"),
     known_line(
         "flag is going to be deprecated",
-        r"(?P<name>[A-Z][A-Z0-9_]+) flag is going to be deprecated, use PT_HPU_RECIPE_CACHE_CONFIG",
+        r"(?P<name>[A-Z][A-Z0-9_]{1,80}) flag is going to be deprecated, use PT_HPU_RECIPE_CACHE_CONFIG",
         "deprecated_variable",
     ),
 )
@@ -92,15 +95,23 @@ RECIPE_CACHE = (
 )
 
 DYNAMIC_SHAPES = (
-    known_line("step marker due to ", r"step marker due to (?P<name>.*?)\s*$", "graph_cut"),
-    known_line("[DETECT_RECOMPILE_AUTO]", r"AUTO\]\[(?P<name>[^\]]*)\].*Recompilation!", "module_recompiled"),
+    known_line("step marker due to ", r"step marker due to (?P<name>.{0,200})", "graph_cut"),
+    known_line(
+        "[DETECT_RECOMPILE_AUTO]",
+        r"AUTO\]\[(?P<name>[^\]]{0,200})\].{0,200}Recompilation!",
+        "module_recompiled",
+    ),
     known_line(
         "Number of unique shapes", rf"unique shapes:\s*(?P<value>{_NUMBER})", "unique_input_shapes", "count"
     ),
-    known_line("dynamicity in input data shapes", r"There is (?P<name>.*?) dynamicity", "input_dynamicity"),
-    known_line("was not warmed-up", r"Configuration: (?P<name>.*\S) was not warmed-up", "not_warmed_up"),
     known_line(
-        "is not yet supported on HPU", r"(?P<name>[\w:.]*) ?is not yet supported on HPU", "op_unsupported"
+        "dynamicity in input data shapes", r"There is (?P<name>.{1,40}?) dynamicity", "input_dynamicity"
+    ),
+    known_line("was not warmed-up", r"Configuration: (?P<name>.{1,200}?) was not warmed-up", "not_warmed_up"),
+    known_line(
+        "is not yet supported on HPU",
+        r"(?P<name>[\w:.]{0,200}) ?is not yet supported on HPU",
+        "op_unsupported",
     ),
     known_line("during hpu graph capturing", r"cpu fallback is not supported", "fallback_in_capture"),
     known_line("during HPU Graph capturing", r"is not supported during", "fallback_in_capture"),
@@ -122,7 +133,11 @@ GRAPH_STATISTICS = tuple(
 
 FAILURES = (
     known_line("Defragmentation cannot be started", r"", "defragmentation_impossible"),
-    known_line("Graph compile failed", r"(?P<name>synStatus \d+ \[[^\]]*\])?\.?\s*$", "graph_compile_failed"),
+    known_line(
+        "Graph compile failed",
+        r"Graph compile failed\.?(?: synStatus=(?P<name>synStatus \d+ \[[^\]]{0,80}\]))?",
+        "graph_compile_failed",
+    ),
     known_line("Weight sharing unsuccessful", r"", "weight_sharing_failed"),
     known_line("does not have any effect", r"Calling (?P<name>mark_step) function", "mark_step_ignored"),
     known_line("Closing PyTorch logger", r"", "clean_exit"),

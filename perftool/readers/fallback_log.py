@@ -20,7 +20,7 @@ from perftool.readers.text_lines import Source
 
 HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
-_ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>\S+::\S+)\s*$")
+_ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\w+=(\S+)")
 # How many lines of other origin may stand between two rows of one table: a run that ends prints little.
 _MAX_FOREIGN_LINES = 20
@@ -40,7 +40,9 @@ _LINES = (
     _LinePattern("CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.*)"), "call"),
     _LinePattern(
         "Attribute check failed for",
-        re.compile(r"Attribute check failed for:\s*(?P<op>[\w:.]+?)\s*(?P<detail>at argument position:.*)"),
+        re.compile(
+            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument position:.*)"
+        ),
         "refusal",
     ),
     _LinePattern(

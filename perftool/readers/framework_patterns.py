@@ -22,7 +22,7 @@ def _count(core: str, kind: str, name: str = "", between: str = " = ") -> LinePa
 
 BATCH_SIZE = (
     _count("Instantaneous batch size per device", "batch_size", "per_device_train"),
-    _count("Total train batch size", "batch_size", "global_train", r"[^=]* = "),
+    _count("Total train batch size", "batch_size", "global_train", r"[^=]{0,80} = "),
     _count("Batch size", "batch_size", "eval"),
     _count("per_device_train_batch_size", "batch_size", "per_device_train", _ASSIGNED),
     _count("per_device_eval_batch_size", "batch_size", "eval", _ASSIGNED),
@@ -50,7 +50,7 @@ MODEL = (
     known_line("_name_or_path", r"\"_name_or_path\": " + _QUOTED, "model"),
     known_line("--model", r"--model(?:_name_or_path|-name)?[= ]+['\"]?(?P<name>[\w./-]+)", "model"),
     known_line("model=", r"(?<!\w)model=" + _QUOTED, "model"),
-    known_line("models--", r"models--(?P<name>[\w.-]+?)/snapshots", "model"),
+    known_line("models--", r"models--(?P<name>[\w.-]{1,200}?)/snapshots", "model"),
     known_line("Model config ", r"Model config (?P<name>\w+)Config\b", "model"),
     # A row of Lightning's model summary: number, attribute, class, parameters.
     known_line(" | ", r"^\s*\d+\s+\| \w+\s+\| (?P<name>[A-Z]\w+)\s+\| +[\d.,]+ ?[KMBT]?\b", "model"),
@@ -73,7 +73,7 @@ RUN = (
     known_line(
         "Automatic Mixed Precision", r"Using (?P<name>\w+) (?:native )?Automatic Mixed Precision", "precision"
     ),
-    known_line("'loss': ", r"\{'loss': .*'epoch': ", "loss_line"),
+    known_line("'loss': ", r"\{'loss': .{1,500}'epoch': ", "loss_line"),
 )
 
 FRAMEWORK_PATTERNS = (*BATCH_SIZE, *MODEL, *RUN)

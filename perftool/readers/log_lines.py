@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.log_time import parse_time
-from perftool.readers.text_lines import Source, read_lines
+from perftool.readers.text_lines import MAX_LINE, Source, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,12 @@ class LogLine:
 def read_log_lines(source: Source, tally: IssueTally, rank: int | None = None) -> Iterator[LogLine]:
     """Yield the lines of a log; ``rank`` is assumed where a line names none. Raises as read_lines does."""
     for line in read_lines(source, tally):
-        prefix, text = split_prefix(line.text)
+        text = line.text
+        if len(text) > MAX_LINE:
+            tally.note(
+                "long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number
+            )
+        prefix, text = split_prefix(text[:MAX_LINE])
         yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
 
 
@@ -80,7 +85,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
 
 
 _MAX_LABELS = 4
-_BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+\S+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
+_BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
 # Labels that could as well be text are taken only before something this program reads.
 _LABELS = tuple(
     re.compile(pattern)

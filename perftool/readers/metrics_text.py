@@ -12,8 +12,8 @@ from perftool.readers.issue_tally import IssueTally
 from perftool.readers.metrics_series import RawRecord
 from perftool.readers.text_lines import TextLine
 
-_LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*?)\s*$")
-_VALUE = re.compile(r"[ \t]+(?P<key>\w+): (?P<value>.+?)\s*$")
+_LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*)")
+_VALUE = re.compile(r"[ \t]+(?P<key>\w+): (?P<value>.+)")
 # Python 3.11 formats the enum member, 3.10 its value.
 _ENUM = "MetricDumpTrigger."
 
@@ -34,9 +34,9 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
         elif label := _LABEL.match(line.text):
             if label["label"] == "Metric name":
                 yield from _finished(block, tally)
-                block = _Block(label["value"])
+                block = _Block(label["value"].strip())
             elif block is not None:
-                block.labels[label["label"]] = label["value"]
+                block.labels[label["label"]] = label["value"].strip()
         elif block is not None and (value := _VALUE.match(line.text)):
             _keep(block, value, line, tally)
         elif line.text.strip():
@@ -46,7 +46,7 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
 
 def _keep(block: _Block, match: re.Match[str], line: TextLine, tally: IssueTally) -> None:
     try:
-        block.statistics[match["key"]] = _literal(match["value"])
+        block.statistics[match["key"]] = _literal(match["value"].strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         tally.note("bad value", "a value of the metrics file cannot be read", line.number)
 

@@ -69,7 +69,7 @@ class EventScanner:
 
 
 def _name(known: LinePattern, captured: str | None) -> str:
-    name = (captured or known.name)[:_MAX_NAME]
+    name = (captured or known.name)[:_MAX_NAME].strip()
     return _CPU_FALLBACK if known.kind == "graph_cut" and name.startswith(_CPU_FALLBACK) else name
 
 

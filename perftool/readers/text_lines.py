@@ -15,9 +15,6 @@ from os import PathLike, fspath
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.stream import ByteStream
 
-Source = str | PathLike[str] | bytes | Iterable[str]
-"""A path (``-`` is standard input), the content itself, or lines already split."""
-
 # Longer than any log line; a file without line ends must not end up in memory.
 MAX_LINE = 1 << 20
 
@@ -44,6 +41,10 @@ class TextLine:
     ended: bool = True
 
 
+Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
+"""A path (``-`` is standard input), the content itself, or lines already split."""
+
+
 def read_lines(source: Source, tally: IssueTally, max_line: int = MAX_LINE) -> Iterator[TextLine]:
     """Yield the lines of ``source``; problems go to ``tally``.
 
@@ -58,7 +59,7 @@ def read_lines(source: Source, tally: IssueTally, max_line: int = MAX_LINE) -> I
                 tally.note(issue.kind, issue.message)
     else:
         for number, line in enumerate(source, 1):
-            yield TextLine(number, line.rstrip("\r\n"))
+            yield line if isinstance(line, TextLine) else TextLine(number, line.rstrip("\r\n"))
 
 
 def detect_encoding(head: bytes) -> tuple[str, int]:
