@@ -53,7 +53,7 @@ _LINES = (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class _Table:
     """A table while its rows come in; ``left`` is how many foreign lines it still tolerates."""
 
@@ -90,19 +90,20 @@ class FallbackScanner:
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
         self._tables: list[_Table] = []
-        self._open: dict[int | None, _Table] = {}
+        self._open: list[_Table] = []
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
 
     def feed(self, line: LogLine) -> None:
         """Take one line."""
         text = line.text
         if any(header in text for header in HEADERS):
-            self._open[line.rank] = _Table(line)
-            self._tables.append(self._open[line.rank])
+            table = _Table(line)
+            self._open.append(table)
+            self._tables.append(table)
         elif "::" in text and (row := _ROW.match(text)):
             self._row(line, row)
         elif self._open and not line.prefix.is_logger and text.strip() and not _HINT.match(text):
-            self._foreign(line.rank)
+            self._foreign(line.prefix.rank)
         for known in _LINES:
             if known.core in text and (match := known.pattern.search(text)):
                 self._call(line, known.origin, match)
@@ -112,9 +113,8 @@ class FallbackScanner:
         return LogReading(fallbacks=(*self._table_records(), *self._call_records()), kind="fallback_log")
 
     def _row(self, line: LogLine, row: re.Match[str]) -> None:
-        # A row without a launcher's label can belong to any table; the youngest is as good as another.
-        table = self._open.get(line.rank)
-        if table is None:
+        tables = self._open_tables(line.prefix.rank)
+        if not tables:
             if self._tables:
                 self._tally.note(
                     "row without table", "a fallback row stands apart from its table", line.number
@@ -122,15 +122,22 @@ class FallbackScanner:
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
+        # A process lists an op once, so a second row of it is another process's.
+        table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         table.add(row["op"], int(row["count"]))
 
-    def _foreign(self, rank: int | None) -> None:
-        table = self._open.get(rank)
-        if table is None:
-            return
-        table.left -= 1
-        if table.left < 0:
-            del self._open[rank]
+    def _open_tables(self, label: int | None) -> list[_Table]:
+        """The tables that a line with this launcher's label can belong to, youngest first.
+
+        Only the header has the logger's prefix, so a line without a label can belong to any.
+        """
+        return [table for table in reversed(self._open) if label is None or table.header.rank == label]
+
+    def _foreign(self, label: int | None) -> None:
+        for table in self._open_tables(label):
+            table.left -= 1
+            if table.left < 0:
+                self._open.remove(table)
 
     def _call(self, line: LogLine, origin: FallbackOrigin, match: re.Match[str]) -> None:
         detail = match["detail"].strip()
