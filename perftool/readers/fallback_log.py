@@ -24,6 +24,7 @@ _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\w+=(\S+)")
 # How many lines of other origin may stand between two rows of one table: a run that ends prints little.
 _MAX_FOREIGN_LINES = 20
+_MAX_OPEN = 256
 _MAX_KINDS_OF_CALL = 100_000
 
 
@@ -98,7 +99,7 @@ class FallbackScanner:
         text = line.text
         if any(header in text for header in HEADERS):
             table = _Table(line)
-            self._open.append(table)
+            self._open = [*self._open[-_MAX_OPEN:], table]
             self._tables.append(table)
         elif "::" in text and (row := _ROW.match(text)):
             self._row(line, row)
