@@ -1,0 +1,149 @@
+"""Rules over tables: which apply, what they find, how it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perftool.errors import QueryError
+from perftool.model.report import Finding, Gain, Location, NotApplicable
+from perftool.model.rule import Rule
+from perftool.store.catalog import catalog
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+RULE_TIME_LIMIT_S = 30.0
+_PARAM = re.compile(r"\$(\w+)")
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related"}
+# The end of a column's name tells its unit, and how the message shows it without that end.
+_UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
+# What changes between recordings of the same run: numbers, hashes, addresses, folders.
+_VOLATILE = re.compile(r"0x[0-9a-fA-F]+|/[^\s:]*/|\d+")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
+
+    device: str | None
+    steps: int
+    step_ns: int
+    window_ns: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a set of rules had to say; findings are ranked, the largest gain first."""
+
+    findings: tuple[Finding, ...]
+    not_applicable: tuple[NotApplicable, ...]
+
+
+def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
+    """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
+    findings: list[Finding] = []
+    skipped: list[NotApplicable] = []
+    for rule in rules:
+        if rule.sql is None:
+            continue
+        reason = _why_not(store, rule, context)
+        if reason:
+            skipped.append(NotApplicable(rule.code, reason))
+            continue
+        try:
+            findings += _run(store, rule, context)
+        except (QueryError, KeyError, ValueError) as error:
+            if crash_rule is None:
+                raise QueryError(f"{rule.code}: {error}") from None
+            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": str(error)}))
+    return Outcome(tuple(sorted(findings, key=_order)), tuple(skipped))
+
+
+def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = None) -> Finding:
+    """A finding of ``rule`` from one row of its query."""
+    evidence = {key: value for key, value in row.items() if key not in _PLACE}
+    shown = {"subject": row["subject"], **evidence}
+    shown |= {param.name: param.value for param in rule.params}
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=rule.severity,
+        confidence=rule.confidence,
+        subject=str(row["subject"]),
+        message=rule.message.format_map(_formatted(shown)),
+        why=rule.why,
+        fix=rule.fix,
+        rank=row.get("rank"),
+        location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
+        related=tuple(
+            Location(place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name"))
+            for place in row.get("related") or ()
+        ),
+        evidence=evidence,
+        gain=_gain(row.get("gain_ns"), context),
+        fingerprint=fingerprint(rule.code, str(row["subject"])),
+        benchmark=rule.benchmark,
+    )
+
+
+def fingerprint(code: str, subject: str) -> str:
+    """What identifies a finding across recordings of the same run: 16 hexadecimal digits."""
+    stable = _VOLATILE.sub("#", subject)
+    return hashlib.sha256(f"{code}\n{stable}".encode()).hexdigest()[:16]
+
+
+def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:
+    if not rule.applies_to(context.device):
+        return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+    for need in rule.needs:
+        if need not in catalog():
+            raise QueryError(f"{rule.code}: needs the unknown table {need}")
+        if not store.has_rows(need):
+            return f"the input shows no {need.replace('_', ' ')}"
+    return None
+
+
+def _run(store: TraceStore, rule: Rule, context: Context) -> list[Finding]:
+    assert rule.sql is not None
+    values: dict[str, Any] = {
+        "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
+        **{param.name: param.value for param in rule.params},
+    }  # fmt: skip
+    used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
+    columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
+    return [make_finding(rule, dict(zip(columns, row, strict=True)), context) for row in rows]
+
+
+def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
+    if gain_ns is None or context is None or context.step_ns <= 0:
+        return None
+    bounded = max(0, min(int(gain_ns), context.step_ns))
+    return Gain(bounded, bounded / context.step_ns)
+
+
+def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
+    """Placeholders of a message: every value under its name, and with its unit under the name without it."""
+    shown = {key: _plain(value) for key, value in values.items()}
+    for key, value in values.items():
+        for ending, render in _UNITS:
+            if key.endswith(ending) and isinstance(value, (int, float)):
+                shown[key.removesuffix(ending)] = render(value)
+    return shown
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return format_count(value)
+    return "unknown" if value is None else str(value)
+
+
+_SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    """Damage to the evidence first, then the largest gain, then severity."""
+    gain = finding.gain.ns_per_step if finding.gain else -1
+    return (-gain, _SEVERITY_ORDER[finding.severity], finding.code, finding.subject, finding.rank or 0)

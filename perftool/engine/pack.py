@@ -1,0 +1,134 @@
+"""Rule files into Rule objects, with every complaint naming the file and the key."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perftool.errors import RuleError
+from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Param, Rule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CODE = re.compile(r"[A-Z]{1,4}\d{3}")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
+_TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
+_KEYS: dict[str, type | tuple[type, ...]] = {
+    "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
+    "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
+}  # fmt: skip
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags"}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES}
+
+
+@cache
+def builtin_folder() -> Path:
+    """The folder of the shipped pack: inside an installed package, beside it in a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "rulepack"
+    return installed if installed.is_dir() else package.parent / "rules"
+
+
+def load_pack(folder: Path) -> list[Rule]:
+    """Every rule below ``folder``, sorted by code. Raises RuleError when there is none or one is malformed."""
+    rules = [load_rule(path) for path in sorted(folder.rglob("*.toml"))]
+    if not rules:
+        raise RuleError(f"{folder}: holds no rules (*.toml)")
+    return sorted(rules, key=lambda rule: rule.code)
+
+
+def load_rule(path: Path) -> Rule:
+    """One rule file. Raises RuleError naming the file and the key."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: {error}") from None
+    _check_keys(path, data, _KEYS, _OPTIONAL)
+    _check_values(path, data)
+    text = data["text"]
+    _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
+    devices = data["devices"]
+    return Rule(
+        code=data["code"],
+        name=data["name"],
+        summary=data["summary"],
+        severity=data["severity"],
+        confidence=data["confidence"],
+        status=data["status"],
+        since=data["since"],
+        devices=(devices,) if isinstance(devices, str) else tuple(devices),
+        tags=tuple(data.get("tags", ())),
+        needs=tuple(data.get("needs", ())),
+        benchmark=data.get("benchmark"),
+        params=_params(path, data.get("params", {})),
+        sql=_sql(path, data),
+        message=text["message"].strip(),
+        why=text["why"].strip(),
+        fix=text["fix"].strip(),
+        example=text.get("example", "").strip("\n"),
+        references=tuple(text.get("references", ())),
+    )
+
+
+def _sql(path: Path, data: Mapping[str, Any]) -> str | None:
+    if "find" not in data:
+        return None
+    _check_keys(path, data["find"], {"sql": str}, set(), "find.")
+    return str(data["find"]["sql"])
+
+
+def _check_keys(
+    path: Path, data: Mapping[str, Any], known: Mapping[str, Any], optional: set[str], prefix: str = ""
+) -> None:
+    for key in data:
+        if key not in known:
+            raise RuleError(f"{path}: unknown key {prefix}{key}")
+    for key, kind in known.items():
+        if key not in data:
+            if key in optional:
+                continue
+            raise RuleError(f"{path}: key {prefix}{key} is missing")
+        if not isinstance(data[key], kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            expected = " or ".join(_TOML_NAMES[k] for k in kinds)
+            raise RuleError(f"{path}: key {prefix}{key} must be {expected}")
+
+
+_TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
+
+
+def _check_values(path: Path, data: Mapping[str, Any]) -> None:
+    if not CODE.fullmatch(data["code"]):
+        raise RuleError(f"{path}: key code: {data['code']!r} is not one to four capital letters and three digits")
+    if data["code"] != path.stem:
+        raise RuleError(f"{path}: key code: {data['code']} differs from the file's name")
+    if not NAME.fullmatch(data["name"]):
+        raise RuleError(f"{path}: key name: {data['name']!r} is not lower-case words joined by hyphens")
+    for key, choices in _CHOICES.items():
+        if data[key] not in choices:
+            raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
+    devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
+    for device in devices:
+        if device not in DEVICES:
+            raise RuleError(f"{path}: key devices: {device!r} is none of {', '.join(DEVICES)}")
+
+
+def _params(path: Path, tables: Mapping[str, Any]) -> tuple[Param, ...]:
+    params = []
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise RuleError(f"{path}: key params.{name} must be a table with value, unit and why")
+        known = {"value": (int, float, str, bool), "unit": str, "why": str}
+        for key in ("value", "unit", "why"):
+            if not isinstance(table.get(key), known[key]):  # type: ignore[arg-type]
+                raise RuleError(f"{path}: key params.{name}.{key} is missing or of the wrong type")
+        params.append(Param(name, table["value"], table["unit"], table["why"]))
+    return tuple(params)

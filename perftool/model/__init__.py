@@ -1,0 +1,1 @@
+"""Plain data that crosses module boundaries: frozen dataclasses, nothing that acts."""

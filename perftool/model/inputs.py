@@ -1,0 +1,37 @@
+"""What was read, and what went wrong while reading it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+InputKind = Literal["trace", "fallback_log", "metrics", "runtime_log", "config"]
+InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
+
+
+@dataclass(frozen=True)
+class ImportIssue:
+    """Something a reader dropped or repaired.
+
+    ``count`` is in events (or records, or lines), ``bytes`` the length of the text concerned, ``offset`` the
+    place of the first one in bytes from the start of the uncompressed input; both are None when unknown.
+    """
+
+    kind: str
+    count: int
+    message: str
+    bytes: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk."""
+
+    path: str
+    kind: InputKind
+    rank: int | None
+    bytes: int
+    events: int
+    status: InputStatus
+    issues: tuple[ImportIssue, ...] = field(default=())

@@ -1,0 +1,123 @@
+"""The result of an analysis: everything a reporter may show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perftool.model.inputs import InputFile
+from perftool.model.rule import Confidence, Rule, Severity
+
+BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
+Unit = Literal["ratio", "ms", "count", "bytes"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the trace something is: all optional, times in ns as in the file."""
+
+    track: str | None = None
+    step: int | None = None
+    ts_ns: int | None = None
+    dur_ns: int | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """An upper bound of the time a fix would give back per step, in ns and as a share of the median step."""
+
+    ns_per_step: int
+    share_of_step: float
+    kind: str = "estimate"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them."""
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    subject: str
+    message: str
+    why: str
+    fix: str
+    rank: int | None
+    location: Location
+    related: tuple[Location, ...]
+    evidence: Mapping[str, Any]
+    gain: Gain | None
+    fingerprint: str
+    benchmark: str | None
+    url: str | None = None
+    suppressed: bool = False
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A rule that could not be checked, and why."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of the summary; ``value`` is None when the input lacks the signal, never 0 instead."""
+
+    name: str
+    value: float | None
+    unit: Unit
+    numerator: float | None = None
+    denominator: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A profiler step; the parts of ``breakdown_ns`` (see ``BREAKDOWN``) add up to ``dur_ns``."""
+
+    rank: int
+    name: str
+    ts_ns: int
+    dur_ns: int
+    breakdown_ns: Mapping[str, int]
+    partial: bool
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the run used: hpu, cuda, rocm, xpu, mtia or cpu; None when the input does not tell."""
+
+    type: str | None
+    name: str | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """A row of a ranking: how much time ``name`` takes in the window, in ns, and how often it occurs."""
+
+    name: str
+    total_ns: int
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """One analysis. The rankings are over the window, all ranks together, largest first."""
+
+    inputs: tuple[InputFile, ...]
+    device: Device
+    summary: Mapping[str, Metric]
+    steps: tuple[Step, ...]
+    idle_causes: tuple[Share, ...]
+    top_device_ops: tuple[Share, ...]
+    top_ops: tuple[Share, ...]
+    findings: tuple[Finding, ...]
+    not_applicable: tuple[NotApplicable, ...]
+    rules: tuple[Rule, ...] = field(default=())

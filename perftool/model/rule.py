@@ -1,0 +1,52 @@
+"""A rule as its file declares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+Confidence = Literal["high", "medium", "low"]
+Status = Literal["preview", "stable", "deprecated"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
+STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
+
+
+@dataclass(frozen=True)
+class Param:
+    """A threshold of a rule, with the reason for its default."""
+
+    name: str
+    value: float | int | str | bool
+    unit: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001)."""
+
+    code: str
+    name: str
+    summary: str
+    severity: Severity
+    confidence: Confidence
+    status: Status
+    since: str
+    devices: tuple[str, ...]
+    tags: tuple[str, ...]
+    needs: tuple[str, ...]
+    benchmark: str | None
+    params: tuple[Param, ...]
+    sql: str | None
+    message: str
+    why: str
+    fix: str
+    example: str
+    references: tuple[str, ...] = field(default=())
+
+    def applies_to(self, device: str | None) -> bool:
+        """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu)."""
+        return self.devices == ("any",) or device in self.devices

@@ -1,0 +1,226 @@
+"""Chrome trace JSON (Kineto's format) as a sequence of small, valid array files.
+
+The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as
+a JSON array of its own, so that memory stays bounded and the store can read them in parallel. Cutting costs a
+search in the last kilobytes of each block; no byte of a healthy file is parsed here. A chunk the store cannot
+parse is handed back to ``repair``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue
+from perftool.readers import envelope, mend
+from perftool.readers.stream import BLOCK, ByteStream
+
+# A head longer than this (metadata before the events) is searched for its key only.
+_LONGEST_HEAD = 256 << 20
+_CUT_WINDOWS = (4 << 10, 256 << 10, BLOCK)
+# From here on microseconds with decimals do not fit a double: 2**53 ns.
+_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*[1-9]\d{12,}\.\d')
+_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive events as one JSON array in the file ``path``; ``offset`` counts from the input's beginning.
+
+    With ``exact`` set, times with decimals are JSON strings, because a double would round them.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    exact: bool
+
+
+class ChromeTrace:
+    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted."""
+
+    def __init__(self, path: str, spool: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.issues: list[ImportIssue] = []
+        self.truncated = False
+        self.size = 0
+        self._spool = spool
+        self.bare = False
+        self.ended = False
+        self._exact = False
+        self._mended = mend.Mended()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Spool the events; each chunk's file exists when it is yielded and belongs to the caller.
+
+        Raises InputError when the file cannot be read or holds no event array.
+        """
+        with ByteStream(self.path) as stream:
+            blocks = stream.blocks()
+            head, block = self._read_head(blocks)
+            self.metadata.update(head.metadata)
+            self.bare = head.bare
+            self._exact = bool(_LOSSY_TIME.search(block, head.start, head.start + (1 << 20)))
+            yield from self._cut(block[head.start :], blocks, head.start)
+            self.size = stream.size
+            self.issues += stream.issues
+            self.truncated = self.truncated or bool(stream.issues)
+
+    def repair(self, chunk: Chunk) -> Chunk | None:
+        """The readable events of a chunk that does not parse, as a new chunk; None when there are none.
+
+        Also notices that the event array ended inside the chunk, with more metadata after it. Repairs must be
+        asked for in file order.
+        """
+        if self.ended:
+            return None
+        data = chunk.path.read_bytes()[1:-1]
+        end = envelope.scan_end(data, 0)
+        if end is not None:
+            self.ended = True
+            self._read_foreign(data[end + 1 :])
+            data = data[:end]
+        mended = mend.mend_events(data, chunk.offset)
+        self._mended.add(mended)
+        return self._write([b",".join(mended.events)], chunk.offset) if mended.events else None
+
+    def finish(self) -> None:
+        """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
+        found = self._mended
+        if self.ended:
+            # The end was found before the last chunk, so the last chunk was not cut off.
+            self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
+            self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
+        if found.repaired:
+            text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
+            self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
+        if found.dropped:
+            text = (
+                f"{_events(found.dropped)} ({found.dropped_bytes:,} bytes) could not be read, "
+                f"the first at byte {found.first_drop:,}"
+            )
+            issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
+            self.issues.append(issue)
+
+    def lost(self, chunk: Chunk, why: str) -> None:
+        """Record that a whole chunk could not be loaded even after its repair."""
+        text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
+        self.issues.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
+
+    def _read_head(self, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes]:
+        data = b""
+        for block in blocks:
+            data += block
+            head = envelope.read_head(data)
+            if head is not None:
+                return head, data
+            if not _looks_like_json(data):
+                raise InputError(f"{self.path}: is not JSON, so not a trace")
+            if len(data) > _LONGEST_HEAD:
+                break
+        if not data.strip():
+            raise InputError(f"{self.path}: is empty")
+        if not _looks_like_json(data):
+            raise InputError(f"{self.path}: is not JSON, so not a trace")
+        raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
+
+    def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:
+        """Write a chunk for each block, cut at its last event boundary; the rest goes with the next block."""
+        carry: list[bytes | memoryview] = []
+        for block in _prepend(first, blocks):
+            cut = _last_boundary(block)
+            if cut is None:
+                carry.append(block)
+                continue
+            end, restart = cut
+            view = memoryview(block)
+            chunk = self._write([*carry, view[:end]], offset)
+            offset += sum(map(len, carry)) + restart
+            carry = [view[restart:]]
+            yield chunk
+        last = self._close(b"".join(carry), offset)
+        if last is not None:
+            yield last
+
+    def _close(self, data: bytes, offset: int) -> Chunk | None:
+        """The last chunk: what precedes the end of the event array, or all of it when the file is cut off."""
+        tail = envelope.read_tail(data, bare=self.bare)
+        if tail is not None:
+            self.metadata.update(tail.metadata)
+            data = data[: tail.end]
+        elif not self.bare or mend_needed(data):
+            self.truncated = True
+            self.issues.append(ImportIssue("cut off", 1, "the file ends before the event array is closed"))
+        data = data.strip(b" \t\r\n,")
+        return self._write([data], offset) if data else None
+
+    def _write(self, parts: list[bytes | memoryview] | list[bytes], offset: int) -> Chunk:
+        path = self._spool / f"{offset:015d}.json"
+        size = 0
+        with open(path, "wb", buffering=0) as file:
+            for part in (b"[", *parts, b"]"):
+                text = _TIME.sub(rb'\1"\2"', part) if self._exact else part
+                file.write(text)
+                size += len(text)
+        return Chunk(path, offset, size, self._exact)
+
+    def _read_foreign(self, data: bytes) -> None:
+        """Metadata after the events, when it fits in one chunk."""
+        try:
+            self.metadata.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
+        except orjson.JSONDecodeError:
+            text = f"{len(data):,} bytes after the event array were not used"
+            self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
+
+
+def mend_needed(data: bytes) -> bool:
+    """Whether ``data`` is something else than whole events, as the unclosed array of a killed writer is."""
+    events = data.strip(b" \t\r\n,")
+    return bool(events) and not mend.parses(events)
+
+
+def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _looks_like_json(data: bytes) -> bool:
+    text = data.removeprefix(envelope.UTF8_BOM).lstrip()
+    return not text or text[:1] in (b"{", b"[")
+
+
+def _last_boundary(block: bytes) -> tuple[int, int] | None:
+    """Where to cut ``block``: the end of one event and the start of the next, near the block's end.
+
+    The event before the cut must parse and be an event, so that objects nested in arguments or lists of other
+    things are not taken for events; in a damaged stretch the last boundary is as good as any.
+    """
+    cuts: list[re.Match[bytes]] = []
+    for window in _CUT_WINDOWS:
+        cuts = list(mend.BOUNDARY.finditer(block, max(0, len(block) - window)))
+        for before, cut in zip(reversed(cuts[:-1]), reversed(cuts[1:]), strict=True):
+            if _is_event(block[before.end() : cut.start() + 1]):
+                return cut.start() + 1, cut.end()
+        if len(block) <= window:
+            break
+    return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
+
+
+def _is_event(text: bytes) -> bool:
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(event, dict) and "ph" in event
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count:,} events"
+

@@ -1,0 +1,183 @@
+"""Repair of damaged event text: keep every event that can be read, count what cannot.
+
+A stretch of events that does not parse is taken in ever smaller steps until the damage is alone in one event.
+That event is mended as text if the damage is one of the kinds real profilers write (raw control characters,
+bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers
+are never reparsed, so times keep every digit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import orjson
+
+# Between two events: the brace that ends one, a comma, and the first key of the next.
+_FIRST_KEY = rb"\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id|id2|bp|s|scope|cname|tts|tdur|sf|stack)\"\s*:"
+BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
+_EVENT_START = re.compile(_FIRST_KEY)
+_BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
+_NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+# What may follow a quote that really ends a string, in an object and in an array.
+_AFTER_STRING = {
+    "{": re.compile(r'\s*(?:$|[:}]|,\s*"(?:[^"\\]|\\.)*"\s*:)'),
+    "[": re.compile(r"\s*(?:$|\]|,\s*[\"{\[\d\-tfnN])"),
+}
+_STRING = re.compile(r"\s*(?:$|[:}\]]|,\s*[\"{\[\d\-tfnN])")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
+# An event that spans more pieces than this is not one event with nested objects, it is damage.
+_MAX_JOIN = 32
+_LONGEST_STEP = 4096
+_SALVAGE_TRIES = 64
+
+
+@dataclass
+class Mended:
+    """The outcome for one piece of text: readable events, and what happened on the way."""
+
+    events: list[bytes] = field(default_factory=list)
+    repaired: int = 0
+    dropped: int = 0
+    dropped_bytes: int = 0
+    first_repair: int | None = None
+    first_drop: int | None = None
+
+    def note_repair(self, offset: int) -> None:
+        self.repaired += 1
+        self.first_repair = offset if self.first_repair is None else self.first_repair
+
+    def note_drop(self, offset: int, size: int) -> None:
+        self.dropped += 1
+        self.dropped_bytes += size
+        self.first_drop = offset if self.first_drop is None else self.first_drop
+
+    def add(self, other: Mended) -> None:
+        """Add the counts of a later stretch; its events stay with it."""
+        self.repaired += other.repaired
+        self.dropped += other.dropped
+        self.dropped_bytes += other.dropped_bytes
+        self.first_repair = other.first_repair if self.first_repair is None else self.first_repair
+        self.first_drop = other.first_drop if self.first_drop is None else self.first_drop
+
+
+def mend_events(data: bytes, start: int = 0) -> Mended:
+    """Read what can be read of ``data``, comma-separated events that do not parse as they are.
+
+    ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
+    """
+    cuts = [0, *(match.end() for match in BOUNDARY.finditer(data)), len(data)]
+    result = Mended()
+    first, step = 0, _LONGEST_STEP
+    while first < len(cuts) - 1:
+        last = min(first + step, len(cuts) - 1)
+        text = _piece(data, cuts[first], cuts[last])
+        if not text or parses(text):
+            result.events.extend([text] if text else [])
+            first, step = last, min(2 * step, _LONGEST_STEP)
+        elif last - first > 1:
+            step = (last - first) // 2
+        else:
+            first += _mend_at(data, cuts, first, start, result)
+    return result
+
+
+def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mended) -> int:
+    """Deal with the piece at ``first``, which does not parse alone; returns how many pieces were used up."""
+    text = _piece(data, cuts[first], cuts[first + 1])
+    offset = start + cuts[first]
+    if (mended := _mended(text)) is not None:
+        result.note_repair(offset)
+        result.events.append(mended)
+        return 1
+    # Perhaps a boundary lies inside the event, between objects nested in its arguments.
+    for last in range(first + 2, min(first + _MAX_JOIN, len(cuts) - 1) + 1):
+        joined = _piece(data, cuts[first], cuts[last])
+        if parses(joined):
+            result.events.append(joined)
+            return last - first
+    saved = _salvage(text)
+    result.events.extend(saved)
+    result.note_drop(offset, len(text) - sum(map(len, saved)))
+    return 1
+
+
+def _salvage(text: bytes) -> list[bytes]:
+    """A whole event before the garbage in ``text``, and one after it, as far as there are any."""
+    saved, end = [], len(text)
+    for _ in range(_SALVAGE_TRIES):
+        end = text.rfind(b"}", 0, end)
+        if end < 0:
+            break
+        if parses(text[: end + 1]):
+            saved.append(text[: end + 1])
+            break
+    for start in list(_EVENT_START.finditer(text, 1))[-_SALVAGE_TRIES:]:
+        if start.start() > end and parses(text[start.start() :]):
+            saved.append(text[start.start() :])
+            break
+    return saved
+
+
+def _piece(data: bytes, start: int, end: int) -> bytes:
+    return data[start:end].strip(b" \t\r\n,")
+
+
+def parses(text: bytes) -> bool:
+    """Whether ``text`` is whole events, separated by commas."""
+    try:
+        orjson.loads(b"[" + text + b"]")
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _mended(text: bytes) -> bytes | None:
+    """One event as valid JSON, or None when it is beyond repair."""
+    plain = text.decode("utf-8", errors="replace")
+    for candidate in (_fix_tokens(plain), _fix_tokens(_escape_quotes(plain))):
+        try:
+            value = orjson.loads(candidate)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict) and "ph" in value:
+            return candidate.encode("utf-8", errors="replace")
+    return None
+
+
+def _fix_tokens(text: str) -> str:
+    """Escape control characters in strings; mend escapes, numbers that are none, and trailing commas."""
+    text = _STRING.sub(lambda string: _CONTROL.sub(_escape_control, string.group()), text)
+    text = _BAD_ESCAPE.sub(lambda escape: "\\" + escape.group(), text)
+    text = _PAIR_OR_HALF.sub(lambda escape: escape.group(1) or "\\ufffd", text)
+    text = _NOT_A_NUMBER.sub(r"\1null", text)
+    return _TRAILING_COMMA.sub(r"\1", text)
+
+
+def _escape_control(char: re.Match[str]) -> str:
+    return f"\\u{ord(char.group()):04x}"
+
+
+def _escape_quotes(text: str) -> str:
+    """Escape every quote inside a string that is not followed by what must follow a string."""
+    out: list[str] = []
+    containers = ["{"]
+    inside, at = False, 0
+    while at < len(text):
+        char = text[at]
+        step = 2 if inside and char == "\\" else 1
+        if char == '"':
+            if inside and not _AFTER_STRING[containers[-1]].match(text, at + 1):
+                char = '\\"'
+            else:
+                inside = not inside
+        elif not inside and char in "{[":
+            containers.append(char)
+        elif not inside and char in "}]" and len(containers) > 1:
+            containers.pop()
+        out.append(char if step == 1 else text[at : at + 2])
+        at += step
+    return "".join(out)

@@ -1,0 +1,128 @@
+"""Any input as a stream of plain bytes: files or stdin, uncompressed, gzip or Zstandard.
+
+The compression is told by the first bytes, never by the name. A compressed stream that is cut off or damaged
+yields everything before the damage; the issue is recorded, not raised.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue
+
+BLOCK = 8 << 20
+# Traces shrink 10 to 30 times, so this much compressed input keeps an output block near BLOCK.
+COMPRESSED_BLOCK = 256 << 10
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """A compression: how to tell it, and how to open one member of it (the shape of zlib's decompressobj)."""
+
+    name: str
+    magic: bytes
+    open: Callable[[], Any]
+    error: type[Exception]
+
+
+CODECS = (
+    _Codec("gzip", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31), zlib.error),
+    _Codec("zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError),
+)
+
+
+class ByteStream:
+    """The uncompressed bytes of one input, block by block; use as a context manager.
+
+    ``issues`` holds what went wrong with the compression, once the blocks are consumed. ``size`` is the number
+    of bytes read from the file so far, before decompression.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.issues: list[ImportIssue] = []
+        self.size = 0
+        self._file = _open(path)
+
+    def __enter__(self) -> ByteStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.path != STDIN:
+            self._file.close()
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the uncompressed content in blocks of about 8 MiB."""
+        block = self._read(COMPRESSED_BLOCK)
+        for codec in CODECS:
+            if block.startswith(codec.magic):
+                yield from self._decompress(block, codec)
+                return
+        while block:
+            yield block
+            block = self._read()
+
+    def _read(self, size: int = BLOCK) -> bytes:
+        try:
+            block = self._file.read(size)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+        self.size += len(block)
+        return block
+
+    def _decompress(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
+        """Decompress the members (gzip) or frames (zstd) of the stream one after the other."""
+        member = codec.open()
+        while block:
+            undo = member.copy() if hasattr(member, "copy") else None
+            try:
+                data = member.decompress(block)
+            except codec.error as error:
+                self._damaged(codec.name, str(error))
+                if undo is not None:
+                    yield from _salvage(undo, block, codec.error)
+                return
+            if data:
+                yield data
+            block = member.unused_data if member.eof else b""
+            block = block or self._read(COMPRESSED_BLOCK)
+            if member.eof and block:
+                if not block.startswith(codec.magic):
+                    self._damaged(codec.name, "other bytes follow it")
+                    return
+                member = codec.open()
+        if not member.eof:
+            self._damaged(codec.name, "it ends before its end mark")
+
+    def _damaged(self, kind: str, why: str) -> None:
+        self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))
+
+
+def _salvage(member: Any, block: bytes, error: type[Exception]) -> Iterator[bytes]:
+    """What can be decompressed of a damaged block, byte by byte up to the damage."""
+    for at in range(len(block)):
+        try:
+            if data := member.decompress(block[at : at + 1]):
+                yield data
+        except error:
+            return
+
+
+def _open(path: str) -> BinaryIO:
+    if path == STDIN:
+        return sys.stdin.buffer
+    try:
+        if Path(path).is_dir():
+            raise InputError(f"{path}: is a folder, not a file")
+        return open(path, "rb", buffering=0)  # noqa: SIM115 - closed by ByteStream.__exit__
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None

@@ -1,0 +1,81 @@
+"""The analysis tables as documented by the headers of their SQL files.
+
+A table is one file of ``perftool/tables``: a comment that says what a row is, which tables it needs and what each
+column means, then one SELECT. Names that begin with an underscore are internal steps.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+TABLES_DIR = Path(__file__).parent.parent / "tables"
+_COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One analysis table: its documentation and the SELECT that makes it."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...]
+    columns: tuple[Column, ...]
+    sql: str
+
+    @property
+    def public(self) -> bool:
+        return not self.name.startswith("_")
+
+
+@cache
+def catalog() -> dict[str, Table]:
+    """Every table by name, in alphabetical order."""
+    files = sorted(path for path in TABLES_DIR.glob("*.sql") if path.stem != "_macros")
+    return {path.stem: _parse(path) for path in files}
+
+
+@cache
+def macros() -> str:
+    """SQL that defines the functions the tables share."""
+    return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8")
+
+
+def build_order(names: list[str]) -> list[str]:
+    """``names`` and all they need, each after its needs; names without a file are taken as given."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in order or name not in catalog():
+            return
+        for need in catalog()[name].needs:
+            visit(need)
+        order[name] = None
+
+    for name in names:
+        visit(name)
+    return list(order)
+
+
+def _parse(path: Path) -> Table:
+    header, sql = [], []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        (header if not sql and line.startswith("--") else sql).append(line)
+    summary, needs, columns = [], (), []
+    for line in (line.removeprefix("--").strip() for line in header):
+        if line.startswith("needs:"):
+            needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())
+        elif column := _COLUMN.fullmatch(line):
+            columns.append(Column(*column.groups()))
+        else:
+            summary.append(line)
+    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql))

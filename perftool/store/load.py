@@ -1,0 +1,135 @@
+"""Trace files into the raw table: one row per event, exactly as the file has it, times in ns."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue, InputFile, InputStatus
+from perftool.readers.chrome_trace import ChromeTrace, Chunk
+from perftool.readers.stream import STDIN
+
+CREATE_RAW = """
+CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
+                  ts BIGINT, dur BIGINT, id VARCHAR, args JSON)
+"""
+# Chunks read by one statement: enough to keep every core busy, few enough to bound the spool folder.
+_BATCH = 8
+_COLUMNS = {"ph": "VARCHAR", "cat": "VARCHAR", "name": "VARCHAR", "pid": "VARCHAR", "tid": "VARCHAR", "id": "VARCHAR"}
+# Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
+# writes times beyond that as text.
+_FAST_TIME = ("DOUBLE", "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)")
+_EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
+_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+
+Progress = Callable[[int], None]
+
+
+def load_trace(
+    connection: duckdb.DuckDBPyConnection, path: str, rank: int, progress: Progress | None = None
+) -> tuple[InputFile, dict[str, Any]]:
+    """Append the events of the trace file at ``path`` under a provisional ``rank``; returns facts and metadata.
+
+    ``progress`` is called with the bytes of text loaded so far. Raises InputError when there is no trace in it.
+    """
+    with tempfile.TemporaryDirectory(prefix="perftool-") as spool:
+        trace = ChromeTrace(path, Path(spool))
+        events = _load_chunks(connection, trace, rank, progress)
+        trace.finish()
+    if not events and not trace.issues:
+        _require_trace(trace)
+    status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
+    shown = "<stdin>" if path == STDIN else path
+    issues = tuple(trace.issues)
+    return InputFile(shown, "trace", None, trace.size, events, status, issues), trace.metadata
+
+
+def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
+    """The distributed rank a trace says it has, in its metadata or in its file name."""
+    info = metadata.get("distributedInfo")
+    if isinstance(info, str):
+        with contextlib.suppress(ValueError, SyntaxError):
+            info = ast.literal_eval(info)
+    if isinstance(info, dict) and isinstance(info.get("rank"), int):
+        return int(info["rank"])
+    named = _RANK_IN_NAME.search(Path(path).name)
+    return int(named.group(1)) if named else None
+
+
+def _load_chunks(
+    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, rank: int, progress: Progress | None
+) -> int:
+    events = done = 0
+    chunks = trace.chunks()
+    while batch := list(islice(chunks, _BATCH)):
+        if not trace.ended:
+            events += _load_batch(connection, trace, batch, rank)
+        for chunk in batch:
+            chunk.path.unlink(missing_ok=True)
+            done += chunk.size
+        if progress:
+            progress(done)
+    return events
+
+
+def _load_batch(
+    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int
+) -> int:
+    with contextlib.suppress(duckdb.Error):
+        return _insert(connection, batch, rank, exact=batch[0].exact)
+    return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
+
+
+def _load_damaged(
+    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int
+) -> int:
+    if trace.ended:
+        return 0
+    with contextlib.suppress(duckdb.Error):
+        return _insert(connection, [chunk], rank, exact=chunk.exact)
+    repaired = trace.repair(chunk)
+    if repaired is None:
+        return 0
+    try:
+        # Odd values (a time that is no number) are left for try_cast to judge.
+        return _insert(connection, [repaired], rank, exact=True)
+    except duckdb.Error as error:
+        trace.lost(repaired, str(error).splitlines()[0])
+        return 0
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: int, *, exact: bool) -> int:
+    kind, to_ns = _EXACT_TIME if exact else _FAST_TIME
+    columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
+    statement = f"""
+        INSERT INTO raw
+        SELECT {rank}, ph, cat, name, pid, tid, {to_ns.format("ts")}, {to_ns.format("dur")}, id, args
+        FROM read_json($files, format = 'array', columns = $columns)
+        WHERE ph IS NOT NULL
+    """
+    inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
+    return int(inserted.fetchall()[0][0])
+
+
+def _require_trace(trace: ChromeTrace) -> None:
+    if trace.bare:
+        raise InputError(f"{trace.path}: is a JSON array, but none of its elements is a trace event")
+
+
+def unpaired_issues(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
+    """What to say about begin and end events that the recording's edges cut off."""
+    if unmatched_ends:
+        text = f"{unmatched_ends:,} end events have no begin (started before the recording) and were dropped"
+        yield ImportIssue("unmatched ends", unmatched_ends, text)
+    if unmatched_begins:
+        text = f"{unmatched_begins:,} begin events have no end and were closed with their track"
+        yield ImportIssue("unmatched begins", unmatched_begins, text)

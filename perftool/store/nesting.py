@@ -1,0 +1,42 @@
+"""How the slices of a track nest: depth and parent of each, for millions of slices at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+
+
+def nest(track: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Order slices as they nest and say in what each lies.
+
+    Takes equally long arrays; returns (order, depth, parent): ``order`` sorts the input by track, start and longer
+    first; ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the
+    index into the input of the innermost of these, -1 at depth 0. A slice that begins inside another and outlasts
+    it counts as inside.
+    """
+    order = np.lexsort((-end, start, track))
+    track, start, end = track[order], start[order], end[order]
+    depth = _open_slices(track, start, end)
+    parent = np.full(len(order), -1, dtype=np.int64)
+    above: Int64s = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        here = np.flatnonzero(depth == level)
+        # The slice one level up that started last is still open, or this one would not be at this depth.
+        parent[here] = order[above[np.searchsorted(above, here) - 1]]
+        above = here
+    return order, depth, parent
+
+
+def _open_slices(track: Int64s, start: Int64s, end: Int64s) -> Int64s:
+    """Number of earlier slices of the same track that have not ended when each slice starts."""
+    position = np.arange(len(start), dtype=np.int64)
+    ended = np.empty(len(start), dtype=np.int64)
+    bounds = np.flatnonzero(np.diff(track)) + 1
+    for first, last in zip([0, *bounds], [*bounds, len(track)], strict=True):
+        ends = np.sort(end[first:last])
+        ended[first:last] = first + np.searchsorted(ends, start[first:last], side="right")
+    # A slice of no length has ended by its own start; it is not earlier than itself.
+    depth: Int64s = position - np.minimum(ended, position)
+    return depth

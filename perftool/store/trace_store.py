@@ -1,0 +1,257 @@
+"""One analysis: the raw rows of its inputs and every table over them."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from perftool.errors import InputError, QueryError
+from perftool.model.inputs import ImportIssue, InputFile
+from perftool.store import load
+from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.lanes import CATEGORIES, LANES
+from perftool.store.nesting import nest
+from perftool.store.pairing import pair
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
+_IN_MEMORY = 400 << 20
+_MEMORY_LIMIT_MB = 600
+# Text grows this much when gzip or zstd is undone, about.
+_COMPRESSION = 12
+_DEFAULT_TIME_LIMIT_S = 60.0
+
+
+class TraceStore:
+    """The tables of one or more traces; use as a context manager.
+
+    Times are integer ns. Missing values are NULL. Tables are made when first asked for.
+    """
+
+    def __init__(self, input_bytes: int = 0) -> None:
+        self.inputs: list[InputFile] = []
+        self.metadata: dict[int, dict[str, Any]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
+        self._built: set[str] = set()
+        self._ready = False
+        large = input_bytes > _IN_MEMORY
+        self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
+        self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        if large:
+            self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT_MB}MB'")
+            self._connection.execute("SET preserve_insertion_order = false")
+        self._connection.execute(load.CREATE_RAW)
+        self._connection.execute(macros())
+
+    @classmethod
+    def for_files(cls, paths: Sequence[str]) -> TraceStore:
+        """A store sized for the files at ``paths``."""
+        return cls(sum(_text_size(path) for path in paths))
+
+    def __enter__(self) -> TraceStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the tables and every temporary file."""
+        self._connection.close()
+        self._folder.cleanup()
+
+    def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
+        """Read one trace file. Raises InputError when it cannot be read at all."""
+        if self._ready:
+            raise QueryError("inputs must be added before the first table is made")
+        provisional = -1 - len(self.inputs)
+        read, metadata = load.load_trace(self._connection, path, provisional, progress)
+        rank, issues = self._free_rank(load.rank_of(path, metadata))
+        self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
+        self.metadata[rank] = metadata
+        added = InputFile(
+            read.path, read.kind, rank, read.bytes, read.events, read.status, (*read.issues, *issues)
+        )
+        self.inputs.append(added)
+        return added
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """A table as a pandas DataFrame; ``catalog()`` lists the names."""
+        return self._select(name).df()
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """A table as plain rows."""
+        return _as_dicts(self._select(name))
+
+    def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Run our own SQL over tables that were built; for the engine and the summary."""
+        return _as_dicts(self._connection.execute(sql, params or {}))
+
+    def query(
+        self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = _DEFAULT_TIME_LIMIT_S
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run SQL from outside: one SELECT, read-only, without access to files or the network.
+
+        Returns column names and rows. Raises QueryError when it is not a SELECT, fails or takes too long.
+        """
+        try:
+            statements = duckdb.extract_statements(sql)
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT_STATEMENT:
+            raise QueryError("only a single SELECT is allowed")
+        self.build(_names_in(sql))
+        self._lock_down()
+        return self._run_limited(sql, params or {}, time_limit_s)
+
+    def build(self, names: Sequence[str]) -> None:
+        """Make the tables ``names`` and all they need; names that are no tables are ignored."""
+        self._prepare()
+        for name in build_order(list(names)):
+            if name not in self._built:
+                self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+                self._built.add(name)
+                if name == "tracks":
+                    self._pair_begins_with_ends()
+                if name == "_spans":
+                    self._nest_slices()
+
+    def has_rows(self, name: str) -> bool:
+        """Whether the table holds anything."""
+        self.build([name])
+        return bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+
+    def _select(self, name: str) -> duckdb.DuckDBPyConnection:
+        if name not in catalog():
+            public = ", ".join(table.name for table in catalog().values() if table.public)
+            raise QueryError(f"there is no table {name!r}; there are {public}")
+        self.build([name])
+        return self._connection.execute(f'SELECT * FROM "{name}"')
+
+    def _prepare(self) -> None:
+        """Make the small tables that SQL cannot derive, once all inputs are in."""
+        if self._ready:
+            return
+        if not self.inputs:
+            raise InputError("no input was read")
+        self._ready = True
+        self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
+        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
+        self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in self.inputs])
+        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in self.inputs for i in read.issues]
+        self._fill("_issues" + _ISSUE_COLUMNS, issues)
+
+    def _fill(self, definition: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._connection.execute(f"CREATE TABLE {definition}")
+        if rows:
+            name = definition.split("(")[0]
+            marks = ", ".join("?" * len(rows[0]))
+            self._connection.executemany(f"INSERT INTO {name} VALUES ({marks})", [list(row) for row in rows])
+
+    def _pair_begins_with_ends(self) -> None:
+        events = self._connection.execute(
+            """SELECT rowid, rank, pid, tid, ph, name, ts FROM raw
+               WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
+        )
+        rows = iter(events.fetchone, None)
+        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)  # type: ignore[index]
+        _insert_arrays(self._connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
+        for issue in load.unpaired_issues(pairs.unmatched_ends, pairs.unmatched_begins):
+            self._note(issue)
+
+    def _nest_slices(self) -> None:
+        import numpy as np
+
+        spans = self._connection.execute(
+            "SELECT id, track, ts, \"end\" FROM _spans WHERE side = 'host'"
+        ).fetchnumpy()
+        order, depth, parent = nest(*(np.asarray(spans[key]) for key in ("track", "ts", "end")))
+        ids = np.asarray(spans["id"])
+        columns = {"id": ids[order], "depth": depth, "parent": np.where(parent >= 0, ids[parent], -1)}
+        _insert_arrays(self._connection, "_nesting", columns)
+
+    def _note(self, issue: ImportIssue) -> None:
+        first = self.inputs[0].path
+        row = [first, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
+        self._connection.execute("INSERT INTO _issues VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def _free_rank(self, stated: int | None) -> tuple[int, list[ImportIssue]]:
+        """The rank to file an input under: its own if it is free, else the lowest free one."""
+        free = next(rank for rank in range(len(self.inputs) + 1) if rank not in self.metadata)
+        if stated is None or stated not in self.metadata:
+            return (free if stated is None else stated), []
+        text = f"rank {stated} was read before; this file is shown as rank {free}"
+        return free, [ImportIssue("rank taken", 1, text)]
+
+    def _lock_down(self) -> None:
+        self._connection.execute("SET enable_external_access = false")
+
+    def _run_limited(
+        self, sql: str, params: dict[str, Any], limit_s: float
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        timer = threading.Timer(limit_s, self._connection.interrupt)
+        timer.start()
+        try:
+            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            result = self._connection.execute(sql, params)
+            columns = [column[0] for column in result.description or []]
+            return columns, result.fetchall()
+        except duckdb.InterruptException:
+            raise QueryError(f"the query took longer than {limit_s:g} s") from None
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+        finally:
+            timer.cancel()
+            self._connection.execute("ROLLBACK")
+
+
+_INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
+_ISSUE_COLUMNS = (
+    '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
+)
+
+
+def _input_row(read: InputFile) -> tuple[Any, ...]:
+    return (read.path, read.kind, read.rank, read.bytes, read.events, read.status)
+
+
+def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:
+    """Make a table of equally long integer columns; -1 means NULL."""
+    import numpy as np
+
+    arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
+    names = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
+    connection.execute(f"CREATE TABLE {name} AS SELECT {names} FROM arrays")
+
+
+def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def _names_in(sql: str) -> list[str]:
+    """Every table name that occurs in ``sql`` as a word."""
+    return [name for name in re.findall(r"\w+", sql) if name in catalog()]
+
+
+def _text_size(path: str) -> int:
+    """About how much text a file will give."""
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        return 0
+    with open(path, "rb") as file:
+        compressed = file.read(2) in (b"\x1f\x8b", b"\x28\xb5")
+    return size * _COMPRESSION if compressed else size
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,15 @@
+-- Host slices of a communication library, with the id under which its kernels refer to them.
+--
+-- needs: slices
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, host track
+-- column name: VARCHAR, for example nccl:all_reduce
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column external_id: BIGINT, id that its kernels carry
+SELECT s.id, s.rank, s.track, s.name, s.ts, s."end",
+       coalesce(int_arg(r.args, 'External id'), int_arg(r.args, 'external id')) AS external_id
+FROM slices AS s
+JOIN raw AS r ON r.rowid = s.id
+WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'user_annotation') AND is_host_collective(s.name)

@@ -1,0 +1,38 @@
+-- Work on a device as the trace shows it, with the reason why an impossible event is set aside.
+--
+-- needs: slices, _extents
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, tracks.id
+-- column name: VARCHAR, kernel or copy name
+-- column cat: VARCHAR, kernel, memcpy or memset
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column engine: VARCHAR, Gaudi engine group, NULL elsewhere
+-- column args: JSON, arguments of the event
+-- column correlation: BIGINT, id shared with the launch
+-- column external_id: BIGINT, id of the framework op
+-- column set_aside: VARCHAR, why the event cannot be true; NULL for valid events
+WITH work AS (
+    SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine, r.args,
+           json_extract_string(r.args, ['$.correlation', '$."External id"', '$."external id"', '$."graph node id"'])
+               AS ids,
+           -- A stream runs in order, so later work starts when this ends; a neighbour or two may start early
+           -- (programmatic dependent launch), the fourth may not.
+           lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
+    FROM slices AS s
+    JOIN tracks AS t ON t.id = s.track
+    JOIN raw AS r ON r.rowid = s.id
+    WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset')
+)
+SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine, w.args,
+       try_cast(ids[1] AS BIGINT) AS correlation, try_cast(coalesce(ids[2], ids[3]) AS BIGINT) AS external_id,
+       CASE WHEN w."end" < w.ts THEN 'negative length'
+            WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'
+            WHEN w."end" > e.recorded_until THEN 'ends after the recording'
+            -- Branches of a device graph share the lane of the stream that launched the graph.
+            WHEN w.engine IS NULL AND coalesce(ids[4], '0') = '0' AND fourth_next < w."end"
+                THEN 'spans later work of its own stream'
+       END AS set_aside
+FROM work AS w
+LEFT JOIN _extents AS e USING (rank)

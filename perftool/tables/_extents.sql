@@ -1,0 +1,17 @@
+-- How far each recording reaches, by its host events.
+--
+-- needs: slices
+-- column rank: INTEGER, distributed rank
+-- column host_ts: BIGINT, start of the first host slice in ns
+-- column host_end: BIGINT, end of the last host slice in ns
+-- column recorded_until: BIGINT, end of the recording as the profiler noted it, NULL when it did not
+WITH host AS (
+    SELECT rank, min(ts) AS host_ts, max("end") AS host_end
+    FROM slices WHERE side = 'host' AND cat NOT IN ('trace', 'overhead') GROUP BY rank
+),
+noted AS (
+    SELECT rank, max(ts) AS recorded_until FROM raw WHERE name = 'Record Window End' AND ph IN ('i', 'I') GROUP BY rank
+)
+SELECT rank, host_ts, host_end, greatest(recorded_until, host_end) AS recorded_until
+FROM host LEFT JOIN noted USING (rank)
+WHERE host_end > host_ts

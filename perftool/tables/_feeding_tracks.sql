@@ -1,0 +1,22 @@
+-- Host threads that feed the device: they make a share of the launches. Loader workers, pinning threads and
+-- watchdogs launch little or nothing. Without launches it is the thread of the profiler steps, or the one that
+-- runs most of the ops.
+--
+-- needs: launches, slices
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, tracks.id
+WITH counted AS (
+    SELECT rank, track, sum(device_ops) AS launched, sum(sum(device_ops)) OVER (PARTITION BY rank) AS total
+    FROM launches GROUP BY rank, track
+),
+stepping AS (
+    SELECT DISTINCT rank, track FROM slices WHERE side = 'host' AND starts_with(name, 'ProfilerStep#')
+),
+busiest AS (
+    SELECT rank, arg_max(track, ops) AS track
+    FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
+    GROUP BY rank
+)
+SELECT rank, track FROM counted WHERE launched >= 0.05 * total
+UNION SELECT rank, track FROM stepping
+UNION SELECT rank, track FROM busiest WHERE rank NOT IN (SELECT rank FROM counted UNION SELECT rank FROM stepping)

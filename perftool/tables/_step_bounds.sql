@@ -1,0 +1,86 @@
+-- Where each step starts and ends once the device work it launched is counted in, and whether it is complete.
+--
+-- A step on a device lasts until the work it launched is done; the next step starts there. This is the rule of
+-- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
+-- is one.
+--
+-- needs: slices, launches, _device_work, _extents
+-- column rank: INTEGER, distributed rank
+-- column step: INTEGER, number in the step's name; NULL when the recording has no steps
+-- column ordinal: BIGINT, position of the step in the recording, from 0
+-- column name: VARCHAR, name of the annotation
+-- column host_ts: BIGINT, start of the annotation in ns
+-- column host_end: BIGINT, end of the annotation in ns
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column launched: BIGINT, units of device work launched inside
+-- column partial: BOOLEAN, the recording lacks part of the step
+WITH annotated AS (
+    SELECT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
+    FROM slices
+    WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND starts_with(name, 'ProfilerStep#')
+),
+whole AS (
+    SELECT rank, min(ts) AS ts, max("end") AS "end"
+    FROM slices
+    WHERE rank NOT IN (SELECT rank FROM annotated) AND side = 'host' AND cat = 'cpu_op'
+    GROUP BY rank
+),
+without_ops AS (
+    SELECT rank, min(ts) AS ts, max("end") AS "end"
+    FROM slices
+    WHERE rank NOT IN (SELECT rank FROM annotated UNION ALL SELECT rank FROM whole) AND cat <> 'trace' AND dur >= 0
+    GROUP BY rank
+),
+host_steps AS (
+    SELECT *, row_number() OVER (PARTITION BY rank ORDER BY ts) - 1 AS ordinal FROM (
+        SELECT * FROM annotated
+        UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM whole
+        UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM without_ops)
+),
+launched AS (
+    SELECT s.rank, s.ordinal, sum(l.device_ops) AS launched, min(l.device_ts) AS device_ts,
+           max(l.device_end) AS device_end
+    FROM host_steps AS s
+    JOIN launches AS l ON l.rank = s.rank AND l.ts >= s.ts AND l."end" <= s."end"
+    GROUP BY s.rank, s.ordinal
+),
+-- Work launched before the first step may still run when it begins.
+earlier_work AS (
+    SELECT d.rank, max(d."end") AS "end"
+    FROM _device_work AS d
+    JOIN launched AS f ON f.rank = d.rank AND f.ordinal = 0 AND d."end" < f.device_ts
+    WHERE d.set_aside IS NULL AND NOT EXISTS (
+        SELECT 1 FROM launches AS l JOIN host_steps AS s
+        ON s.rank = l.rank AND l.ts >= s.ts AND l."end" <= s."end"
+        WHERE l.rank = d.rank AND l.correlation = d.correlation)
+    GROUP BY d.rank
+),
+ends AS (
+    SELECT s.rank, s.step, s.ordinal, s.name, s.ts AS host_ts, s."end" AS host_end,
+           coalesce(l.launched, 0) AS launched,
+           greatest(e."end", first_value(s.ts) OVER w) AS begin_ts,
+           max(greatest(s."end", l.device_end)) OVER w AS reach
+    FROM host_steps AS s
+    LEFT JOIN launched AS l USING (rank, ordinal)
+    LEFT JOIN earlier_work AS e ON e.rank = s.rank
+    WINDOW w AS (PARTITION BY s.rank ORDER BY s.ordinal)
+),
+extended AS (
+    SELECT *, greatest(reach, begin_ts) AS "end", max(launched) OVER (PARTITION BY rank) > 0 AS on_device
+    FROM ends
+),
+bounded AS (
+    SELECT *,
+           CASE WHEN on_device THEN greatest(host_ts, coalesce(lag("end") OVER w, begin_ts)) ELSE host_ts END AS ts,
+           max(ordinal) FILTER (launched > 0) OVER (PARTITION BY rank) AS last_launching,
+           lag(launched) OVER w AS launched_before
+    FROM extended WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
+)
+SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
+       CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
+       -- A last step with far less device work than the one before lost the rest of it to the end of the recording.
+       (on_device AND count(*) OVER (PARTITION BY b.rank) > 1
+        AND (ordinal > last_launching
+             OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched))) AS partial
+FROM bounded AS b

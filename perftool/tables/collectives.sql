@@ -1,0 +1,46 @@
+-- One row per collective on the device, or on the host when no device shows it (gloo, MPI).
+--
+-- needs: device_ops, _communication
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column side: VARCHAR, 'device' or 'host'
+-- column name: VARCHAR, operation, for example allreduce; the kernel's name when that is all there is
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column end: BIGINT, end in ns
+-- column bytes: BIGINT, bytes sent by this rank, when recorded
+-- column group_name: VARCHAR, process group, when recorded
+-- column dtype: VARCHAR, data type, when recorded
+-- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
+WITH device AS (
+    SELECT d.id, d.rank, 'device' AS side, d.name AS kernel, d.ts, d."end", r.args
+    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id
+    WHERE d.kind = 'collective' AND d.valid
+),
+host AS (
+    SELECT c.id, c.rank, 'host' AS side, c.name AS kernel, c.ts, c."end", r.args
+    FROM _communication AS c JOIN raw AS r ON r.rowid = c.id
+    WHERE starts_with(c.name, 'gloo:') OR c.rank NOT IN (SELECT rank FROM device)
+),
+every AS (SELECT * FROM device UNION ALL SELECT * FROM host),
+compute AS (
+    SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
+),
+computing AS (SELECT * FROM interval_union(compute)),
+hidden AS (
+    SELECT e.id, sum(least(e."end", c."end") - greatest(e.ts, c.ts))::BIGINT AS ns
+    FROM every AS e JOIN computing AS c ON c.rank = e.rank AND c.ts < e."end" AND c."end" > e.ts
+    WHERE e.side = 'device'
+    GROUP BY e.id
+)
+SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) AS name,
+       e.ts, e."end" - e.ts AS dur, e."end",
+       int_arg(e.args, 'In msg nelems') * CASE arg(e.args, 'dtype')
+           WHEN 'Double' THEN 8 WHEN 'Long' THEN 8 WHEN 'Float' THEN 4 WHEN 'Int' THEN 4 WHEN 'Half' THEN 2
+           WHEN 'BFloat16' THEN 2 WHEN 'Short' THEN 2 WHEN 'Char' THEN 1 WHEN 'Byte' THEN 1 WHEN 'Bool' THEN 1 END
+           AS bytes,
+       coalesce(arg(e.args, 'Process Group Name'), arg(e.args, 'Process Group Description')) AS group_name,
+       arg(e.args, 'dtype') AS dtype,
+       CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns
+FROM every AS e LEFT JOIN hidden AS h USING (id)
+ORDER BY e.rank, e.ts

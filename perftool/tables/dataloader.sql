@@ -1,0 +1,16 @@
+-- One row per batch fetched from a data loader.
+--
+-- needs: slices, steps
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, host track
+-- column step: INTEGER, step in which it begins
+-- column name: VARCHAR, which iterator, for example enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__
+-- column workers: BOOLEAN, whether worker processes prepare the batches
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns: how long the training thread waited for it
+-- column end: BIGINT, end in ns
+SELECT l.id, l.rank, l.track, s.step, l.name, contains(l.name, 'MultiProcessing') AS workers, l.ts, l.dur, l."end"
+FROM slices AS l
+ASOF LEFT JOIN steps AS s ON s.rank = l.rank AND l.ts >= s.ts
+WHERE l.side = 'host' AND l.cat IN ('cpu_op', 'user_annotation') AND is_dataloader(l.name)

@@ -1,0 +1,44 @@
+-- One row per unit of work on a device: kernels, copies, fills and collectives.
+--
+-- needs: _device_work, launches, slices
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, stream or engine lane (tracks.id)
+-- column name: VARCHAR, kernel or copy name
+-- column kind: VARCHAR, kernel, memcpy, memset or collective
+-- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); elsewhere compute, copy or collective
+-- column dtype: VARCHAR, data type when the trace names it (Gaudi)
+-- column stream: VARCHAR, stream id when the trace names it
+-- column device: VARCHAR, device index when the trace names it
+-- column recipe: BIGINT, recipe the work belongs to (Gaudi)
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column end: BIGINT, end in ns
+-- column bytes: BIGINT, bytes moved, for copies
+-- column launch: BIGINT, host call that submitted it (launches.id)
+-- column op: BIGINT, framework op that submitted it (slices.id)
+-- column op_name: VARCHAR, name of that op
+-- column valid: BOOLEAN, false for impossible events, which no sum includes
+-- column set_aside: VARCHAR, why it is impossible
+WITH facts AS (
+    SELECT *, json_extract_string(args, ['$.stream', '$.device', '$.bytes', '$.size', '$.dataType', '$.recipeId']) AS a
+    FROM _device_work
+),
+launched AS (
+    -- A correlation id that several calls share (a wrapper and the driver call inside it) counts once.
+    SELECT rank, correlation, first(id ORDER BY ts) AS id, first(parent ORDER BY ts) AS parent
+    FROM launches GROUP BY rank, correlation
+)
+SELECT f.id, f.rank, f.track, f.name,
+       CASE WHEN f.engine = 'NIC' OR regexp_matches(f.name, '^(nccl|rccl|hccl|oneccl|mscclpp?|ncclx)', 'i')
+            THEN 'collective' ELSE f.cat END AS kind,
+       coalesce(f.engine, CASE WHEN kind = 'collective' THEN 'collective' WHEN f.cat = 'kernel' THEN 'compute'
+                               ELSE 'copy' END) AS engine,
+       nullif(a[5], '') AS dtype, a[1] AS stream, a[2] AS device, nullif(try_cast(a[6] AS BIGINT), 0) AS recipe,
+       f.ts, f."end" - f.ts AS dur, f."end",
+       try_cast(coalesce(a[3], a[4]) AS BIGINT) AS bytes,
+       l.id AS launch, p.id AS op, p.name AS op_name,
+       f.set_aside IS NULL AS valid, f.set_aside
+FROM facts AS f
+LEFT JOIN launched AS l ON l.rank = f.rank AND l.correlation = f.correlation
+LEFT JOIN slices AS p ON p.id = l.parent AND p.cat IN ('cpu_op', 'user_annotation')

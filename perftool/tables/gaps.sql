@@ -1,0 +1,22 @@
+-- One row per stretch of the window in which the device does nothing, with the cause of most of it.
+--
+-- needs: _gaps, gap_causes, steps
+-- column id: BIGINT, identifies the gap
+-- column rank: INTEGER, distributed rank
+-- column step: INTEGER, step in which it begins
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column end: BIGINT, end in ns
+-- column cause: VARCHAR, what the host did during most of it (gap_causes.cause)
+-- column cause_ns: BIGINT, how much of the gap that is
+WITH by_cause AS (
+    SELECT gap, cause, sum(dur)::BIGINT AS ns FROM gap_causes GROUP BY gap, cause
+),
+main_cause AS (
+    SELECT gap, arg_max(cause, ns) AS cause, max(ns) AS cause_ns FROM by_cause GROUP BY gap
+)
+SELECT g.id, g.rank, s.step, g.ts, g."end" - g.ts AS dur, g."end", m.cause, m.cause_ns
+FROM _gaps AS g
+JOIN main_cause AS m ON m.gap = g.id
+ASOF LEFT JOIN steps AS s ON s.rank = g.rank AND g.ts >= s.ts
+ORDER BY g.id

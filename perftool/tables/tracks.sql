@@ -1,0 +1,45 @@
+-- One row per lane: a host thread, a device stream or a device engine.
+--
+-- needs: _categories
+-- column id: BIGINT, identifies the track within the store
+-- column rank: INTEGER, distributed rank of the trace
+-- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)
+-- column tid: VARCHAR, thread id as written in the file
+-- column process: VARCHAR, process name, NULL when the file gives none
+-- column thread: VARCHAR, thread name, NULL when the file gives none
+-- column side: VARCHAR, 'host' or 'device'
+-- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); NULL elsewhere
+WITH named AS (
+    SELECT rank, pid, tid,
+           last(args ->> 'name') FILTER (name = 'process_name') AS process,
+           last(args ->> 'name') FILTER (name = 'thread_name') AS thread
+    FROM raw WHERE ph = 'M' AND name IN ('process_name', 'thread_name')
+    GROUP BY ALL
+),
+processes AS (
+    SELECT rank, pid, max(process) AS process FROM named GROUP BY ALL
+),
+used AS (
+    SELECT rank, pid, tid,
+           bool_or(side = 'device' AND kind <> 'device_annotation') AS device_work,
+           bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes
+    FROM (SELECT DISTINCT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
+          FROM raw WHERE ph IN ('X', 'B', 'E', 'i', 'I', 'C'))
+    LEFT JOIN _categories USING (category)
+    GROUP BY ALL
+),
+described AS (
+    SELECT u.*, p.process, n.thread, lower(p.process) LIKE '/device:hpu%' AS gaudi,
+           lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
+           CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
+    FROM used AS u
+    LEFT JOIN processes AS p USING (rank, pid)
+    LEFT JOIN named AS n USING (rank, pid, tid)
+)
+SELECT row_number() OVER (ORDER BY rank, pid, tid) - 1 AS id, rank, pid, tid, process, thread,
+       CASE WHEN gaudi OR device_work OR device_notes THEN 'device' ELSE 'host' END AS side,
+       CASE WHEN gaudi THEN (
+           SELECT first(engine ORDER BY ordinal) FROM _lanes
+           WHERE regexp_matches(CASE field WHEN 'process' THEN label ELSE base END, pattern)
+       ) END AS engine
+FROM described

@@ -1,0 +1,53 @@
+"""The one place that converts and prints times, sizes and shares.
+
+Inside, every time is an integer number of nanoseconds. Text shows the largest unit that keeps the number
+readable; JSON keeps the unit in the key.
+"""
+
+from __future__ import annotations
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
+_BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def format_ns(ns: float) -> str:
+    """A duration in nanoseconds as text: ``1.23 ms``, ``450 ns``, ``-2.00 us``."""
+    for size, unit in _TIME_STEPS:
+        if abs(ns) >= size:
+            return f"{_three_digits(ns / size)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_bytes(size: float) -> str:
+    """A size in bytes as text with binary units: ``1.50 MiB``, ``12 B``."""
+    for step, unit in _BYTE_STEPS:
+        if abs(size) >= step:
+            return f"{_three_digits(size / step)} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_ratio(ratio: float) -> str:
+    """A share between 0 and 1 as text: ``31.4 %``."""
+    return f"{100 * ratio:.1f} %"
+
+
+def format_count(count: float) -> str:
+    """A count with thousands separated: ``12,345``; fractions keep two digits."""
+    return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
+
+
+def to_ms(ns: float) -> float:
+    """Nanoseconds to milliseconds."""
+    return ns / NS_PER_MS
+
+
+def _three_digits(value: float) -> str:
+    """``value`` with about three significant digits, never in scientific notation."""
+    size = abs(value)
+    if size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
