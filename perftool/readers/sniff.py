@@ -55,7 +55,7 @@ _ENVIRONMENT_NAME = re.compile(r"(?i)(?:^|\.)env(?:ironment|iron)?(?:\.|$)")
 
 
 def _is_json_metrics(lines: list[str], _name: str) -> bool:
-    return _METRIC.match("\n".join(lines[:2]).lstrip()) is not None
+    return _METRIC.match("\n".join(lines[:3]).lstrip()) is not None
 
 
 def _is_text_metrics(lines: list[str], _name: str) -> bool:
