@@ -151,7 +151,7 @@ PROFILER = (
         "no_device_trace",
         name="HABANA_PROFILE unset",
     ),
-    known_line("synProfiler", r"(?P<name>synProfiler\w+ failed)", "no_device_trace"),
+    known_line("synProfiler", r"(?P<name>synProfiler\w{1,40} failed)", "no_device_trace"),
     known_line("No profiler entries", r"(?P<name>No profiler entries)", "no_device_trace"),
     known_line("hl-prof-config", r"(?P<name>--hw-trace[ =]off)", "no_device_trace"),
     known_line("SYNAPSE_FUNCTION_CALLS is no longer supported", r"", "debug_activity_ignored"),

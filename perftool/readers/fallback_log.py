@@ -38,11 +38,13 @@ class _LinePattern:
 
 
 _LINES = (
-    _LinePattern("CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.*)"), "call"),
+    _LinePattern(
+        "CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.{0,2000})"), "call"
+    ),
     _LinePattern(
         "Attribute check failed for",
         re.compile(
-            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument position:.*)"
+            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument position:.{0,2000})"
         ),
         "refusal",
     ),

@@ -17,8 +17,8 @@ from perftool.readers.text_lines import TextLine
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _START = re.compile(r'\{\s*"metric_name"')
 _DECODER = json.JSONDecoder()
-# A record that grows beyond this is damage, not a record.
-_MAX_RECORD = 64 << 20
+# After half a record the braces never balance again; what follows is then decoded in pieces of this size.
+_MAX_PIECE = 16 << 20
 
 
 def json_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
@@ -28,14 +28,11 @@ def json_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
     closed = True
     for line in lines:
         text = line.text
-        if pending and _START.match(text.lstrip()):
-            yield from _decode("\n".join(pending), tally)
-            pending, depth, size = [], 0, 0
         pending.append(text)
         size += len(text)
         depth += _depth(text)
         closed = text.rstrip().endswith("]") if text.strip() else closed
-        if depth <= 0 or size > _MAX_RECORD:
+        if depth <= 0 or size > _MAX_PIECE:
             yield from _decode("\n".join(pending), tally)
             pending, depth, size = [], 0, 0
     yield from _decode("\n".join(pending), tally)

@@ -91,15 +91,13 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int) -> Iterator[
     number, pending = 1, ""
     for chunk in chunks:
         text = pending + chunk
-        held = "\r" if text.endswith("\r") else ""  # may be the first half of a CRLF
-        *whole, pending = text[: len(text) - len(held)].replace("\r\n", "\n").split("\n")
+        *whole, pending = text.replace("\r\n", "\n").split("\n")
         for line in whole:
             yield from _parts(line, number, tally, max_line)
             number += 1
         if len(pending) > max_line:
             yield from _parts(pending, number, tally, max_line)
             pending = ""
-        pending += held
     if pending:
         yield from _parts(pending, number, tally, max_line, ended=False)
 

@@ -150,8 +150,16 @@ def test_rank_in_the_header_only() -> None:
 def test_ranks_without_labels_add_up() -> None:
     other = HEADER.replace("398E", "398F")
     text = f"{HEADER}\n{other}\n48\taten::nonzero\n48\taten::nonzero\n12\taten::digamma\n"
-    assert sum(count for _, op, count in counts(text) if op == "aten::nonzero") == 96
-    assert sum(count for _, op, count in counts(text) if op == "aten::digamma") == 12
+    assert sorted(counts(text)) == [
+        (None, "aten::digamma", 12),
+        (None, "aten::nonzero", 48),
+        (None, "aten::nonzero", 48),
+    ]
+
+
+def test_log_lines_between_rows_do_not_end_a_table() -> None:
+    between = "[20:57:13.1][PT_LAZY][debug][tid:7] between\n" * 30
+    assert counts(f"{HEADER}\n48\taten::nonzero\n{between}1\taten::digamma\n") == EXPECTED
 
 
 def test_same_process_printed_twice_counts_once() -> None:

@@ -179,6 +179,17 @@ def test_fallbacks_add_up_over_a_reset() -> None:
     )
 
 
+def test_snapshots_list_only_the_names_that_grew() -> None:
+    records = [
+        {"metric_name": "recipe_cache", "statistics": {"RecipeHit": hits}}
+        for hits in ({"1": 2, "2": 3}, {"1": 2, "2": 4, "3": 1})
+    ]
+    assert read(json.dumps(records)).metrics[1].values == (
+        MetricValue("RecipeHit", 4, 1, name="2"),
+        MetricValue("RecipeHit", 1, 1, name="3"),
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "problems"),
     [
