@@ -15,6 +15,8 @@ _BAR = re.compile(
 )
 _DIGITS = re.compile(r"\d+")
 _MAX_BARS = 1000
+# How far a bar reaches to the left and right of its percent sign.
+_BEFORE, _AFTER = 80, 600
 
 
 @dataclass
@@ -38,7 +40,8 @@ class ProgressScanner:
 
     def feed(self, line: LogLine) -> None:
         """Take one line."""
-        if "%|" not in line.text or (match := _BAR.search(line.text)) is None:
+        at = line.text.find("%|")
+        if at < 0 or (match := _BAR.search(line.text, max(at - _BEFORE, 0), at + _AFTER)) is None:
             return
         name = _DIGITS.sub("#", (match["name"] or "").strip())
         key = (name, line.rank)

@@ -14,7 +14,7 @@ from perftool.readers.log_lines import LogLine, read_log_lines
 from perftool.readers.progress_bar import ProgressScanner
 from perftool.readers.text_lines import Source
 
-_PATTERNS = (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS)
+_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
 # Each fallback cuts the graph under its own op's name; the op is in the fallback records, the reason is one.
@@ -42,8 +42,9 @@ class EventScanner:
 
     def feed(self, line: LogLine) -> None:
         """Take one line; it can hold several known texts."""
-        for known in _PATTERNS:
-            if known.core in line.text:
+        text = line.text
+        for core, known in _CORES:
+            if core in text:
                 self._search(known, line)
 
     def reading(self) -> LogReading:

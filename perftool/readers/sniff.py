@@ -10,6 +10,7 @@ from typing import Literal
 
 from perftool.readers.banner import TITLES
 from perftool.readers.bridge_patterns import BRIDGE_PATTERNS
+from perftool.readers.compilation_stats import START as COMPILATION_STEP
 from perftool.readers.environment_dump import ASSIGNMENT, is_relevant
 from perftool.readers.fallback_log import HEADERS
 from perftool.readers.framework_patterns import FRAMEWORK_PATTERNS
@@ -18,7 +19,9 @@ from perftool.readers.profiler_csv import is_profiler_header
 from perftool.readers.run_config import json_flavour
 
 TextKind = Literal["fallback_log", "metrics", "runtime_log", "config", "csv", "unknown"]
-TextForm = Literal["metrics", "json_config", "environment", "profiler_csv", "log", "unknown"]
+TextForm = Literal[
+    "metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "log", "unknown"
+]
 
 # How much of an input is worth a look: a console log can begin with pages of package installation.
 HEAD_CHARACTERS = 256 << 10
@@ -56,6 +59,10 @@ _ENVIRONMENT_NAME = re.compile(r"(?i)(?:^|\.)env(?:ironment|iron)?(?:\.|$)")
 
 def _is_json_metrics(lines: list[str], _name: str) -> bool:
     return _METRIC.match("\n".join(lines[:3]).lstrip()) is not None
+
+
+def _is_compilation_stats(lines: list[str], _name: str) -> bool:
+    return COMPILATION_STEP.match("\n".join(lines[:3]).lstrip("[ \t\n")) is not None
 
 
 def _is_text_metrics(lines: list[str], _name: str) -> bool:
@@ -106,6 +113,7 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
 
 _TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
+    (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),
     (_is_text_metrics, Sniffed("metrics", "metrics")),
     (_is_profiler_csv, Sniffed("csv", "profiler_csv")),
     (_is_json_config, Sniffed("config", "json_config")),

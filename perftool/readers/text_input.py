@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from os import PathLike, fspath
 
 from perftool.errors import InputError
 from perftool.model.records import LogReading, combine
-from perftool.readers import console_log, environment_dump, metrics_file, run_config
+from perftool.readers import compilation_stats, console_log, environment_dump, metrics_file, run_config
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.rank_name import rank_of
-from perftool.readers.sniff import HEAD_CHARACTERS, Sniffed, sniff
+from perftool.readers.sniff import HEAD_CHARACTERS, Sniffed, TextForm, sniff
 from perftool.readers.text_lines import Source, TextLine, read_lines
 
 _MAX_LINE = 64 << 20
@@ -53,8 +53,17 @@ def _head(lines: Iterator[TextLine]) -> Iterator[TextLine]:
 def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None) -> LogReading:
     if sniffed.form == "profiler_csv":
         raise InputError(f"{name or 'input'}: is a profiler CSV, which is a trace and not a log")
-    if sniffed.form == "metrics":
-        return metrics_file.read(lines, rank)
-    if sniffed.form == "environment":
-        return environment_dump.read(lines, rank)
-    return run_config.read(lines) if sniffed.form == "json_config" else console_log.read(lines, rank)
+    return _READERS.get(sniffed.form, console_log.read)(lines, rank)
+
+
+def _read_config(lines: Source, _rank: int | None) -> LogReading:
+    """A configuration file is one for all ranks."""
+    return run_config.read(lines)
+
+
+_READERS: dict[TextForm, Callable[[Source, int | None], LogReading]] = {
+    "metrics": metrics_file.read,
+    "compilation_stats": compilation_stats.read,
+    "environment": environment_dump.read,
+    "json_config": _read_config,
+}

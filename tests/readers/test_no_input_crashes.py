@@ -12,6 +12,7 @@ from perftool.errors import InputError
 from perftool.model.records import LogReading
 from perftool.readers import (
     banner,
+    compilation_stats,
     console_log,
     environment_dump,
     fallback_log,
@@ -27,6 +28,7 @@ from perftool.readers.profiler_csv import ProfilerReading
 
 READERS = (
     banner.read,
+    compilation_stats.read,
     console_log.read,
     environment_dump.read,
     fallback_log.read,
@@ -38,53 +40,41 @@ READERS = (
 )
 
 # Pieces of every format, so that random text gets past the first test of a reader.
+FRAGMENTS = """\
+[1,0]<stdout>:
+rank3:
+[20:57:12.104233]
+[PT_LAZY ]
+[tid:1]
+[R9]
+CPU Fallback stats:
+7\taten::add.out
+CPU fallback x : self=HPUFloatType
+HABANA PT BRIDGE CONFIGURATION
+ PT_X = 1
+------------------------------
+Metric name: m
+Statistics:
+\tFallbackOps: {'a': 1}
+\tTotalNumber: 3
+[{"metric_name": "cpu_fallback", "statistics": {"TotalNumber":
+"FallbackOps": {"a":
+"recipe": [["g",
+[{"000000001": {"shapes":
+"compilations": [{"recipe": 1
+Name,Trace Source,Engine,Event type,Timestamp[usec]
+a,HW,TPC,BEGIN,1
+a,HW,TPC,END,2
+3%|x| 3/9 [00:01<00:32, 1it/s]
+RANK=1
+recipe compilation time |last 1 [ns] |sum 1 [ns] |count 1|
+"""
 PIECES = [
     *(known.core for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS)),
-    *(
-        "\n",
-        "\r",
-        "\t",
-        " ",
-        "\x1b[31m",
-        "\x1b",
-        "\0",
-        "\ud7ff",
-        "::",
-        "=",
-        "9" * 30,
-        "-1",
-        "nan",
-        "{",
-        "}",
-        "[",
-        "]",
-    ),
-    *('"', "'", ",", ":", "[1,0]<stdout>:", "rank3: ", "[20:57:12.104233]", "[PT_LAZY ]", "[tid:1] ", "[R9]"),
-    *(
-        "CPU Fallback stats:\n",
-        "7\taten::add.out\n",
-        "CPU fallback x : self=HPUFloatType",
-        "HABANA PT BRIDGE CONFIGURATION",
-    ),
-    *(
-        " PT_X = 1\n",
-        "-" * 30,
-        "Metric name: m\n",
-        "Statistics:\n",
-        "\tFallbackOps: {'a': 1}\n",
-        "\tTotalNumber: 3\n",
-    ),
-    *(
-        '[{"metric_name": "cpu_fallback", "statistics": {"TotalNumber": ',
-        '"FallbackOps": {"a": ',
-        '"recipe": [["g", ',
-    ),
-    *("Name,Trace Source,Engine,Event type,Timestamp[usec]\n", "a,HW,TPC,BEGIN,1\n", "a,HW,TPC,END,2\n"),
-    *(
-        "3%|x| 3/9 [00:01<00:32, 1it/s]",
-        "RANK=1\n",
-        "recipe compilation time |last 1 [ns] |sum 1 [ns] |count 1|",
-    ),
+    *FRAGMENTS.splitlines(),
+    *FRAGMENTS.splitlines(keepends=True),
+    *"\n\r\t \x1b\0\ud7ff={}[]\"',:-",
+    *("::", "9" * 30, "nan", "\x1b[31m"),
 ]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=30).map("".join)
 ENCODED = st.builds(
