@@ -15,11 +15,10 @@ from typing import Any
 from perftool.model.records import CompilationRecord, LogReading
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.open_array import array_objects
-from perftool.readers.text_lines import Source, read_lines
+from perftool.readers.text_lines import MAX_JSON_LINE, Source, read_lines
 
 START = re.compile(r'\{\s*"\d{9}"\s*:')
 _FILE_NAME = re.compile(r"_(\d{1,6})_[0-9A-Fa-f]+\.json$")
-_MAX_LINE = 64 << 20
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -34,7 +33,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     tally = IssueTally()
     seen: set[str] = set()
     records: list[CompilationRecord] = []
-    for value in array_objects(read_lines(source, tally, _MAX_LINE), START, tally):
+    for value in array_objects(read_lines(source, tally, MAX_JSON_LINE), START, tally):
         for step, content in value.items():
             if not re.fullmatch(r"[0-9]{1,18}", step) or not isinstance(content, dict):
                 tally.note("not a step", "an object in the file is not a step with compilations")

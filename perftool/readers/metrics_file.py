@@ -11,10 +11,7 @@ from perftool.readers.metrics_json import json_records
 from perftool.readers.metrics_series import MetricsSeries
 from perftool.readers.metrics_text import text_records
 from perftool.readers.rank_name import rank_of
-from perftool.readers.text_lines import Source, read_lines
-
-# All records may stand on one line when a tool has rewritten the file.
-_MAX_LINE = 64 << 20
+from perftool.readers.text_lines import MAX_JSON_LINE, Source, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -27,7 +24,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
         rank = rank_of(fspath(source))
     tally = IssueTally()
     series = MetricsSeries(tally, rank)
-    lines = read_lines(source, tally, _MAX_LINE)
+    lines = read_lines(source, tally, MAX_JSON_LINE)
     first = next((line for line in lines if line.text.strip()), None)
     if first is not None:
         parse = json_records if first.text.lstrip()[:1] in "[{" else text_records

@@ -22,7 +22,6 @@ from perftool.readers.issue_tally import IssueTally
 from perftool.readers.text_lines import Source, read_lines
 
 COLUMNS = ("Name", "Trace Source", "Engine", "Event type", "Timestamp[usec]")
-HEADER_START = "Name,Trace Source,Engine,"
 HLTV_SUFFIX = ".hltv"
 HLTV_MESSAGE = (
     "{path}: is in the binary format of the HLTV viewer; "

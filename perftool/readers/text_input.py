@@ -13,9 +13,7 @@ from perftool.readers.issue_tally import IssueTally
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.rank_name import rank_of
 from perftool.readers.sniff import HEAD_CHARACTERS, Sniffed, TextForm, sniff
-from perftool.readers.text_lines import Source, TextLine, read_lines
-
-_MAX_LINE = 64 << 20
+from perftool.readers.text_lines import MAX_JSON_LINE, Source, TextLine, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -29,7 +27,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     reject_hltv(name)
     rank = rank_of(name) if rank is None else rank
     tally = IssueTally()
-    lines = read_lines(source, tally, _MAX_LINE)
+    lines = read_lines(source, tally, MAX_JSON_LINE)
     head = list(_head(lines))
     reading = _read(sniff([line.text for line in head], name), chain(head, lines), name, rank)
     return combine((reading, LogReading(issues=tally.issues())), kind=reading.kind)

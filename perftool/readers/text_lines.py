@@ -17,6 +17,8 @@ from perftool.readers.stream import ByteStream
 
 # Longer than any log line; a file without line ends must not end up in memory.
 MAX_LINE = 1 << 20
+# All records of a JSON file may stand on one line when a tool has rewritten it.
+MAX_JSON_LINE = 64 << 20
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
