@@ -44,7 +44,7 @@ _LINES = (
     _LinePattern(
         "Attribute check failed for",
         re.compile(
-            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument position:.{0,2000})"
+            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument.{0,2000})"
         ),
         "refusal",
     ),
