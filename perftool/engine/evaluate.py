@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from perftool.errors import QueryError
@@ -18,7 +19,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related"}
-# The end of a column's name tells its unit, and how the message shows it without that end.
+# The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 # What changes between recordings of the same run: numbers, hashes, addresses, folders.
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|/[^\s:]*/|\d+")
@@ -125,18 +126,21 @@ def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
 
 
 def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
-    """Placeholders of a message: every value under its name, and with its unit under the name without it."""
-    shown = {key: _plain(value) for key, value in values.items()}
+    """Placeholders of a message: every value under its name; times and sizes also without the unit's ending."""
+    shown = {}
     for key, value in values.items():
+        shown[key] = _plain(value)
         for ending, render in _UNITS:
-            if key.endswith(ending) and isinstance(value, (int, float)):
-                shown[key.removesuffix(ending)] = render(value)
+            if key.endswith(ending) and isinstance(value, (int, float, Decimal)):
+                shown[key] = render(float(value))
+                if ending != "_ratio":
+                    shown[key.removesuffix(ending)] = shown[key]
     return shown
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return format_count(value)
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return format_count(float(value))
     return "unknown" if value is None else str(value)
 
 

@@ -9,7 +9,7 @@ parse is handed back to ``repair``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ import orjson
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 from perftool.readers import envelope, mend
-from perftool.readers.stream import BLOCK, ByteStream
+from perftool.readers.event_text import last_boundary, parses
+from perftool.readers.stream import ByteStream
 
 # A head longer than this (metadata before the events) is searched for its key only.
 _LONGEST_HEAD = 256 << 20
-_CUT_WINDOWS = (4 << 10, 256 << 10, BLOCK)
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
 _LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*[1-9]\d{12,}\.\d')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
@@ -135,7 +135,7 @@ class ChromeTrace:
         """Write a chunk for each block, cut at its last event boundary; the rest goes with the next block."""
         carry: list[bytes | memoryview] = []
         for block in _prepend(first, blocks):
-            cut = _last_boundary(block)
+            cut = last_boundary(block)
             if cut is None:
                 carry.append(block)
                 continue
@@ -155,20 +155,19 @@ class ChromeTrace:
         if tail is not None:
             self.metadata.update(tail.metadata)
             data = data[: tail.end]
-        elif not self.bare or mend_needed(data):
+        elif not self.bare or _needs_mending(data):
             self.truncated = True
             self.issues.append(ImportIssue("cut off", 1, "the file ends before the event array is closed"))
         data = data.strip(b" \t\r\n,")
         return self._write([data], offset) if data else None
 
-    def _write(self, parts: list[bytes | memoryview] | list[bytes], offset: int) -> Chunk:
+    def _write(self, parts: Sequence[bytes | memoryview], offset: int) -> Chunk:
         path = self._spool / f"{offset:015d}.json"
-        size = 0
+        if self._exact:
+            # Joined first: a number may lie across two parts.
+            parts = [_TIME.sub(rb'\1"\2"', b"".join(parts))]
         with open(path, "wb", buffering=0) as file:
-            for part in (b"[", *parts, b"]"):
-                text = _TIME.sub(rb'\1"\2"', part) if self._exact else part
-                file.write(text)
-                size += len(text)
+            size = sum(file.write(part) for part in (b"[", *parts, b"]"))
         return Chunk(path, offset, size, self._exact)
 
     def _read_foreign(self, data: bytes) -> None:
@@ -180,10 +179,10 @@ class ChromeTrace:
             self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
 
 
-def mend_needed(data: bytes) -> bool:
+def _needs_mending(data: bytes) -> bool:
     """Whether ``data`` is something else than whole events, as the unclosed array of a killed writer is."""
     events = data.strip(b" \t\r\n,")
-    return bool(events) and not mend.parses(events)
+    return bool(events) and not parses(events)
 
 
 def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -194,31 +193,6 @@ def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 def _looks_like_json(data: bytes) -> bool:
     text = data.removeprefix(envelope.UTF8_BOM).lstrip()
     return not text or text[:1] in (b"{", b"[")
-
-
-def _last_boundary(block: bytes) -> tuple[int, int] | None:
-    """Where to cut ``block``: the end of one event and the start of the next, near the block's end.
-
-    The event before the cut must parse and be an event, so that objects nested in arguments or lists of other
-    things are not taken for events; in a damaged stretch the last boundary is as good as any.
-    """
-    cuts: list[re.Match[bytes]] = []
-    for window in _CUT_WINDOWS:
-        cuts = list(mend.BOUNDARY.finditer(block, max(0, len(block) - window)))
-        for before, cut in zip(reversed(cuts[:-1]), reversed(cuts[1:]), strict=True):
-            if _is_event(block[before.end() : cut.start() + 1]):
-                return cut.start() + 1, cut.end()
-        if len(block) <= window:
-            break
-    return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
-
-
-def _is_event(text: bytes) -> bool:
-    try:
-        event = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(event, dict) and "ph" in event
 
 
 def _events(count: int) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 import orjson
 
+from perftool.readers.event_text import ends_with_event
+
 EVENTS_KEY = b'"traceEvents"'
 # A string with its escapes, one structural character, or a run of anything else (numbers, true, null).
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
@@ -65,8 +67,8 @@ class Tail:
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
-    The last ``]`` after which the document closes properly is the one; a ``]`` inside an event leaves braces
-    behind that do not parse.
+    It is a ``]`` with an event before it after which the document closes properly: a ``]`` inside an event leaves
+    braces behind that do not parse, one in the metadata has no event before it.
     """
     position = len(data)
     for _ in range(_TAIL_CANDIDATES):
@@ -81,8 +83,10 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
                 metadata = orjson.loads(b'{"":0' + rest)
             except orjson.JSONDecodeError:
                 continue
-            metadata.pop("")
-            return Tail(position, metadata)
+            before = data[:position].rstrip(b" \t\r\n,")
+            if not before or ends_with_event(before):
+                metadata.pop("")
+                return Tail(position, metadata)
     return None
 
 

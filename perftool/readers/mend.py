@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-# Between two events: the brace that ends one, a comma, and the first key of the next.
-_FIRST_KEY = rb"\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id|id2|bp|s|scope|cname|tts|tdur|sf|stack)\"\s*:"
-BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
-_EVENT_START = re.compile(_FIRST_KEY)
+from perftool.readers.event_text import BOUNDARY, EVENT_START, parses
+
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
@@ -115,7 +113,7 @@ def _salvage(text: bytes) -> list[bytes]:
         if parses(text[: end + 1]):
             saved.append(text[: end + 1])
             break
-    for start in list(_EVENT_START.finditer(text, 1))[-_SALVAGE_TRIES:]:
+    for start in list(EVENT_START.finditer(text, 1))[-_SALVAGE_TRIES:]:
         if start.start() > end and parses(text[start.start() :]):
             saved.append(text[start.start() :])
             break
@@ -124,15 +122,6 @@ def _salvage(text: bytes) -> list[bytes]:
 
 def _piece(data: bytes, start: int, end: int) -> bytes:
     return data[start:end].strip(b" \t\r\n,")
-
-
-def parses(text: bytes) -> bool:
-    """Whether ``text`` is whole events, separated by commas."""
-    try:
-        orjson.loads(b"[" + text + b"]")
-    except orjson.JSONDecodeError:
-        return False
-    return True
 
 
 def _mended(text: bytes) -> bytes | None:

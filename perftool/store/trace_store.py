@@ -7,6 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
 # Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-_MEMORY_LIMIT_MB = 600
+_MEMORY_LIMIT_MB = 750
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
 _DEFAULT_TIME_LIMIT_S = 60.0
+# DuckDB renamed the member in 2.0.
+_SELECTS = ("SELECT", "SELECT_STATEMENT")
 
 
 class TraceStore:
@@ -46,6 +49,8 @@ class TraceStore:
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        # Nothing here outlives the process, so there is no point in checkpoints along the way.
+        self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT_MB}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
@@ -77,11 +82,17 @@ class TraceStore:
         rank, issues = self._free_rank(load.rank_of(path, metadata))
         self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
         self.metadata[rank] = metadata
-        added = InputFile(
-            read.path, read.kind, rank, read.bytes, read.events, read.status, (*read.issues, *issues)
-        )
+        added = replace(read, rank=rank, issues=(*read.issues, *issues))
         self.inputs.append(added)
         return added
+
+    def inputs_with_issues(self) -> list[InputFile]:
+        """The inputs, with the issues that came to light while the tables were made."""
+        issues: dict[str, list[ImportIssue]] = {}
+        for row in self.rows("input_issues"):
+            issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
+            issues.setdefault(row["path"], []).append(issue)
+        return [replace(read, issues=tuple(issues.get(read.path, ()))) for read in self.inputs]
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table as a pandas DataFrame; ``catalog()`` lists the names."""
@@ -106,7 +117,7 @@ class TraceStore:
             statements = duckdb.extract_statements(sql)
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from None
-        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT_STATEMENT:
+        if len(statements) != 1 or statements[0].type.name not in _SELECTS:
             raise QueryError("only a single SELECT is allowed")
         self.build(_names_in(sql))
         self._lock_down()
@@ -171,11 +182,17 @@ class TraceStore:
         import numpy as np
 
         spans = self._connection.execute(
-            "SELECT id, track, ts, \"end\" FROM _spans WHERE side = 'host'"
+            """SELECT id, track, ts, "end", (hash(cat) >> 1)::BIGINT AS cat FROM _spans WHERE side = 'host'"""
         ).fetchnumpy()
-        order, depth, parent = nest(*(np.asarray(spans[key]) for key in ("track", "ts", "end")))
-        ids = np.asarray(spans["id"])
-        columns = {"id": ids[order], "depth": depth, "parent": np.where(parent >= 0, ids[parent], -1)}
+        ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
+        order, depth, parent = nest(track, start, end)
+        inside = (parent >= 0) & (end[parent] >= end[order])
+        columns = {
+            "id": ids[order],
+            "depth": depth,
+            "parent": np.where(parent >= 0, ids[parent], -1),
+            "outermost": ~inside | (cat[parent] != cat[order]),
+        }
         _insert_arrays(self._connection, "_nesting", columns)
 
     def _note(self, issue: ImportIssue) -> None:

@@ -12,6 +12,7 @@ WITH host AS (
 noted AS (
     SELECT rank, max(ts) AS recorded_until FROM raw WHERE name = 'Record Window End' AND ph IN ('i', 'I') GROUP BY rank
 )
-SELECT rank, host_ts, host_end, greatest(recorded_until, host_end) AS recorded_until
+SELECT rank, host_ts, host_end,
+       CASE WHEN recorded_until IS NOT NULL THEN greatest(recorded_until, host_end) END AS recorded_until
 FROM host LEFT JOIN noted USING (rank)
 WHERE host_end > host_ts

@@ -3,13 +3,13 @@
 --
 -- needs: slices, _feeding_tracks, compilations, syncs
 -- column rank: INTEGER, distributed rank
--- column class: INTEGER, 0 compile, 1 fallback, 2 data loading, 3 collective, 4 synchronisation, 5 copy, 6 graph build, 8 optimizer, 9 launch call, 10 framework op, 11 Python (7 is the wait after a launch)
+-- column class: INTEGER, 0 compile, 1 fallback, 2 data loading, 3 collective, 4 synchronisation, 5 copy, 6 graph build, 7 optimizer, 8 launch call, 9 framework op, 10 Python
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH host AS (
-    SELECT s.id, s.rank, s.name, s.cat, s.ts, s."end" FROM slices AS s
+    SELECT s.rank, s.name, s.cat, s.ts, s."end", s.outermost FROM slices AS s
     JOIN _feeding_tracks AS f ON f.track = s.track
-    WHERE s.side = 'host'
+    WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'user_annotation', 'runtime', 'python_function')
 ),
 classified AS (
     SELECT rank, ts, "end",
@@ -19,13 +19,14 @@ classified AS (
                      AND regexp_matches(name, '^(c10d::|nccl:|gloo:|hccl:|record_param_comms)') THEN 3
                 WHEN cat = 'runtime' AND regexp_matches(name, 'memcpy|MemCopy|copy_hpu_lazy', 'i') THEN 5
                 WHEN regexp_matches(name, '^(SyncTensorsGraphInternal|SyncLiveTensorsGraph|RunPostOrder)') THEN 6
-                WHEN starts_with(name, 'Optimizer.step#') OR starts_with(name, 'Optimizer.zero_grad#') THEN 8
-                WHEN cat = 'runtime' THEN 9
-                WHEN cat IN ('cpu_op') AND NOT starts_with(name, 'ProfilerStep#') THEN 10
-                WHEN cat = 'python_function' THEN 11 END AS class
+                WHEN starts_with(name, 'Optimizer.step#') OR starts_with(name, 'Optimizer.zero_grad#') THEN 7
+                WHEN cat = 'runtime' THEN 8
+                WHEN cat = 'cpu_op' AND NOT starts_with(name, 'ProfilerStep#') THEN 9
+                WHEN cat = 'python_function' THEN 10 END AS class, outermost
     FROM host
 )
-SELECT rank, class, ts, "end" FROM classified WHERE class IS NOT NULL
+-- Ops inside ops and Python inside Python add nothing.
+SELECT rank, class, ts, "end" FROM classified WHERE class < 8 OR (class >= 8 AND outermost)
 UNION ALL
 SELECT rank, 0, ts, "end" FROM compilations WHERE ts IS NOT NULL
 UNION ALL

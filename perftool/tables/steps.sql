@@ -27,7 +27,7 @@ WITH roles AS (
         ON c.rank = d.rank AND c.external_id = d.external_id AND d.cat = 'kernel'
     WHERE d.set_aside IS NULL
     UNION ALL SELECT rank, 3, ts, "end" FROM _communication
-    UNION ALL SELECT rank, 4, ts, "end" FROM slices WHERE cat = 'runtime' AND side = 'host'
+    UNION ALL SELECT rank, 4, ts, "end" FROM slices WHERE cat = 'runtime' AND side = 'host' AND outermost
     UNION ALL
     SELECT rank, 5, ts, "end" FROM slices
     WHERE side = 'host' AND cat IN ('cpu_op', 'user_annotation') AND is_dataloader(name)

@@ -77,11 +77,13 @@ numbers AS (
     UNION ALL SELECT 'window_ms', win.ns / 1e6, 'ms' FROM win
     UNION ALL SELECT 'kernel_time_ms', compute / 1e6, 'ms' FROM kernels
     UNION ALL SELECT 'collective_time_ms', collective / 1e6, 'ms' FROM kernels
-    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations AS c JOIN _windows AS w USING (rank), signals
-              WHERE host AND c.ts >= w.ts AND c.ts < w."end" HAVING bool_or(host)
-    UNION ALL SELECT 'syncs_per_step', count(*) / (SELECT greatest(count(*), 1) FROM complete), 'count'
-              FROM syncs AS s JOIN _windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end", signals
-              WHERE runtime HAVING bool_or(runtime)
+    UNION ALL SELECT 'compilations',
+                     (SELECT count(*) FROM compilations AS c JOIN _windows AS w
+                      ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end"), 'count' FROM signals WHERE host
+    UNION ALL SELECT 'syncs_per_step',
+                     (SELECT count(*) FROM syncs AS s JOIN _windows AS w
+                      ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end")
+                     / (SELECT greatest(count(*), 1) FROM complete), 'count' FROM signals WHERE runtime
     UNION ALL SELECT 'peak_memory_bytes', max(allocated), 'bytes' FROM memory WHERE device_type > 0
 )
 SELECT metric, numerator / nullif(denominator, 0) AS value, 'ratio' AS unit, numerator / 1e6 AS numerator,

@@ -1,6 +1,7 @@
--- One row per time the host waits for the device.
+-- One row per time the host waits for the device. Reading a value that is in host memory already is no wait and
+-- has no row.
 --
--- needs: slices, ops
+-- needs: slices, ops, _runtime, _device_work
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -10,37 +11,43 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
--- column location: VARCHAR, Python frame of the user's code, when stacks were recorded
-WITH reads AS (
-    SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end", call_stack
-    FROM ops WHERE name IN ('aten::item', 'aten::is_nonzero', 'aten::equal')
-    UNION ALL
-    SELECT o.id, o.rank, o.track, 'scalar_read', o.name, o.name, o.ts, o."end", o.call_stack
-    FROM ops AS o LEFT JOIN ops AS p ON p.id = o.parent
-    WHERE o.name = 'aten::_local_scalar_dense' AND p.name IS DISTINCT FROM 'aten::item'
-        AND p.name IS DISTINCT FROM 'aten::is_nonzero'
+-- column location: VARCHAR, Python call stack, when recorded
+WITH waits AS (
+    SELECT id, rank, track, name, ts, "end", parent, regexp_matches(name, 'memcpy', 'i') AS copying
+    FROM _runtime
+    WHERE regexp_matches(name, '(Stream|Device|Event|Ctx|Context)Synchronize')
+        OR name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish')
 ),
--- aten::is_nonzero calls aten::item: count the outer one.
-outermost AS (
-    SELECT r.* FROM reads AS r LEFT JOIN slices AS s ON s.id = r.id LEFT JOIN slices AS p ON p.id = s.parent
-    WHERE p.name IS NULL OR p.name NOT IN ('aten::is_nonzero', 'aten::item')
+-- The outermost of the ops that fetch a value: aten::is_nonzero calls aten::item, and that the dense read.
+candidates AS (
+    SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", o.call_stack
+    FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
+    WHERE o.name IN ('aten::item', 'aten::is_nonzero', 'aten::equal', 'aten::_local_scalar_dense')
+        AND coalesce(p.name, '') NOT IN ('aten::item', 'aten::is_nonzero')
 ),
-waits AS (
-    SELECT s.id, s.rank, s.track, s.name, s.ts, s."end", s.parent,
-           regexp_matches(s.name, 'memcpy', 'i') AS copying
-    FROM slices AS s
-    WHERE s.side = 'host' AND s.cat = 'runtime'
-        AND (regexp_matches(s.name, '(Stream|Device|Event|Ctx|Context)Synchronize')
-             OR s.name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish'))
+-- Only a read during which the host calls for data, or data comes from the device, waits for the device.
+fetches AS (
+    SELECT rank, ts FROM waits
+    UNION ALL SELECT rank, ts FROM _runtime WHERE regexp_matches(name, 'memcpy', 'i')
+    UNION ALL SELECT rank, "end" FROM _device_work
+              WHERE set_aside IS NULL AND (regexp_matches(name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)', 'i')
+                                           OR args ->> 'direction' = 'DEVICE_TO_HOST')
+),
+reads AS (
+    SELECT c.* FROM candidates AS c
+    ASOF JOIN fetches AS f ON f.rank = c.rank AND f.ts <= c."end"
+    WHERE f.ts >= c.ts
 ),
 others AS (
-    SELECT w.id, w.rank, w.track, w.name, w.ts, w."end", p.name AS op, p.cat AS parent_cat, w.copying
+    SELECT w.*, p.name AS op, p.cat AS parent_cat
     FROM waits AS w
     LEFT JOIN slices AS p ON p.id = w.parent
     -- Waits inside a scalar read are that read.
-    WHERE NOT EXISTS (SELECT 1 FROM outermost AS r WHERE r.track = w.track AND r.ts <= w.ts AND r."end" >= w."end")
+    ASOF LEFT JOIN reads AS r ON r.track = w.track AND w.ts >= r.ts
+    WHERE r.id IS NULL OR r."end" < w."end"
 )
-SELECT id, rank, track, kind, name, op, ts, "end" - ts AS dur, "end", call_stack AS location FROM outermost
+SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end" - ts AS dur, "end", call_stack AS location
+FROM reads
 UNION ALL
 SELECT id, rank, track,
        CASE WHEN copying OR regexp_matches(coalesce(op, ''), '^aten::(copy_|_to_copy|to|cpu)$') THEN 'copy'

@@ -1,0 +1,5 @@
+"""``python -m perftool``."""
+
+from perftool.cli import main
+
+main()

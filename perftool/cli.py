@@ -1,0 +1,161 @@
+"""The command line: options and subcommands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from perftool import __version__
+from perftool.commands import analyze as analyze_command
+from perftool.commands import query as query_command
+from perftool.errors import PerfToolError
+
+app = typer.Typer(
+    name="habana_perf_tool",
+    help="Say what slows a PyTorch run down, what each cause costs, and what to change.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+_verbose = False
+
+
+class Color(str, Enum):
+    """When to colour the output."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+OutputFormat = Annotated[
+    analyze_command.Format, typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report.")
+]
+OutputFile = Annotated[
+    str | None, typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout.")
+]
+ColorOption = Annotated[Color, typer.Option(help="When to colour the output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"habana_perf_tool {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    trace: Annotated[
+        list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+    ] = None,
+    output_format: OutputFormat = analyze_command.Format.text,
+    output_file: OutputFile = None,
+    color: ColorOption = Color.auto,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Say what slows a PyTorch run down, what each cause costs, and what to change.
+
+    Reads the traces that PyTorch's profiler leaves behind, on Gaudi, CUDA, ROCm, XPU, MTIA and CPU.
+
+    Examples:
+
+      habana_perf_tool --trace run.pt.trace.json
+
+      habana_perf_tool analyze traces/ --output-format json -o report.json
+
+      habana_perf_tool query run.pt.trace.json "SELECT name, count(*) FROM device_ops GROUP BY 1"
+    """
+    global _verbose
+    _verbose = verbose
+    if context.invoked_subcommand is not None:
+        if trace:
+            raise PerfToolError("--trace cannot be combined with a command; give the files to the command")
+        return
+    if not trace:
+        print(context.get_help())  # noqa: T201
+        raise typer.Exit(2)
+    analyze_command.run(trace, output_format, output_file, color.value, quiet)
+
+
+@app.command()
+def analyze(
+    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
+    output_format: OutputFormat = analyze_command.Format.text,
+    output_file: OutputFile = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.")
+    ] = None,
+    color: ColorOption = Color.auto,
+    quiet: Quiet = False,
+) -> None:
+    """Print where the time goes and what to change
+
+    Several traces are several ranks of one run.
+
+    Examples:
+
+      habana_perf_tool analyze rank0.json.gz rank1.json.gz
+
+      zcat run.json.gz | habana_perf_tool analyze -
+    """
+    analyze_command.run(paths, output_format, output_file, color.value, quiet, exclude or ())
+
+
+@app.command()
+def query(
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
+    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
+    tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
+    output_format: Annotated[
+        query_command.Format, typer.Option("--output-format", help="Format of the rows.")
+    ] = query_command.Format.table,
+    output_file: OutputFile = None,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this long.")] = 60.0,
+) -> None:
+    """Ask the tables of a trace with SQL
+
+    The SQL is DuckDB's; it can read the tables and nothing else.
+
+    Examples:
+
+      habana_perf_tool query --tables
+
+      habana_perf_tool query run.json "SELECT cause, sum(dur) / 1e6 AS ms FROM gap_causes GROUP BY 1 ORDER BY 2 DESC"
+    """
+    if tables:
+        query_command.list_tables()
+    elif path is None or sql is None:
+        raise PerfToolError("query needs a PATH and a SELECT, or --tables")
+    else:
+        query_command.run(path, sql, output_format, output_file, time_limit)
+
+
+def main() -> None:
+    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted."""
+    try:
+        app()
+    except SystemExit:
+        raise
+    except PerfToolError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
+        _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
+
+
+def _fail(message: str, code: int) -> None:
+    if _verbose and code == 2:
+        traceback.print_exc()
+    print(f"habana_perf_tool: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)

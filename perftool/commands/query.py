@@ -1,0 +1,76 @@
+"""``query``: ask the tables directly."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from perftool.commands.output import write_document
+from perftool.commands.progress import progress
+from perftool.reporters.console import make_console
+from perftool.store.catalog import catalog
+
+
+class Format(str, Enum):
+    """How to print the rows."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+def run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float) -> None:
+    """Run one SELECT over the tables of the traces at ``path``."""
+    from perftool.engine.analysis import open_inputs
+    from perftool.readers.discover import find_traces
+
+    with progress() as show, open_inputs(find_traces([path]), show) as (store, _):
+        columns, rows = store.query(sql, time_limit_s=time_limit)
+    write_document(_RENDER[output_format](columns, rows), output_file)
+
+
+def list_tables() -> None:
+    """Print every public table with its columns."""
+    text = []
+    for table in catalog().values():
+        if table.public:
+            text.append(f"{table.name}: {' '.join(table.summary.split())}")
+            text += [f"  {column.name:16} {column.type:8} {column.meaning}" for column in table.columns]
+            text.append("")
+    write_document("\n".join(text).encode(), None)
+
+
+def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = io.StringIO()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(Text(column), no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    console = make_console("never", file=out)
+    console.print(table, soft_wrap=True)
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()).encode()
+
+
+def _as_csv(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return out.getvalue().encode()
+
+
+def _as_json(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+    import orjson
+
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    return orjson.dumps(objects, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+
+
+_RENDER = {Format.table: _as_table, Format.csv: _as_csv, Format.json: _as_json}

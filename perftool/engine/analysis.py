@@ -1,0 +1,153 @@
+"""Files in, report out: the one way through readers, store and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from typing import Any
+
+from perftool.engine.evaluate import Context, Outcome, evaluate, make_finding
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue, InputFile
+from perftool.model.report import BREAKDOWN, Finding, Metric, Report, Share, Step
+from perftool.model.rule import Rule
+from perftool.store.device import detect_device
+from perftool.store.trace_store import TraceStore
+
+# Called with what is being done and how many bytes of text were read so far.
+Progress = Callable[[str, int], None]
+_TOP = 15
+
+
+@contextmanager
+def open_inputs(paths: Sequence[str], progress: Progress | None = None) -> Iterator[tuple[TraceStore, list[InputFile]]]:
+    """Read the trace files ``paths``; yields the store and the inputs that could not be read.
+
+    Raises InputError when none could be read.
+    """
+    with TraceStore.for_files(paths) as store:
+        unreadable = []
+        for path in paths:
+            report = (lambda done, path=path: progress(path, done)) if progress else None
+            try:
+                store.add_trace(path, report)
+            except InputError as error:
+                unreadable.append(_unreadable(path, error))
+        if not store.inputs:
+            raise InputError("; ".join(issue.message for read in unreadable for issue in read.issues))
+        yield store, unreadable
+
+
+def analyze(
+    paths: Sequence[str], rules: Iterable[Rule] | None = None, progress: Progress | None = None
+) -> Report:
+    """Analyse the trace files ``paths`` together, with ``rules`` or the shipped pack.
+
+    Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
+    """
+    with open_inputs(paths, progress) as (store, unreadable):
+        if progress:
+            progress("analysing", 0)
+        return report_on(store, list(rules) if rules is not None else load_pack(builtin_folder()), unreadable)
+
+
+def report_on(store: TraceStore, rules: Sequence[Rule], unreadable: Sequence[InputFile] = ()) -> Report:
+    """The report over the inputs of ``store``."""
+    by_code = {rule.code: rule for rule in rules}
+    store.build(["summary", "gaps"])
+    summary = _summary(store)
+    steps = tuple(_steps(store))
+    device = detect_device(store)
+    complete = [step.dur_ns for step in steps if not step.partial]
+    context = Context(device.type, len(complete), _median(complete), sum(complete))
+    outcome = evaluate(store, rules, context, by_code.get("TRC001"))
+    findings = (*_unreadable_findings(by_code.get("TRC000"), unreadable), *outcome.findings)
+    return Report(
+        inputs=(*store.inputs_with_issues(), *unreadable),
+        device=device,
+        summary=summary,
+        steps=steps,
+        idle_causes=_shares(store, _IDLE_CAUSES),
+        top_device_ops=_shares(store, _TOP_DEVICE_OPS),
+        top_ops=_shares(store, _TOP_OPS),
+        findings=findings,
+        not_applicable=outcome.not_applicable,
+        rules=tuple(rules),
+    )
+
+
+def _unreadable(path: str, error: InputError) -> InputFile:
+    return InputFile(path, "trace", None, 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
+
+
+def _unreadable_findings(rule: Rule | None, unreadable: Sequence[InputFile]) -> list[Finding]:
+    if rule is None:
+        return []
+    return [make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
+
+
+# Always present, in this order; those the input does not show have no value.
+METRICS: tuple[tuple[str, str], ...] = (
+    ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
+    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
+    ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
+    ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
+    ("engines_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"), ("device_host_overlap_ratio", "ratio"),
+    ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
+    ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
+    ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
+)  # fmt: skip
+
+
+def _summary(store: TraceStore) -> dict[str, Metric]:
+    found = {row["metric"]: row for row in store.rows("summary")}
+    empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
+    return {
+        name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]
+        for name, unit in METRICS
+        for row in [found.get(name, empty)]
+    }
+
+
+def _steps(store: TraceStore) -> Iterable[Step]:
+    for row in store.rows("steps"):
+        parts = {part: row[part] for part in BREAKDOWN}
+        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
+
+
+_IDLE_CAUSES = """
+SELECT cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
+       sum(dur) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM gap_causes GROUP BY cause ORDER BY total_ns DESC, name
+"""
+_TOP_DEVICE_OPS = f"""
+SELECT d.name, sum(least(d."end", w."end") - greatest(d.ts, w.ts))::BIGINT AS total_ns, count(*) AS count,
+       sum(least(d."end", w."end") - greatest(d.ts, w.ts)) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
+WHERE d.valid GROUP BY d.name ORDER BY total_ns DESC, d.name LIMIT {_TOP}
+"""
+_TOP_OPS = f"""
+SELECT o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count,
+       sum(o.self_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
+WHERE NOT starts_with(o.name, 'ProfilerStep#')
+GROUP BY o.name ORDER BY total_ns DESC, o.name LIMIT {_TOP}
+"""
+
+
+def _shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
+    store.build(["gap_causes", "device_ops", "ops", "_windows"])
+    return tuple(Share(**row) for row in store.select(sql))
+
+
+def _median(values: Sequence[int]) -> int:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if not ordered:
+        return 0
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+__all__ = ["METRICS", "Outcome", "analyze", "open_inputs", "report_on"]

@@ -1,0 +1,1 @@
+"""One module per output format. A reporter turns a Report into text and decides nothing."""

@@ -1,0 +1,48 @@
+"""Consoles that keep the promises about colour, width and encoding."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal, TextIO
+
+from rich.console import Console
+
+ColorMode = Literal["auto", "always", "never"]
+# Wide enough that nothing wraps in a pipe, where lines are for other programs.
+_PIPE_WIDTH = 10_000
+
+
+def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
+    """A console on stdout (or stderr, or ``file``): coloured when ``color`` and the environment allow it.
+
+    The flag wins over NO_COLOR, that over FORCE_COLOR and CLICOLOR_FORCE, and these over what the stream is.
+    Without colour there are no escape codes of any kind.
+    """
+    stream = file or (sys.stderr if stderr else sys.stdout)
+    terminal = stream.isatty()
+    coloured = _wants_color(color, terminal)
+    return Console(
+        file=stream,
+        force_terminal=coloured,
+        color_system="auto" if coloured else None,
+        no_color=not coloured,
+        width=None if terminal or os.environ.get("COLUMNS") else _PIPE_WIDTH,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+def ascii_only(console: Console) -> bool:
+    """Whether the console's encoding lacks the marks we like to use."""
+    return "utf" not in (console.encoding or "").lower()
+
+
+def _wants_color(color: ColorMode, terminal: bool) -> bool:
+    if color != "auto":
+        return color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"

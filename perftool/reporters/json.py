@@ -1,0 +1,85 @@
+"""The report as JSON: contract version 1, documented in docs/json.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from perftool import __version__
+from perftool.model.report import Finding, Location, Report, Share
+
+VERSION = 1
+TOOL = {"name": "habana_perf_tool", "version": __version__}
+
+
+def render_json(report: Report) -> bytes:
+    """The report as one UTF-8 JSON object with sorted keys and a newline at the end; absent values are null."""
+    return orjson.dumps(as_dict(report), default=_plain, option=_OPTIONS)
+
+
+_OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+
+
+def as_dict(report: Report) -> dict[str, Any]:
+    """The report as plain values, in the shape of the contract."""
+    return {
+        "version": VERSION,
+        "tool": TOOL,
+        "inputs": [
+            {
+                "path": read.path, "kind": read.kind, "rank": read.rank, "bytes": read.bytes, "events": read.events,
+                "status": read.status,
+                "issues": [{"kind": i.kind, "count": i.count, "message": i.message} for i in read.issues],
+            }
+            for read in report.inputs
+        ],
+        "device": {"type": report.device.type, "name": report.device.name, "count": report.device.count},
+        "summary": {
+            name: {"value": m.value, "unit": m.unit, "numerator": m.numerator, "denominator": m.denominator}
+            for name, m in report.summary.items()
+        },
+        "steps": [
+            {
+                "rank": step.rank, "name": step.name, "ts_ns": step.ts_ns, "dur_ns": step.dur_ns,
+                "breakdown_ns": dict(step.breakdown_ns), "partial": step.partial,
+            }
+            for step in report.steps
+        ],
+        "idle_causes": _shares(report.idle_causes),
+        "top_device_ops": _shares(report.top_device_ops),
+        "top_ops": _shares(report.top_ops),
+        "findings": [finding_dict(finding) for finding in report.findings],
+        "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
+    }  # fmt: skip
+
+
+def finding_dict(finding: Finding) -> dict[str, Any]:
+    """One finding as plain values."""
+    gain = finding.gain
+    return {
+        "code": finding.code, "name": finding.name, "severity": finding.severity,
+        "confidence": finding.confidence, "subject": finding.subject, "message": finding.message,
+        "why": finding.why, "fix": finding.fix, "rank": finding.rank,
+        "location": _place(finding.location),
+        "related": [{**_place(place), "name": place.name} for place in finding.related],
+        "evidence": dict(finding.evidence),
+        "gain": gain and {
+            "ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind,
+        },
+        "fingerprint": finding.fingerprint, "suppressed": finding.suppressed, "benchmark": finding.benchmark,
+        "url": finding.url,
+    }  # fmt: skip
+
+
+def _place(place: Location) -> dict[str, Any]:
+    return {"track": place.track, "step": place.step, "ts_ns": place.ts_ns, "dur_ns": place.dur_ns}
+
+
+def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
+    return [{"name": r.name, "total_ns": r.total_ns, "count": r.count, "share": r.share} for r in rows]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as DuckDB may return them (Decimal) for orjson."""
+    return float(value) if hasattr(value, "__float__") else str(value)
