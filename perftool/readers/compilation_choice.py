@@ -1,7 +1,8 @@
 """Which compilations to believe when several logs and metrics files of one run tell of the same ones.
 
-The metrics file, running totals, recipe-cache lines and the rest count the same compilations, each with other
-details and other gaps: metrics see none in eager mode, lines need a log level. They are compared, never added.
+The metrics file, running totals, recipe-cache lines and the rest count the same compilations, each with
+other details and other gaps: metrics see none in eager mode, lines need a log level. They are compared,
+never added.
 """
 
 from __future__ import annotations
