@@ -13,7 +13,7 @@ WITH names AS (
 )
 SELECT name, cat,
        cat = 'runtime' AND (regexp_matches(name, '(Stream|Device|Event|Ctx|Context)Synchronize')
-           OR name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish')) AS waits,
+           OR name IN ('JoinPendingLaunchThread', 'cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish')) AS waits,
        cat = 'runtime' AND regexp_matches(name, 'memcpy|MemCopy|copy_hpu_lazy', 'i') AS copies,
        CASE WHEN starts_with(name, 'ProfilerStep#') THEN NULL
             WHEN cat IN ('cpu_op', 'user_annotation') AND is_dataloader(name) THEN 5
@@ -26,7 +26,7 @@ SELECT name, cat,
             WHEN cat IN ('cpu_op', 'user_annotation')
                  AND regexp_matches(name, '^(c10d::|nccl:|gloo:|hccl:|record_param_comms)') THEN 3
             WHEN copies THEN 5
-            WHEN regexp_matches(name, '^(SyncTensorsGraphInternal|SyncLiveTensorsGraph|RunPostOrder)') THEN 6
+            WHEN regexp_matches(name, '^(SyncTensorsGraphInternal|SyncLiveTensorsGraph|StepMarker|RunPostOrder|CollectSyncTensors)') THEN 6
             WHEN starts_with(name, 'Optimizer.step#') OR starts_with(name, 'Optimizer.zero_grad#') THEN 7
             WHEN cat = 'runtime' THEN 8
             WHEN cat = 'cpu_op' THEN 9
