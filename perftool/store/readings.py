@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
+from perftool.readers import text_input
 from perftool.readers.compilation_choice import chosen_compilations
 from perftool.readers.fallback_totals import fallback_totals
+from perftool.readers.stream import STDIN
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,13 @@ class Reading:
             status="repaired" if reading.issues else "ok",
             issues=reading.issues,
         )
+
+
+def read_text(path: str) -> Reading:
+    """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
+    shown = "<stdin>" if path == STDIN else path
+    size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
+    return Reading(shown, size, text_input.read(path))
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
