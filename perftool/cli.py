@@ -33,21 +33,29 @@ class Color(str, Enum):
 
 
 OutputFormat = Annotated[
-    analyze_command.Format, typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report.")
+    analyze_command.Format,
+    typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report."),
 ]
 OutputFile = Annotated[
-    str | None, typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout.")
+    str | None,
+    typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout."),
 ]
 Logs = Annotated[
     list[str] | None,
-    typer.Option("--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."),
+    typer.Option(
+        "--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."
+    ),
 ]
 Metrics = Annotated[
     list[str] | None,
-    typer.Option("--metrics", metavar="FILE", help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable."),
+    typer.Option(
+        "--metrics", metavar="FILE", help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable."
+    ),
 ]
 ColorOption = Annotated[Color, typer.Option(help="When to colour the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -60,15 +68,21 @@ def _show_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     trace: Annotated[
-        list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+        list[str] | None,
+        typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks."),
     ] = None,
+    log: Logs = None,
+    metrics: Metrics = None,
     output_format: OutputFormat = analyze_command.Format.text,
     output_file: OutputFile = None,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Say what slows a PyTorch run down, what each cause costs, and what to change.
@@ -89,7 +103,9 @@ def root(
     _verbose = verbose
     if context.invoked_subcommand is not None:
         if trace or log or metrics:
-            raise PerfToolError("--trace, --log and --metrics cannot be combined with a command; give the files to the command")
+            raise PerfToolError(
+                "--trace, --log and --metrics cannot be combined with a command; give the files to the command"
+            )
         return
     texts = [*(log or ()), *(metrics or ())]
     if not trace and not texts:
@@ -100,7 +116,9 @@ def root(
 
 @app.command()
 def analyze(
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+    ],
     log: Logs = None,
     metrics: Metrics = None,
     output_format: OutputFormat = analyze_command.Format.text,
@@ -128,7 +146,9 @@ def analyze(
 
 @app.command()
 def query(
-    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
+    path: Annotated[
+        str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")
+    ] = None,
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
     tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
     output_format: Annotated[
