@@ -82,6 +82,8 @@ numbers AS (
     UNION ALL SELECT 'compilations',
                      (SELECT count(*) FROM compilations AS c JOIN _windows AS w
                       ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end"), 'count' FROM signals WHERE host
+    -- Without a trace there is no window: all that the logs tell of.
+    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations HAVING count(*) > 0 AND bool_and(ts IS NULL)
     UNION ALL SELECT 'syncs_per_step',
                      (SELECT count(*) FROM syncs AS s JOIN _windows AS w
                       ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end")
