@@ -100,7 +100,9 @@ class ChromeTrace:
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if found.repaired:
             text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
-            self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
+            self.issues.append(
+                ImportIssue("repaired events", found.repaired, text, offset=found.first_repair)
+            )
         if found.dropped:
             text = (
                 f"{_events(found.dropped)} ({found.dropped_bytes:,} bytes) could not be read, "
@@ -197,4 +199,3 @@ def _looks_like_json(data: bytes) -> bool:
 
 def _events(count: int) -> str:
     return "1 event" if count == 1 else f"{count:,} events"
-

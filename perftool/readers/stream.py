@@ -36,7 +36,9 @@ class _Codec:
 
 CODECS = (
     _Codec("gzip", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31), zlib.error),
-    _Codec("zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError),
+    _Codec(
+        "zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+    ),
 )
 
 
@@ -123,6 +125,6 @@ def _open(path: str) -> BinaryIO:
     try:
         if Path(path).is_dir():
             raise InputError(f"{path}: is a folder, not a file")
-        return open(path, "rb", buffering=0)  # noqa: SIM115 - closed by ByteStream.__exit__
+        return open(path, "rb", buffering=0)
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None

@@ -24,10 +24,20 @@ CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCH
 """
 # Chunks read by one statement: enough to keep every core busy, few enough to bound the spool folder.
 _BATCH = 8
-_COLUMNS = {"ph": "VARCHAR", "cat": "VARCHAR", "name": "VARCHAR", "pid": "VARCHAR", "tid": "VARCHAR", "id": "VARCHAR"}
+_COLUMNS = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "VARCHAR",
+    "tid": "VARCHAR",
+    "id": "VARCHAR",
+}
 # Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
 # writes times beyond that as text.
-_FAST_TIME = ("DOUBLE", "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)")
+_FAST_TIME = (
+    "DOUBLE",
+    "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
+)
 _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
@@ -89,9 +99,7 @@ def _load_batch(
     return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
 
 
-def _load_damaged(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int
-) -> int:
+def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int) -> int:
     if trace.ended:
         return 0
     with contextlib.suppress(duckdb.Error):
@@ -116,7 +124,9 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
         FROM read_json($files, format = 'array', columns = $columns)
         WHERE ph IS NOT NULL
     """
-    inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
+    inserted = connection.execute(
+        statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns}
+    )
     return int(inserted.fetchall()[0][0])
 
 

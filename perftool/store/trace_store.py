@@ -17,6 +17,7 @@ from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.facts import FACT_COLUMNS, device_facts
 from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.nesting import nest
 from perftool.store.pairing import pair
@@ -49,7 +50,9 @@ class TraceStore:
         self._built: set[str] = set()
         self._ready = False
         large = input_bytes > _IN_MEMORY
-        self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
+        self._connection = duckdb.connect(
+            str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
+        )
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
@@ -162,10 +165,15 @@ class TraceStore:
             raise InputError("no input was read")
         self._ready = True
         self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
-        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
+        self._fill(
+            "_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES
+        )
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
+        self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
-        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
+        issues = [
+            (read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues
+        ]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
         for definition, rows in reading_tables(self.readings).items():
             self._fill(definition, rows)
@@ -245,9 +253,7 @@ class TraceStore:
 
 
 _INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
-_ISSUE_COLUMNS = (
-    '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
-)
+_ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
 
 
 def _input_row(read: InputFile) -> tuple[Any, ...]:
