@@ -19,7 +19,7 @@ def tables_page() -> str:
     intro = (
         "# Tables\n\nWhat a trace becomes after reading. Ask them with `habana_perf_tool query PATH SQL` (the SQL is\n"
         "DuckDB's), or as DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
-        "integer nanoseconds as in the file; `end` is a word of SQL and needs quotes: `\"end\"`. Missing is NULL.\n"
+        'integer nanoseconds as in the file; `end` is a word of SQL and needs quotes: `"end"`. Missing is NULL.\n'
     )
     return "\n".join([NOTE, intro, *map(_table, public)])
 
@@ -39,7 +39,9 @@ def _table(table: Table) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    facts = f"{rule.severity}, confidence {rule.confidence}, {rule.status} since {rule.since}, for: " + ", ".join(rule.devices)
+    facts = f"{rule.severity}, confidence {rule.confidence}, {rule.status} since {rule.since}, for: " + ", ".join(
+        rule.devices
+    )
     parts = [f"## {rule.code}\n", f"**{rule.name}**: {rule.summary}.\n", facts + ".\n", f"{_flat(rule.why)}\n"]
     if rule.params:
         parts += ["| threshold | default | unit | why |", "|---|---|---|---|"]

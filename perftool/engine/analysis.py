@@ -22,9 +22,7 @@ Progress = Callable[[str, int], None]
 
 
 @contextmanager
-def open_inputs(
-    inputs: Inputs, progress: Progress | None = None
-) -> Iterator[tuple[TraceStore, list[InputFile]]]:
+def open_inputs(inputs: Inputs, progress: Progress | None = None) -> Iterator[tuple[TraceStore, list[InputFile]]]:
     """Read the files of ``inputs``; yields the store and the inputs that could not be read.
 
     Raises InputError when none could be read.
@@ -104,6 +102,4 @@ def _unreadable(path: str, error: InputError) -> InputFile:
 def _unreadable_findings(rule: Rule | None, unreadable: Sequence[InputFile]) -> list[Finding]:
     if rule is None:
         return []
-    return [
-        make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable
-    ]
+    return [make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]

@@ -43,9 +43,7 @@ class Outcome:
     not_applicable: tuple[NotApplicable, ...]
 
 
-def evaluate(
-    store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None
-) -> Outcome:
+def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
@@ -82,9 +80,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         rank=row.get("rank"),
         location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
         related=tuple(
-            Location(
-                place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name")
-            )
+            Location(place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name"))
             for place in row.get("related") or ()
         ),
         evidence=evidence,

@@ -89,19 +89,30 @@ def median(values: Sequence[int]) -> int:
 def engines(store: TraceStore) -> tuple[Engine, ...]:
     """The engine groups of Gaudi devices; none for other devices."""
     return _rows(
-        store, Engine, "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine", "engines"
+        store,
+        Engine,
+        "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine",
+        "engines",
     )
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
     """The recipes that took most device time."""
-    return _rows(store, Recipe, f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}", "recipes")
+    return _rows(
+        store,
+        Recipe,
+        f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}",
+        "recipes",
+    )
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
     """The operators that ran on the CPU, the most expensive first."""
     return _rows(
-        store, Fallback, "SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op", "fallbacks"
+        store,
+        Fallback,
+        "SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op",
+        "fallbacks",
     )
 
 

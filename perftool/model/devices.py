@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+import tomli
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
 
@@ -45,10 +41,8 @@ class DeviceFacts:
 @cache
 def known_devices() -> tuple[DeviceFacts, ...]:
     """Every device of ``devices.toml``."""
-    entries: list[dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["device"]
-    return tuple(
-        DeviceFacts(**{**entry, "peaks": tuple(Peak(**peak) for peak in entry["peaks"])}) for entry in entries
-    )
+    entries: list[dict[str, Any]] = tomli.loads(_FILE.read_text(encoding="utf-8"))["device"]
+    return tuple(DeviceFacts(**{**entry, "peaks": tuple(Peak(**peak) for peak in entry["peaks"])}) for entry in entries)
 
 
 def facts_of(name: str | None) -> DeviceFacts | None:

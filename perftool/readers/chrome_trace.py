@@ -100,9 +100,7 @@ class ChromeTrace:
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if found.repaired:
             text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
-            self.issues.append(
-                ImportIssue("repaired events", found.repaired, text, offset=found.first_repair)
-            )
+            self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
         if found.dropped:
             text = (
                 f"{_events(found.dropped)} ({found.dropped_bytes:,} bytes) could not be read, "

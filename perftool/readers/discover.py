@@ -78,9 +78,7 @@ def _is_text(path: str) -> bool:
     if path == STDIN or path.endswith((".gz", ".zst")):
         return False
     kind = text_input.sniff_input(path).kind
-    return kind not in ("unknown", "csv") or (
-        kind == "unknown" and not path.endswith(TRACE_SUFFIXES) and _named(path)
-    )
+    return kind not in ("unknown", "csv") or (kind == "unknown" and not path.endswith(TRACE_SUFFIXES) and _named(path))
 
 
 def _named(path: str) -> bool:
@@ -90,9 +88,7 @@ def _named(path: str) -> bool:
 def _beside(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN)
     taken = set(traces)
-    return [
-        file for folder in folders for file in _companions(folder) if file not in taken and _is_text(file)
-    ]
+    return [file for folder in folders for file in _companions(folder) if file not in taken and _is_text(file)]
 
 
 def _companions(folder: Path, *, recursive: bool = False) -> list[str]:

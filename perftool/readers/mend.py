@@ -16,9 +16,7 @@ import orjson
 from perftool.readers.event_text import BOUNDARY, EVENT_START, parses
 
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
-_NOT_A_NUMBER = re.compile(
-    r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE
-)
+_NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 # What may follow a quote that really ends a string, in an object and in an array.
 _AFTER_STRING = {

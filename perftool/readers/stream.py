@@ -36,9 +36,7 @@ class _Codec:
 
 CODECS = (
     _Codec("gzip", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31), zlib.error),
-    _Codec(
-        "zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
-    ),
+    _Codec("zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError),
 )
 
 

@@ -89,9 +89,7 @@ def _print_summary(report: Report, console: Console) -> None:
     if steps:
         table.add_row("steps", f"{steps:.0f}, median {_value(report.summary['step_time_ms'])}", "")
     if report.summary["window_ms"].value is not None:
-        table.add_row(
-            "window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording"
-        )
+        table.add_row("window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording")
     missing = []
     for name, label in _LABELS.items():
         if name in _GAUDI and device.type != "hpu":
@@ -129,9 +127,7 @@ def _print_findings(report: Report, console: Console) -> None:
 
 def _print_finding(number: int, finding: Finding, console: Console) -> None:
     gain = finding.gain
-    worth = (
-        f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)})" if gain else ""
-    )
+    worth = f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)})" if gain else ""
     head = Text.assemble(
         f"\n{number:2}. ", (f"{finding.code} {finding.name}", "bold"), "  ",
         (finding.severity, _SEVERITY_STYLE[finding.severity]), ("  " + worth if worth else "", "green"),

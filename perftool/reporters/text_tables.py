@@ -33,9 +33,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
     """A ranking: name, time, share of the window, how often."""
     table = _table("", "time", "of window", "times")
     for row in rows[:_MOST_ROWS]:
-        table.add_row(
-            _name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count)
-        )
+        table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
     return table
 
 

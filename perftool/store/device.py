@@ -29,9 +29,7 @@ JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
 def detect_device(store: TraceStore) -> Device:
     """The device of the run; type ``cpu`` when the trace shows host work alone, None when it shows nothing."""
     named = [name for metadata in store.metadata.values() if (name := _first_device(metadata))]
-    tracks = store.select(
-        "SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL"
-    )
+    tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
     seen = store.select(_EVENTS)
     by_event = seen[0]["type"] if seen and store.has_rows("slices") else None
     by_name = next((kind for name in named for part, kind in _NAMES if part in name.upper()), None)

@@ -6,9 +6,7 @@ from typing import Any
 
 from perftool.model.devices import known_devices
 
-FACT_COLUMNS = (
-    "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
-)
+FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
 
 def device_facts() -> list[tuple[Any, ...]]:

@@ -91,9 +91,7 @@ def _load_chunks(
     return events
 
 
-def _load_batch(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int
-) -> int:
+def _load_batch(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int) -> int:
     with contextlib.suppress(duckdb.Error):
         return _insert(connection, batch, rank, exact=batch[0].exact)
     return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
@@ -124,9 +122,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
         FROM read_json($files, format = 'array', columns = $columns)
         WHERE ph IS NOT NULL
     """
-    inserted = connection.execute(
-        statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns}
-    )
+    inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
     return int(inserted.fetchall()[0][0])
 
 

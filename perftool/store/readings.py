@@ -53,9 +53,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins)) for t in fallback_totals(parts)
         ],
         # Inputs that would tell of fallbacks: with one of them, none means none.
-        "_log_fallback_sources(path VARCHAR)": [
-            (r.path,) for r in readings if _would_show_fallbacks(r.reading)
-        ],
+        "_log_fallback_sources(path VARCHAR)": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
         "_log_compilations(rank INTEGER, step INTEGER, recipe VARCHAR, reason VARCHAR, source VARCHAR, dur BIGINT)": [
             (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", c.dur_ns)
             for c in chosen_compilations(parts)

@@ -50,9 +50,7 @@ class TraceStore:
         self._built: set[str] = set()
         self._ready = False
         large = input_bytes > _IN_MEMORY
-        self._connection = duckdb.connect(
-            str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
-        )
+        self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
@@ -165,15 +163,11 @@ class TraceStore:
             raise InputError("no input was read")
         self._ready = True
         self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
-        self._fill(
-            "_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES
-        )
+        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
-        issues = [
-            (read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues
-        ]
+        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
         for definition, rows in reading_tables(self.readings).items():
             self._fill(definition, rows)
@@ -191,7 +185,7 @@ class TraceStore:
                WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
         )
         rows = iter(events.fetchone, None)
-        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)  # type: ignore[index]
+        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
         _insert_arrays(self._connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
         for issue in load.unpaired_issues(pairs.unmatched_ends, pairs.unmatched_begins):
             self._note(issue)
@@ -233,9 +227,7 @@ class TraceStore:
     def _lock_down(self) -> None:
         self._connection.execute("SET enable_external_access = false")
 
-    def _run_limited(
-        self, sql: str, params: dict[str, Any], limit_s: float
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         timer = threading.Timer(limit_s, self._connection.interrupt)
         timer.start()
         try:
