@@ -33,13 +33,29 @@ class Color(str, Enum):
 
 
 OutputFormat = Annotated[
-    analyze_command.Format, typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report.")
+    analyze_command.Format,
+    typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report."),
 ]
 OutputFile = Annotated[
-    str | None, typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout.")
+    str | None,
+    typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout."),
+]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."
+    ),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metrics", metavar="FILE", help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable."
+    ),
 ]
 ColorOption = Annotated[Color, typer.Option(help="When to colour the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -52,15 +68,21 @@ def _show_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     trace: Annotated[
-        list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+        list[str] | None,
+        typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks."),
     ] = None,
+    log: Logs = None,
+    metrics: Metrics = None,
     output_format: OutputFormat = analyze_command.Format.text,
     output_file: OutputFile = None,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Say what slows a PyTorch run down, what each cause costs, and what to change.
@@ -71,6 +93,8 @@ def root(
 
       habana_perf_tool --trace run.pt.trace.json
 
+      habana_perf_tool --trace run.pt.trace.json --log console.log --metrics metrics-rank0.json
+
       habana_perf_tool analyze traces/ --output-format json -o report.json
 
       habana_perf_tool query run.pt.trace.json "SELECT name, count(*) FROM device_ops GROUP BY 1"
@@ -78,18 +102,25 @@ def root(
     global _verbose
     _verbose = verbose
     if context.invoked_subcommand is not None:
-        if trace:
-            raise PerfToolError("--trace cannot be combined with a command; give the files to the command")
+        if trace or log or metrics:
+            raise PerfToolError(
+                "--trace, --log and --metrics cannot be combined with a command; give the files to the command"
+            )
         return
-    if not trace:
+    texts = [*(log or ()), *(metrics or ())]
+    if not trace and not texts:
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
-    analyze_command.run(trace, output_format, output_file, color.value, quiet)
+    analyze_command.run(trace or [], texts, output_format, output_file, color.value, quiet)
 
 
 @app.command()
 def analyze(
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+    ],
+    log: Logs = None,
+    metrics: Metrics = None,
     output_format: OutputFormat = analyze_command.Format.text,
     output_file: OutputFile = None,
     exclude: Annotated[
@@ -100,7 +131,8 @@ def analyze(
 ) -> None:
     """Print where the time goes and what to change
 
-    Several traces are several ranks of one run.
+    Several traces are several ranks of one run. Logs, metrics files and configuration can be given too, alone or
+    with a trace; those that lie beside a trace are found.
 
     Examples:
 
@@ -108,12 +140,15 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    analyze_command.run(paths, output_format, output_file, color.value, quiet, exclude or ())
+    texts = [*(log or ()), *(metrics or ())]
+    analyze_command.run(paths, texts, output_format, output_file, color.value, quiet, exclude or ())
 
 
 @app.command()
 def query(
-    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
+    path: Annotated[
+        str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")
+    ] = None,
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
     tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
     output_format: Annotated[

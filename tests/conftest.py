@@ -1,4 +1,4 @@
-"""Puts this folder on the import path (``events``, ``reading``, ``stores``) and pins what terminals would vary."""
+"""Puts this folder on the import path (``builders``, ``events``, ``reading``, ``stores``); pins what terminals vary."""
 
 from __future__ import annotations
 

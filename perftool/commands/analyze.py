@@ -19,19 +19,21 @@ class Format(str, Enum):
 
 def run(
     paths: Sequence[str],
+    logs: Sequence[str] = (),
     output_format: Format = Format.text,
     output_file: str | None = None,
     color: ColorMode = "auto",
     quiet: bool = False,
     exclude: Sequence[str] = (),
 ) -> None:
-    """Analyse the traces ``paths`` and print or write the report."""
-    from perftool.engine.analysis import analyze
-    from perftool.readers.discover import find_traces
+    """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
+    from perftool.engine.analysis import analyze_inputs
+    from perftool.engine.pack import builtin_folder, load_pack
+    from perftool.readers.discover import find_inputs
 
-    files = find_traces(paths, exclude)
+    inputs = find_inputs(paths, logs, exclude)
     with progress(quiet) as show:
-        report = analyze(files, progress=show)
+        report = analyze_inputs(inputs, load_pack(builtin_folder()), show)
     if output_format is Format.json:
         from perftool.reporters.json import render_json
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import Any
 
-from perftool.engine.evaluate import Context, Outcome, evaluate, make_finding
+from perftool.engine.evaluate import Context, evaluate, make_finding
 from perftool.engine.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import BREAKDOWN, Finding, Metric, Report, Share, Step
 from perftool.model.rule import Rule
+from perftool.readers.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
+from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
 
 # Called with what is being done and how many bytes of text were read so far.
@@ -22,35 +23,49 @@ _TOP = 15
 
 
 @contextmanager
-def open_inputs(paths: Sequence[str], progress: Progress | None = None) -> Iterator[tuple[TraceStore, list[InputFile]]]:
-    """Read the trace files ``paths``; yields the store and the inputs that could not be read.
+def open_inputs(inputs: Inputs, progress: Progress | None = None) -> Iterator[tuple[TraceStore, list[InputFile]]]:
+    """Read the files of ``inputs``; yields the store and the inputs that could not be read.
 
     Raises InputError when none could be read.
     """
-    with TraceStore.for_files(paths) as store:
+    with TraceStore.for_files(inputs.traces) as store:
         unreadable = []
-        for path in paths:
+        for path in inputs.traces:
             report = (lambda done, path=path: progress(path, done)) if progress else None
             try:
                 store.add_trace(path, report)
             except InputError as error:
                 unreadable.append(_unreadable(path, error))
-        if not store.inputs:
+        for path in inputs.texts:
+            try:
+                store.add_reading(read_text(path))
+            except InputError as error:
+                unreadable.append(_unreadable(path, error))
+        if not store.inputs and not store.readings:
             raise InputError("; ".join(issue.message for read in unreadable for issue in read.issues))
         yield store, unreadable
 
 
 def analyze(
-    paths: Sequence[str], rules: Iterable[Rule] | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    rules: Iterable[Rule] | None = None,
+    progress: Progress | None = None,
+    logs: Sequence[str] = (),
 ) -> Report:
-    """Analyse the trace files ``paths`` together, with ``rules`` or the shipped pack.
+    """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
     Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
     """
-    with open_inputs(paths, progress) as (store, unreadable):
+    inputs = find_inputs(paths, logs)
+    return analyze_inputs(inputs, list(rules) if rules is not None else load_pack(builtin_folder()), progress)
+
+
+def analyze_inputs(inputs: Inputs, rules: Sequence[Rule], progress: Progress | None = None) -> Report:
+    """Analyse ``inputs`` with ``rules``."""
+    with open_inputs(inputs, progress) as (store, unreadable):
         if progress:
             progress("analysing", 0)
-        return report_on(store, list(rules) if rules is not None else load_pack(builtin_folder()), unreadable)
+        return report_on(store, rules, unreadable)
 
 
 def report_on(store: TraceStore, rules: Sequence[Rule], unreadable: Sequence[InputFile] = ()) -> Report:
@@ -94,7 +109,8 @@ METRICS: tuple[tuple[str, str], ...] = (
     ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
     ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
     ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
-    ("engines_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"), ("device_host_overlap_ratio", "ratio"),
+    ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
+    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"), ("device_host_overlap_ratio", "ratio"),
     ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
     ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
     ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
@@ -148,6 +164,3 @@ def _median(values: Sequence[int]) -> int:
     if not ordered:
         return 0
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
-
-
-__all__ = ["METRICS", "Outcome", "analyze", "open_inputs", "report_on"]

@@ -1,34 +1,55 @@
-"""Paths on the command line into the files to read: files, folders, globs, stdin."""
+"""Paths on the command line into the files to read: traces, and the logs and configuration beside them."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError
+from perftool.readers import text_input
+from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.stream import STDIN
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
+# What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
+COMPANIONS = (
+    "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
+    "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
+)  # fmt: skip
 _GLOB = set("*?[")
 
 
-def find_traces(paths: Sequence[str], exclude: Iterable[str] = ()) -> list[str]:
-    """The trace files meant by ``paths``, each once, in the order given; folders and globs sorted.
+@dataclass(frozen=True)
+class Inputs:
+    """The files of an analysis, each once: ``traces``, and ``texts`` (logs, metrics, configuration)."""
 
-    Raises InputError for a path that does not exist, a folder without traces and a pattern without matches.
+    traces: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def find_inputs(
+    paths: Sequence[str], texts: Sequence[str] = (), exclude: Iterable[str] = (), *, companions: bool = True
+) -> Inputs:
+    """The files meant by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs sorted.
+
+    Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
+    for a path that does not exist, a folder without inputs and a pattern without matches.
     """
-    found: dict[str, None] = {}
-    for path in paths:
-        for file in _expand(path):
-            if not any(fnmatch(file, pattern) for pattern in exclude):
-                found[file] = None
-    if list(found).count(STDIN) and len(found) > 1 and paths.count(STDIN) > 1:
+    patterns = tuple(exclude)
+    if [*paths, *texts].count(STDIN) > 1:
         raise InputError("'-' can be given only once")
-    if not found:
-        raise InputError("no input is left after --exclude")
-    return list(found)
+    given = [file for path in paths for file in _expand(path) if not _excluded(file, patterns)]
+    traces = [file for file in given if not _is_text(file)]
+    named = [file for path in texts for file in _expand(path)]
+    beside = [] if texts or not companions else _beside(traces)
+    others = [file for file in given if file not in traces]
+    if not traces and not others and not named:
+        raise InputError("no input is left after --exclude" if patterns else "no input")
+    found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
+    return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)))
 
 
 def _expand(path: str) -> list[str]:
@@ -37,14 +58,43 @@ def _expand(path: str) -> list[str]:
     place = Path(path)
     if place.is_dir():
         files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+        files += [file for file in _companions(place, recursive=True) if file not in files]
         if not files:
-            raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)})")
+            raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
         return files
-    if place.exists() or not _GLOB & set(path):
-        if not place.exists():
-            raise InputError(f"{path}: no such file")
+    if place.exists():
         return [path]
+    if not _GLOB & set(path):
+        raise InputError(f"{path}: no such file")
     matches = sorted(match for match in glob.glob(path, recursive=True) if Path(match).is_file())
     if not matches:
         raise InputError(f"{path}: the pattern matches no file")
     return matches
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin counts as a trace."""
+    reject_hltv(path)
+    if path == STDIN or path.endswith((".gz", ".zst")):
+        return False
+    kind = text_input.sniff_input(path).kind
+    return kind not in ("unknown", "csv") or (kind == "unknown" and not path.endswith(TRACE_SUFFIXES) and _named(path))
+
+
+def _named(path: str) -> bool:
+    return any(fnmatch(Path(path).name, pattern) for pattern in COMPANIONS)
+
+
+def _beside(traces: Iterable[str]) -> list[str]:
+    folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN)
+    taken = set(traces)
+    return [file for folder in folders for file in _companions(folder) if file not in taken and _is_text(file)]
+
+
+def _companions(folder: Path, *, recursive: bool = False) -> list[str]:
+    find = folder.rglob if recursive else folder.glob
+    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if file.is_file()})
+
+
+def _excluded(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)

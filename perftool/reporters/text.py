@@ -75,7 +75,8 @@ def _print_summary(report: Report, console: Console) -> None:
     table.add_row("device", named or "none seen", "")
     if steps:
         table.add_row("steps", f"{steps:.0f}, median {_value(report.summary['step_time_ms'])}", "")
-    table.add_row("window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording")
+    if report.summary["window_ms"].value is not None:
+        table.add_row("window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording")
     missing = []
     for name, label in _LABELS.items():
         metric = report.summary[name]

@@ -34,10 +34,19 @@ def detect_device(store: TraceStore) -> Device:
     by_event = seen[0]["type"] if seen and store.has_rows("slices") else None
     by_name = next((kind for name in named for part, kind in _NAMES if part in name.upper()), None)
     has_work = store.has_rows("device_ops")
+    if not store.inputs:
+        return Device("hpu" if _speaks_of_gaudi(store) else None, None, 0)
     if by_event in ("cpu", None) and not has_work:
         # A device that did nothing in the recording is still the run's device, if its metadata names it.
         return Device(by_name or by_event, named[0] if named else None, 0)
     return Device(by_name or by_event, named[0] if named else None, max(tracks[0]["n"], 1))
+
+
+def _speaks_of_gaudi(store: TraceStore) -> bool:
+    """Whether logs, metrics or a banner come from the Gaudi bridge; configuration alone does not tell."""
+    return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
+               or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
+               for part in store.readings)  # fmt: skip
 
 
 def _first_device(metadata: dict[str, Any]) -> str | None:

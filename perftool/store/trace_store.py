@@ -20,13 +20,14 @@ from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.nesting import nest
 from perftool.store.pairing import pair
+from perftool.store.readings import Reading, reading_tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-_MEMORY_LIMIT_MB = 600
+_MEMORY_LIMIT_MB = 750
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
 _DEFAULT_TIME_LIMIT_S = 60.0
@@ -43,12 +44,15 @@ class TraceStore:
     def __init__(self, input_bytes: int = 0) -> None:
         self.inputs: list[InputFile] = []
         self.metadata: dict[int, dict[str, Any]] = {}
+        self.readings: list[Reading] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
         self._ready = False
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        # Nothing here outlives the process, so there is no point in checkpoints along the way.
+        self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT_MB}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
@@ -73,8 +77,7 @@ class TraceStore:
 
     def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
         """Read one trace file. Raises InputError when it cannot be read at all."""
-        if self._ready:
-            raise QueryError("inputs must be added before the first table is made")
+        self._require_open()
         provisional = -1 - len(self.inputs)
         read, metadata = load.load_trace(self._connection, path, provisional, progress)
         rank, issues = self._free_rank(load.rank_of(path, metadata))
@@ -84,13 +87,19 @@ class TraceStore:
         self.inputs.append(added)
         return added
 
+    def add_reading(self, reading: Reading) -> None:
+        """Add what a log, a metrics file or a configuration says."""
+        self._require_open()
+        self.readings.append(reading)
+
     def inputs_with_issues(self) -> list[InputFile]:
         """The inputs, with the issues that came to light while the tables were made."""
         issues: dict[str, list[ImportIssue]] = {}
         for row in self.rows("input_issues"):
             issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
             issues.setdefault(row["path"], []).append(issue)
-        return [replace(read, issues=tuple(issues.get(read.path, ()))) for read in self.inputs]
+        inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
+        return [replace(read, issues=tuple(issues.get(read.path, ()))) for read in inputs]
 
     def frame(self, name: str) -> pd.DataFrame:
         """A table as a pandas DataFrame; ``catalog()`` lists the names."""
@@ -149,14 +158,17 @@ class TraceStore:
         """Make the small tables that SQL cannot derive, once all inputs are in."""
         if self._ready:
             return
-        if not self.inputs:
+        if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._ready = True
         self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
         self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
-        self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in self.inputs])
-        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in self.inputs for i in read.issues]
+        inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
+        self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
+        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
+        for definition, rows in reading_tables(self.readings).items():
+            self._fill(definition, rows)
 
     def _fill(self, definition: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self._connection.execute(f"CREATE TABLE {definition}")
@@ -180,17 +192,27 @@ class TraceStore:
         import numpy as np
 
         spans = self._connection.execute(
-            "SELECT id, track, ts, \"end\" FROM _spans WHERE side = 'host'"
+            """SELECT id, track, ts, "end", (hash(cat) >> 1)::BIGINT AS cat FROM _spans WHERE side = 'host'"""
         ).fetchnumpy()
-        order, depth, parent = nest(*(np.asarray(spans[key]) for key in ("track", "ts", "end")))
-        ids = np.asarray(spans["id"])
-        columns = {"id": ids[order], "depth": depth, "parent": np.where(parent >= 0, ids[parent], -1)}
+        ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
+        order, depth, parent = nest(track, start, end)
+        inside = (parent >= 0) & (end[parent] >= end[order])
+        columns = {
+            "id": ids[order],
+            "depth": depth,
+            "parent": np.where(parent >= 0, ids[parent], -1),
+            "outermost": ~inside | (cat[parent] != cat[order]),
+        }
         _insert_arrays(self._connection, "_nesting", columns)
 
     def _note(self, issue: ImportIssue) -> None:
-        first = self.inputs[0].path
+        first = self.inputs[0].path if self.inputs else self.readings[0].path
         row = [first, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
         self._connection.execute("INSERT INTO _issues VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def _require_open(self) -> None:
+        if self._ready:
+            raise QueryError("inputs must be added before the first table is made")
 
     def _free_rank(self, stated: int | None) -> tuple[int, list[ImportIssue]]:
         """The rank to file an input under: its own if it is free, else the lowest free one."""

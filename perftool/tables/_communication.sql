@@ -1,6 +1,6 @@
 -- Host slices of a communication library, with the id under which its kernels refer to them.
 --
--- needs: slices
+-- needs: slices, _names
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -11,5 +11,6 @@
 SELECT s.id, s.rank, s.track, s.name, s.ts, s."end",
        coalesce(int_arg(r.args, 'External id'), int_arg(r.args, 'external id')) AS external_id
 FROM slices AS s
+JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
 JOIN raw AS r ON r.rowid = s.id
-WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'user_annotation') AND is_host_collective(s.name)
+WHERE s.side = 'host' AND n.role = 3

@@ -24,6 +24,11 @@ WITH work AS (
     JOIN tracks AS t ON t.id = s.track
     JOIN raw AS r ON r.rowid = s.id
     WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset')
+        -- Gaudi's monitors write several records per execution; only these kinds span the work.
+        AND (t.engine IS NULL OR coalesce(regexp_matches(r.args ->> 'HW event name',
+             '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true))
+        -- and flow arrows drag records of no length along.
+        AND (t.engine IS NULL OR s.dur <> 0)
 )
 SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine, w.args,
        try_cast(ids[1] AS BIGINT) AS correlation, try_cast(coalesce(ids[2], ids[3]) AS BIGINT) AS external_id,

@@ -2,7 +2,7 @@
 -- watchdogs launch little or nothing. Without launches it is the thread of the profiler steps, or the one that
 -- runs most of the ops.
 --
--- needs: launches, slices
+-- needs: launches, slices, tracks
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 WITH counted AS (
@@ -16,7 +16,13 @@ busiest AS (
     SELECT rank, arg_max(track, ops) AS track
     FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
     GROUP BY rank
+),
+-- Gaudi's bridge and Synapse show their part of the same threads, and the launch thread, on lanes of their own.
+gaudi AS (
+    SELECT rank, id AS track FROM tracks
+    WHERE side = 'host' AND (process IN ('Bridge Logs', 'Synapse Logger') OR starts_with(thread, 'Synapse/'))
 )
 SELECT rank, track FROM counted WHERE launched >= 0.05 * total
 UNION SELECT rank, track FROM stepping
+UNION SELECT rank, track FROM gaudi
 UNION SELECT rank, track FROM busiest WHERE rank NOT IN (SELECT rank FROM counted UNION SELECT rank FROM stepping)

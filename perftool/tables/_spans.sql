@@ -1,20 +1,32 @@
--- The time of every complete event, before it is known how they nest.
+-- Every complete event with what it is, before it is known how they nest.
 --
 -- needs: tracks, _pairs
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, the lane
 -- column side: VARCHAR, of the track
+-- column name: VARCHAR, the event's name
+-- column cat: VARCHAR, normalised category
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH complete AS (
-    SELECT rowid AS id, rank, pid, tid, ts, ts + dur AS "end"
+    SELECT rowid AS id, rank, pid, tid, name, cat, ts, ts + dur AS "end"
     FROM raw WHERE ph = 'X' AND ts IS NOT NULL AND dur IS NOT NULL
     UNION ALL
-    SELECT p.id, r.rank, r.pid, r.tid, r.ts, p."end"
+    SELECT p.id, r.rank, r.pid, r.tid, r.name, r.cat, r.ts, p."end"
     FROM _pairs AS p JOIN raw AS r ON r.rowid = p.id
+),
+spellings AS (
+    SELECT cat AS spelled, c.* FROM (SELECT DISTINCT cat FROM raw) JOIN _categories AS c ON c.category = lower(cat)
 )
-SELECT c.id, c.rank, t.id AS track, t.side, c.ts, c."end"
-FROM complete AS c
-JOIN tracks AS t ON t.rank = c.rank AND t.pid = coalesce(c.pid, '') AND t.tid = coalesce(c.tid, '')
-WHERE c."end" >= c.ts OR t.side = 'device'
+SELECT e.id, e.rank, t.id AS track, t.side, e.name,
+       CASE WHEN t.side = 'device' AND c.side = 'lane' THEN
+                CASE WHEN e.name ILIKE 'memcpy%' OR t.engine IN ('DMA', 'PDMA') THEN 'memcpy'
+                     WHEN e.name ILIKE 'memset%' THEN 'memset' ELSE 'kernel' END
+            WHEN c.category = 'mtia_ccp_events' AND e.name = 'dma_request' THEN 'memcpy'
+            ELSE coalesce(c.kind, lower(e.cat), '') END AS cat,
+       e.ts, e."end"
+FROM complete AS e
+JOIN tracks AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
+LEFT JOIN spellings AS c ON c.spelled = e.cat
+WHERE e."end" >= e.ts OR t.side = 'device'

@@ -4,7 +4,7 @@
 -- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
 -- is one.
 --
--- needs: slices, launches, _device_work, _extents
+-- needs: slices, launches, _links, _device_work, _extents
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
@@ -50,10 +50,12 @@ earlier_work AS (
     SELECT d.rank, max(d."end") AS "end"
     FROM _device_work AS d
     JOIN launched AS f ON f.rank = d.rank AND f.ordinal = 0 AND d."end" < f.device_ts
-    WHERE d.set_aside IS NULL AND NOT EXISTS (
-        SELECT 1 FROM launches AS l JOIN host_steps AS s
-        ON s.rank = l.rank AND l.ts >= s.ts AND l."end" <= s."end"
-        WHERE l.rank = d.rank AND l.correlation = d.correlation)
+    ANTI JOIN (
+        SELECT k.work AS id
+        FROM _links AS k JOIN launches AS l ON l.id = k.launch
+        JOIN host_steps AS s ON s.rank = l.rank AND l.ts >= s.ts AND l."end" <= s."end"
+    ) AS inside USING (id)
+    WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),
 ends AS (

@@ -26,11 +26,18 @@ every AS (SELECT * FROM device UNION ALL SELECT * FROM host),
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
-computing AS (SELECT * FROM interval_union(compute)),
+-- Time computed before each stretch of compute, so that the time computed until any moment is one lookup away.
+computing AS (
+    SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
+    FROM interval_union(compute)
+),
+edges AS (
+    SELECT id, rank, ts AS t, -1 AS sign FROM every WHERE side = 'device'
+    UNION ALL SELECT id, rank, "end", 1 FROM every WHERE side = 'device'
+),
 hidden AS (
-    SELECT e.id, sum(least(e."end", c."end") - greatest(e.ts, c.ts))::BIGINT AS ns
-    FROM every AS e JOIN computing AS c ON c.rank = e.rank AND c.ts < e."end" AND c."end" > e.ts
-    WHERE e.side = 'device'
+    SELECT e.id, sum(e.sign * (c.before + least(e.t, c."end") - c.ts))::BIGINT AS ns
+    FROM edges AS e ASOF JOIN computing AS c ON c.rank = e.rank AND e.t >= c.ts
     GROUP BY e.id
 )
 SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) AS name,

@@ -1,25 +1,51 @@
--- One row per compilation of a graph: by torch.compile, or by the Gaudi graph compiler.
+-- One row per compilation of a graph: by torch.compile, or by the Gaudi graph compiler. The events of one
+-- compilation, on whatever lanes, are one row. Logs and metrics count where the trace shows no compilation.
 --
--- needs: slices, steps
--- column id: BIGINT, slices.id, NULL when a log or metrics file is the source
+-- needs: _compile_events, steps, device_ops, _log_compilations
+-- column id: BIGINT, slices.id of its first event, NULL when a log or metrics file is the source
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins
 -- column recipe: VARCHAR, what was compiled, when known
 -- column reason: VARCHAR, new shapes, new constants, evicted, or unknown
--- column source: VARCHAR, torch.compile, trace, metrics or log
--- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column source: VARCHAR, torch.compile, trace, recipe name (a recipe that first appears late), metrics or log
+-- column ts: BIGINT, start in ns, NULL when a log or metrics file is the source
+-- column dur: BIGINT, length in ns, NULL when unknown
 -- column end: BIGINT, end in ns
-WITH compiling AS (
-    SELECT id, rank, track, name, ts, "end",
-           max("end") OVER (PARTITION BY track ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
-    FROM slices
-    WHERE side = 'host' AND cat = 'cpu_op'
-        AND (name IN ('dynamo', 'entire_frame_compile', 'entire_backward_compile', 'compile_attempt_0')
-             OR regexp_matches(name, '^(_compile\.compile_inner|backward\._backward_impl) \(dynamo_timed\)'))
+WITH ordered AS (
+    SELECT *, max("end") OVER (PARTITION BY rank, source ORDER BY ts
+                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
+    FROM _compile_events
 ),
-outermost AS (SELECT * FROM compiling WHERE reach IS NULL OR ts >= reach)
-SELECT c.id, c.rank, s.step, NULL::VARCHAR AS recipe, 'unknown' AS reason, 'torch.compile' AS source,
-       c.ts, c."end" - c.ts AS dur, c."end"
-FROM outermost AS c
-ASOF LEFT JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
+numbered AS (
+    SELECT *, sum((reach IS NULL OR ts > reach + 100000)::INTEGER)
+                  OVER (PARTITION BY rank, source ORDER BY ts ROWS UNBOUNDED PRECEDING) AS compilation
+    FROM ordered
+),
+traced AS (
+    SELECT rank, source, arg_min(id, ts) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
+    FROM numbered GROUP BY rank, source, compilation
+),
+-- Recipes are numbered as they are compiled: one that first runs after the first step was compiled (or loaded
+-- from disk) late, even when the trace recorded no compile event.
+named AS (
+    SELECT d.rank, arg(r.args, 'recipeName') AS recipe, min(d.ts) AS ts
+    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id
+    WHERE d.recipe IS NOT NULL AND arg(r.args, 'recipeName') LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
+    GROUP BY ALL
+),
+first_steps AS (SELECT rank, min("end") AS "end" FROM steps WHERE step IS NOT NULL GROUP BY rank),
+late AS (
+    SELECT n.rank, n.recipe, n.ts FROM named AS n JOIN first_steps AS f USING (rank)
+    WHERE n.ts > f."end" AND n.rank NOT IN (SELECT rank FROM traced WHERE source = 'trace')
+),
+every AS (
+    SELECT rank, id, recipe, source, ts, "end" FROM traced
+    UNION ALL SELECT rank, NULL, recipe, 'recipe name', ts, NULL FROM late
+)
+SELECT e.id, e.rank, s.step, e.recipe, 'unknown' AS reason, e.source, e.ts, e."end" - e.ts AS dur, e."end"
+FROM every AS e
+ASOF LEFT JOIN steps AS s ON s.rank = e.rank AND e.ts >= s.ts
+UNION ALL
+SELECT NULL, l.rank, l.step, l.recipe, coalesce(l.reason, 'unknown'), l.source, NULL, l.dur, NULL
+FROM _log_compilations AS l
+WHERE l.rank IS NULL OR l.rank NOT IN (SELECT rank FROM every)

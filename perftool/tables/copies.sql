@@ -1,6 +1,6 @@
 -- One row per transfer.
 --
--- needs: device_ops, launches, syncs
+-- needs: device_ops, launches, syncs, _synapse_copies
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
 -- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say
@@ -12,8 +12,14 @@
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
 -- column blocking: BOOLEAN, whether the host waited in the call that submitted it
 -- column op_name: VARCHAR, framework op that asked for it
+-- column call: BIGINT, host call that submitted it (slices.id)
+WITH waited AS (
+    SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
+    WHERE y.kind = 'copy' AND p.parent IS NOT NULL
+)
 SELECT d.id, d.rank,
-       CASE WHEN regexp_matches(d.name, 'HtoD|Host ?-> ?Device|HostToDevice|H2D', 'i') THEN 'host_to_device'
+       CASE WHEN c.direction IS NOT NULL THEN c.direction
+            WHEN regexp_matches(d.name, 'HtoD|Host ?-> ?Device|HostToDevice|H2D', 'i') THEN 'host_to_device'
             WHEN regexp_matches(d.name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)|DeviceToHost|D2H', 'i')
                 THEN 'device_to_host'
             WHEN regexp_matches(d.name, 'PtoP|Peer', 'i') THEN 'peer'
@@ -21,13 +27,17 @@ SELECT d.id, d.rank,
             WHEN r.args ->> 'direction' = 'DEVICE_TO_HOST' THEN 'device_to_host'
             WHEN r.args ->> 'direction' = 'HOST_TO_DEVICE' THEN 'host_to_device'
             WHEN r.args ->> 'direction' = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
-       d.bytes, d.ts, d.dur, d."end", d.bytes / nullif(d.dur, 0) * 1e9 AS bandwidth,
+       coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
+       coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
        CASE WHEN d.name ILIKE '%pageable%' THEN false WHEN d.name ILIKE '%pinned%' THEN true END AS pinned,
-       l.name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream') OR s.id IS NOT NULL AS blocking,
-       d.op_name
+       -- On Gaudi the op that asked for the copy returns after the transfer when it is blocking.
+       coalesce(l.name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream') OR w.op IS NOT NULL
+                OR d."end" <= c.op_end, false) AS blocking,
+       coalesce(c.op_name, d.op_name) AS op_name,
+       coalesce(c.call, d.launch) AS call
 FROM device_ops AS d
 JOIN raw AS r ON r.rowid = d.id
 LEFT JOIN launches AS l ON l.id = d.launch
-LEFT JOIN (SELECT DISTINCT ON (p.parent) p.parent, p.id FROM syncs AS y JOIN slices AS p ON p.id = y.id
-           WHERE y.kind = 'copy' AND p.parent IS NOT NULL) AS s ON s.parent = d.op
+LEFT JOIN _synapse_copies AS c ON c.work = d.id
+LEFT JOIN waited AS w ON w.op = d.op
 WHERE d.kind = 'memcpy' AND d.valid

@@ -1,6 +1,6 @@
 -- One row per unit of work on a device: kernels, copies, fills and collectives.
 --
--- needs: _device_work, launches, slices
+-- needs: _device_work, _links, launches, slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, stream or engine lane (tracks.id)
@@ -25,9 +25,10 @@ WITH facts AS (
     FROM _device_work
 ),
 launched AS (
-    -- A correlation id that several calls share (a wrapper and the driver call inside it) counts once.
-    SELECT rank, correlation, first(id ORDER BY ts) AS id, first(parent ORDER BY ts) AS parent
-    FROM launches GROUP BY rank, correlation
+    -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
+    SELECT k.work AS id, arg_min(l.id, l.ts) AS launch, arg_min(l.parent, l.ts) AS parent
+    FROM _links AS k JOIN launches AS l ON l.id = k.launch
+    GROUP BY k.work
 )
 SELECT f.id, f.rank, f.track, f.name,
        CASE WHEN f.engine = 'NIC' OR regexp_matches(f.name, '^(nccl|rccl|hccl|oneccl|mscclpp?|ncclx)', 'i')
@@ -37,8 +38,8 @@ SELECT f.id, f.rank, f.track, f.name,
        nullif(a[5], '') AS dtype, a[1] AS stream, a[2] AS device, nullif(try_cast(a[6] AS BIGINT), 0) AS recipe,
        f.ts, f."end" - f.ts AS dur, f."end",
        try_cast(coalesce(a[3], a[4]) AS BIGINT) AS bytes,
-       l.id AS launch, p.id AS op, p.name AS op_name,
+       l.launch, p.id AS op, p.name AS op_name,
        f.set_aside IS NULL AS valid, f.set_aside
 FROM facts AS f
-LEFT JOIN launched AS l ON l.rank = f.rank AND l.correlation = f.correlation
+LEFT JOIN launched AS l ON l.id = f.id
 LEFT JOIN slices AS p ON p.id = l.parent AND p.cat IN ('cpu_op', 'user_annotation')

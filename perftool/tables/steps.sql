@@ -1,7 +1,7 @@
 -- One row per profiler step, or one for the whole recording when there are none. The parts of the breakdown
 -- exclude each other, in the order of the columns, and add up to the step.
 --
--- needs: _step_bounds, slices, _device_work, _communication
+-- needs: _step_bounds, slices, _names, _device_work, _communication
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
@@ -27,14 +27,10 @@ WITH roles AS (
         ON c.rank = d.rank AND c.external_id = d.external_id AND d.cat = 'kernel'
     WHERE d.set_aside IS NULL
     UNION ALL SELECT rank, 3, ts, "end" FROM _communication
-    UNION ALL SELECT rank, 4, ts, "end" FROM slices WHERE cat = 'runtime' AND side = 'host'
     UNION ALL
-    SELECT rank, 5, ts, "end" FROM slices
-    WHERE side = 'host' AND cat IN ('cpu_op', 'user_annotation') AND is_dataloader(name)
-    UNION ALL
-    SELECT rank, 6, ts, "end" FROM slices
-    WHERE side = 'host' AND cat = 'cpu_op' AND NOT is_dataloader(name) AND NOT is_host_collective(name)
-        AND NOT starts_with(name, 'ProfilerStep#')
+    SELECT s.rank, n.role, s.ts, s."end"
+    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
+    WHERE s.side = 'host' AND n.role >= 4 AND (s.outermost OR n.role = 5)
 ),
 merged AS (
     SELECT * FROM interval_union(roles)

@@ -1,6 +1,6 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _windows, device_ops, device_busy, collectives, dataloader, compilations, syncs, memory, copies, _feeding_tracks, slices, _runtime
+-- needs: steps, _windows, device_ops, device_busy, collectives, dataloader, compilations, syncs, memory, copies, _feeding_tracks, slices, _runtime, _engine_summary, fallbacks
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count or bytes
@@ -35,13 +35,15 @@ host_time AS (
     FROM compilations AS s JOIN _windows AS w USING (rank) WHERE s.ts IS NOT NULL
     UNION ALL
     SELECT s.rank, 2, greatest(s.ts, w.ts), least(s."end", w."end")
-    FROM copies AS c JOIN device_ops AS d USING (id) JOIN slices AS s ON s.id = d.launch
-    JOIN _windows AS w ON w.rank = s.rank
+    FROM copies AS c JOIN slices AS s ON s.id = c.call JOIN _windows AS w ON w.rank = s.rank
     WHERE c.direction = 'host_to_device'
+    UNION ALL
+    SELECT s.rank, 2, greatest(s.ts, w.ts), least(s."end", w."end")
+    FROM slices AS s JOIN _windows AS w ON w.rank = s.rank WHERE starts_with(s.name, 'copy_hpu_lazy_H2D')
     UNION ALL
     -- The feeding threads work: anything but a wait for the device.
     SELECT s.rank, 3, s.ts, s."end" FROM slices AS s JOIN _feeding_tracks AS f ON f.track = s.track
-    WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'runtime') AND NOT starts_with(s.name, 'ProfilerStep#')
+    WHERE s.cat IN ('cpu_op', 'runtime') AND s.outermost AND NOT starts_with(s.name, 'ProfilerStep#')
     UNION ALL SELECT rank, 4, ts, "end" FROM syncs
     UNION ALL SELECT rank, 5, ts, "end" FROM device_busy
 ),
@@ -80,6 +82,8 @@ numbers AS (
     UNION ALL SELECT 'compilations',
                      (SELECT count(*) FROM compilations AS c JOIN _windows AS w
                       ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end"), 'count' FROM signals WHERE host
+    -- Without a trace there is no window: all that the logs tell of.
+    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations HAVING count(*) > 0 AND bool_and(ts IS NULL)
     UNION ALL SELECT 'syncs_per_step',
                      (SELECT count(*) FROM syncs AS s JOIN _windows AS w
                       ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end")
@@ -90,3 +94,7 @@ SELECT metric, numerator / nullif(denominator, 0) AS value, 'ratio' AS unit, num
        denominator / 1e6 AS denominator
 FROM ratios
 UNION ALL SELECT metric, value, unit, NULL, NULL FROM numbers
+UNION ALL SELECT metric, value, unit, numerator, denominator FROM _engine_summary
+UNION ALL
+SELECT 'fallback_ops', count(DISTINCT base), 'count', NULL, NULL
+FROM fallbacks HAVING count(*) > 0 OR (SELECT count(*) FROM _log_fallback_sources) > 0

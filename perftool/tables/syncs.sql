@@ -1,7 +1,7 @@
 -- One row per time the host waits for the device. Reading a value that is in host memory already is no wait and
 -- has no row.
 --
--- needs: slices, ops, _runtime, _device_work
+-- needs: slices, tracks, ops, _runtime, _names, _device_work
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -12,23 +12,23 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column location: VARCHAR, Python call stack, when recorded
-WITH waits AS (
-    SELECT id, rank, track, name, ts, "end", parent, regexp_matches(name, 'memcpy', 'i') AS copying
-    FROM _runtime
-    WHERE regexp_matches(name, '(Stream|Device|Event|Ctx|Context)Synchronize')
-        OR name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish')
+WITH calls AS (
+    -- Gaudi shows the runtime calls of a thread on lanes of other processes, so threads are told by tid.
+    SELECT r.id, r.rank, r.track, t.tid, r.name, r.ts, r."end", r.parent, n.waits, n.copies
+    FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
+    JOIN tracks AS t ON t.id = r.track
+    WHERE n.waits OR n.copies
 ),
 -- The outermost of the ops that fetch a value: aten::is_nonzero calls aten::item, and that the dense read.
 candidates AS (
-    SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", o.call_stack
-    FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
+    SELECT o.id, o.rank, o.track, t.tid, o.name, o.ts, o."end", o.call_stack
+    FROM ops AS o JOIN tracks AS t ON t.id = o.track LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN ('aten::item', 'aten::is_nonzero', 'aten::equal', 'aten::_local_scalar_dense')
         AND coalesce(p.name, '') NOT IN ('aten::item', 'aten::is_nonzero')
 ),
 -- Only a read during which the host calls for data, or data comes from the device, waits for the device.
 fetches AS (
-    SELECT rank, ts FROM waits
-    UNION ALL SELECT rank, ts FROM _runtime WHERE regexp_matches(name, 'memcpy', 'i')
+    SELECT rank, ts FROM calls
     UNION ALL SELECT rank, "end" FROM _device_work
               WHERE set_aside IS NULL AND (regexp_matches(name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)', 'i')
                                            OR args ->> 'direction' = 'DEVICE_TO_HOST')
@@ -40,17 +40,17 @@ reads AS (
 ),
 others AS (
     SELECT w.*, p.name AS op, p.cat AS parent_cat
-    FROM waits AS w
+    FROM calls AS w
     LEFT JOIN slices AS p ON p.id = w.parent
     -- Waits inside a scalar read are that read.
-    ASOF LEFT JOIN reads AS r ON r.track = w.track AND w.ts >= r.ts
-    WHERE r.id IS NULL OR r."end" < w."end"
+    ASOF LEFT JOIN reads AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
+    WHERE w.waits AND (r.id IS NULL OR r."end" < w."end")
 )
 SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end" - ts AS dur, "end", call_stack AS location
 FROM reads
 UNION ALL
 SELECT id, rank, track,
-       CASE WHEN copying OR regexp_matches(coalesce(op, ''), '^aten::(copy_|_to_copy|to|cpu)$') THEN 'copy'
+       CASE WHEN copies OR regexp_matches(coalesce(op, ''), '^aten::(copy_|_to_copy|to|cpu)$') THEN 'copy'
             ELSE 'explicit' END,
        name, CASE WHEN parent_cat = 'cpu_op' THEN op END, ts, "end" - ts, "end", NULL
 FROM others

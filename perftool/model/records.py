@@ -1,0 +1,177 @@
+"""What the readers of logs, metrics and configuration hand on.
+
+Every duration and time is integer nanoseconds, whatever unit the file used. A time (``time_ns``) counts since
+local midnight when the line carried no date, and since 1970 of the writer's own clock when it did; it orders
+records of one file and is never compared with a trace. Lines count from 1. ``rank`` is None when neither the
+line nor the file names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from perftool.model.inputs import ImportIssue
+
+FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
+CompilationSource = Literal[
+    "metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"
+]
+ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json"]
+ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config"]
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackRecord:
+    """Executions of one op on the CPU, as one witness tells it.
+
+    ``origin`` says which: a ``table`` printed at exit and the ``metrics`` file both count every execution
+    of a process, a ``call`` line is printed for each of them when the log level asks for it, a ``refusal``
+    is an argument the device kernel rejected, a ``graph_cut`` the lazy graph flushed for it. The same
+    execution can appear under all five, so counts of different origins must not be added.
+
+    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` has not (``aten::index``). ``dtypes`` are
+    the argument types of a call line, in order. ``table`` numbers the tables of a file from 0; ``time_ns``
+    and ``tid`` of a table identify the process that printed it.
+    """
+
+    op: str
+    base: str
+    count: int
+    origin: FallbackOrigin
+    rank: int | None = None
+    dtypes: tuple[str, ...] = ()
+    detail: str = ""
+    table: int | None = None
+    line: int | None = None
+    time_ns: int | None = None
+    tid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationRecord:
+    """``count`` compilations that took ``dur_ns`` together; records of one source never overlap.
+
+    ``ordinal`` orders the records of one source: the number of the metrics snapshot that first shows them,
+    the position in the log otherwise. ``step`` is set where the source counts steps. ``reason`` is ``new
+    shapes``, ``same shapes`` or None when the source does not say.
+    """
+
+    source: CompilationSource
+    count: int = 1
+    recipe: str | None = None
+    dur_ns: int | None = None
+    ordinal: int = 0
+    step: int | None = None
+    reason: str | None = None
+    trigger: str | None = None
+    rank: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """One number of a snapshot.
+
+    ``total`` is cumulative since the process started or reset the metric; ``increment`` is what it grew by
+    since the snapshot before, None for averages and maxima. ``name`` is the op or recipe of a per-name
+    counter and None otherwise; a snapshot lists only the names that grew.
+    """
+
+    key: str
+    total: float
+    increment: float | None = None
+    unit: Literal["count", "ns"] = "count"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSnapshot:
+    """One record of a metrics file.
+
+    ``ordinal`` numbers the snapshots of one metric from 0. ``after_reset`` is true when a counter went down
+    since the one before: its increments then count from zero.
+    """
+
+    metric: str
+    ordinal: int
+    values: tuple[MetricValue, ...]
+    trigger: str | None = None
+    time_ns: int | None = None
+    after_reset: bool = False
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """Lines of one meaning (``kind``), about one thing (``name``), by one rank.
+
+    ``count`` is the number of such lines; ``value`` and ``limit`` are the numbers of the last one, in
+    ``unit``; ``line`` and ``time_ns`` belong to the first one, ``last_line`` to the last.
+    """
+
+    kind: str
+    name: str = ""
+    count: int = 1
+    value: float | None = None
+    limit: float | None = None
+    unit: str | None = None
+    rank: int | None = None
+    line: int | None = None
+    last_line: int | None = None
+    time_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting. ``key`` is dotted when the file nests; ``value`` is the text of the file."""
+
+    source: ConfigSource
+    key: str
+    value: str
+    rank: int | None = None
+    line: int | None = None
+
+
+_Ranked = FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """Everything one input (or several, combined) says, in the order of the input."""
+
+    fallbacks: tuple[FallbackRecord, ...] = ()
+    compilations: tuple[CompilationRecord, ...] = ()
+    metrics: tuple[MetricSnapshot, ...] = ()
+    events: tuple[LogEvent, ...] = ()
+    config: tuple[ConfigEntry, ...] = ()
+    issues: tuple[ImportIssue, ...] = ()
+    kind: ReadingKind | None = None
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that any record names, ascending."""
+        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config)
+        records: Iterator[_Ranked] = chain.from_iterable(parts)
+        return tuple(sorted({record.rank for record in records if record.rank is not None}))
+
+    @property
+    def records(self) -> int:
+        """How many records were used: the ``events`` of an input in the report."""
+        return sum(map(len, (self.fallbacks, self.compilations, self.metrics, self.events, self.config)))
+
+
+def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> LogReading:
+    """All records of ``readings`` behind one another, nothing merged."""
+    parts = tuple(readings)
+    return LogReading(
+        fallbacks=tuple(record for part in parts for record in part.fallbacks),
+        compilations=tuple(record for part in parts for record in part.compilations),
+        metrics=tuple(record for part in parts for record in part.metrics),
+        events=tuple(record for part in parts for record in part.events),
+        config=tuple(record for part in parts for record in part.config),
+        issues=tuple(issue for part in parts for issue in part.issues),
+        kind=kind,
+    )

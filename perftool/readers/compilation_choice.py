@@ -1,0 +1,64 @@
+"""Which compilations to believe when several logs and metrics files of one run tell of the same ones.
+
+The metrics file, running totals, recipe-cache lines and the rest count the same compilations, each with
+other details and other gaps: metrics see none in eager mode, lines need a log level. They are compared,
+never added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perftool.model.records import CompilationRecord, CompilationSource, LogReading
+
+# Among equals the one that tells more: times and recipes before steps before bare recipes.
+_PREFERENCE: tuple[CompilationSource, ...] = (
+    "metrics",
+    "print_stats",
+    "compilation_stats",
+    "detect_recompilation",
+    "recipe_cache",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Witness:
+    """The records of one source and rank. Statistics have a file per graph, so files count together."""
+
+    source: CompilationSource
+    rank: int | None
+    records: tuple[CompilationRecord, ...]
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        return sum(record.count for record in self.records), -_PREFERENCE.index(self.source)
+
+
+def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
+    """The records of the source that saw most, rank by rank; all readings must be of one run.
+
+    A source that does not know ranks is chosen when it saw more than those that do, all ranks together.
+    """
+    best: dict[int | None, _Witness] = {}
+    for witness in _witnesses(readings):
+        present = best.get(witness.rank)
+        if present is None or witness.strength > present.strength:
+            best[witness.rank] = witness
+    unranked = best.pop(None, None)
+    ranked = tuple(record for rank in sorted(best, key=_rank) for record in best[rank].records)
+    if unranked is None or unranked.strength[0] <= sum(record.count for record in ranked):
+        return ranked
+    return unranked.records
+
+
+def _rank(rank: int | None) -> int:
+    return -1 if rank is None else rank
+
+
+def _witnesses(readings: Sequence[LogReading]) -> list[_Witness]:
+    groups: dict[tuple[CompilationSource, int | None], list[CompilationRecord]] = {}
+    for reading in readings:
+        for record in reading.compilations:
+            groups.setdefault((record.source, record.rank), []).append(record)
+    return [_Witness(source, rank, tuple(records)) for (source, rank), records in groups.items()]

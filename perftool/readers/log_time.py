@@ -1,0 +1,40 @@
+"""Times as logs and metrics files write them, in integer nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+SECOND_NS = 1_000_000_000
+DAY_NS = 86_400 * SECOND_NS
+
+_TIME = re.compile(
+    r"(?:(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[ T]|\d\d-\d\d )?"
+    r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:(?:\.|::)(?P<fraction>\d{1,9})\d*)?\s*$"
+)
+
+
+def parse_time(text: str) -> int | None:
+    """Nanoseconds since 1970 of the writer's clock, or since midnight when ``text`` has no year; else None.
+
+    The time zone is unknown, so the clock is read as if it were UTC: differences are right, the origin is
+    not.
+    """
+    match = _TIME.match(text.strip())
+    if match is None:
+        return None
+    hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"])
+    fraction_ns = int((match["fraction"] or "").ljust(9, "0"))
+    clock_ns = ((hour * 60 + minute) * 60 + second) * SECOND_NS + fraction_ns
+    if match["year"] is None:
+        return clock_ns
+    try:
+        day = datetime(int(match["year"]), int(match["month"]), int(match["day"]), tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    return int(day.timestamp()) * SECOND_NS + clock_ns
+
+
+def time_of_day(time_ns: int) -> int:
+    """The part of ``time_ns`` since midnight, the same with and without a date."""
+    return time_ns % DAY_NS

@@ -1,0 +1,50 @@
+"""Names of ops and data types as the other inputs spell them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DEFAULT_NAMESPACE = "aten"
+
+
+@dataclass(frozen=True, slots=True)
+class OpName:
+    """``full`` keeps the overload (``aten::index.Tensor_out``), ``base`` drops it (``aten::index``)."""
+
+    full: str
+    base: str
+
+
+def op_name(text: str) -> OpName:
+    """Normalise an op as a log spells it; without a namespace it is an ``aten`` op."""
+    full = text.strip()
+    if "::" not in full:
+        full = f"{DEFAULT_NAMESPACE}::{full}"
+    namespace, _, name = full.rpartition("::")
+    return OpName(full, f"{namespace}::{name.partition('.')[0]}")
+
+
+_TYPES = {
+    "BFloat16": "bfloat16",
+    "Half": "float16",
+    "Float": "float32",
+    "Double": "float64",
+    "Float8_e5m2": "float8_e5m2",
+    "Float8_e4m3fn": "float8_e4m3fn",
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Int": "int32",
+    "Long": "int64",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}
+_TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tensor)?$")
+
+
+def dtype_name(text: str) -> str:
+    """``HPUBFloat16Type`` as ``bfloat16``; a spelling that is not known stays as it is."""
+    match = _TENSOR_TYPE.match(text)
+    return _TYPES.get(match[1], text) if match else text

@@ -1,0 +1,90 @@
+"""What logs, metrics and configuration say, as rows beside those of the traces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perftool.model.inputs import InputFile
+from perftool.model.records import LogReading
+from perftool.readers import text_input
+from perftool.readers.compilation_choice import chosen_compilations
+from perftool.readers.fallback_totals import fallback_totals
+from perftool.readers.stream import STDIN
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One text input and what its reader made of it."""
+
+    path: str
+    size: int
+    reading: LogReading
+
+    def as_input(self) -> InputFile:
+        """The input as the report lists it."""
+        reading = self.reading
+        ranks = reading.ranks
+        return InputFile(
+            path=self.path,
+            kind=reading.kind or "runtime_log",
+            rank=ranks[0] if len(ranks) == 1 else None,
+            bytes=self.size,
+            events=reading.records,
+            status="repaired" if reading.issues else "ok",
+            issues=reading.issues,
+        )
+
+
+def read_text(path: str) -> Reading:
+    """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
+    shown = "<stdin>" if path == STDIN else path
+    size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
+    return Reading(shown, size, text_input.read(path))
+
+
+def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of the internal tables, by the table's definition."""
+    parts = [part.reading for part in readings]
+    return {
+        "_log_fallbacks(op VARCHAR, base VARCHAR, dtypes VARCHAR, count BIGINT, source VARCHAR)": [
+            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins)) for t in fallback_totals(parts)
+        ],
+        # Inputs that would tell of fallbacks: with one of them, none means none.
+        "_log_fallback_sources(path VARCHAR)": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
+        "_log_compilations(rank INTEGER, step INTEGER, recipe VARCHAR, reason VARCHAR, source VARCHAR, dur BIGINT)": [
+            (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", c.dur_ns)
+            for c in chosen_compilations(parts)
+            for _ in range(min(c.count, _MOST_ROWS))
+        ],
+        "_config(source VARCHAR, key VARCHAR, value VARCHAR, rank INTEGER, path VARCHAR)": [
+            (e.source, e.key, e.value, e.rank, r.path) for r in readings for e in r.reading.config
+        ],
+        "_log_events(kind VARCHAR, name VARCHAR, count BIGINT, value DOUBLE, limit_value DOUBLE, unit VARCHAR, "
+        "rank INTEGER, path VARCHAR, line BIGINT)": [
+            (e.kind, e.name, e.count, e.value, e.limit, e.unit, e.rank, r.path, e.line)
+            for r in readings
+            for e in r.reading.events
+        ],
+        "_metrics(metric VARCHAR, ordinal BIGINT, key VARCHAR, name VARCHAR, total DOUBLE, increment DOUBLE, "
+        "unit VARCHAR, trigger VARCHAR, rank INTEGER, path VARCHAR)": [
+            (s.metric, s.ordinal, v.key, v.name, v.total, v.increment, v.unit, s.trigger, s.rank, r.path)
+            for r in readings
+            for s in r.reading.metrics
+            for v in s.values
+        ],
+    }
+
+
+# A record of many compilations becomes that many rows, up to this.
+_MOST_ROWS = 10_000
+
+
+def _dtypes(combinations: Sequence[Sequence[str]]) -> str | None:
+    return "; ".join(", ".join(dtypes) for dtypes in combinations) or None
+
+
+def _would_show_fallbacks(reading: LogReading) -> bool:
+    return bool(reading.fallbacks) or any(snapshot.metric == "cpu_fallback" for snapshot in reading.metrics)

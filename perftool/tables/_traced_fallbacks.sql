@@ -1,0 +1,26 @@
+-- Executions of an operator on the CPU as the trace shows them: by the bridge's own event, or because a log names
+-- the operator.
+--
+-- needs: slices, tracks, _log_fallbacks
+-- column rank: INTEGER, distributed rank
+-- column base: VARCHAR, operator without overload
+-- column ts: BIGINT, start of the op in ns
+-- column end: BIGINT, end in ns, copies and waiting included
+-- column certain: BOOLEAN, the bridge recorded the fallback
+WITH ops AS (
+    SELECT s.id, s.rank, t.tid, s.name AS base, s.ts, s."end"
+    FROM slices AS s JOIN tracks AS t ON t.id = s.track
+    WHERE s.cat = 'cpu_op' AND s.side = 'host' AND contains(s.name, '::') AND s.outermost
+),
+events AS (
+    SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track WHERE s.name = 'cpu_fallback'
+),
+recorded AS (
+    SELECT DISTINCT o.id
+    FROM events AS e ASOF JOIN ops AS o ON o.rank = e.rank AND o.tid = e.tid AND e.ts >= o.ts
+    WHERE e.ts <= o."end"
+)
+SELECT o.rank, o.base, o.ts, o."end", r.id IS NOT NULL AS certain
+FROM ops AS o
+LEFT JOIN recorded AS r USING (id)
+WHERE r.id IS NOT NULL OR o.base IN (SELECT base FROM _log_fallbacks)

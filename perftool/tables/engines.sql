@@ -1,0 +1,34 @@
+-- One row per engine group of a device, over the window. Lanes of a group that overlap count once.
+--
+-- needs: device_ops, _windows
+-- column rank: INTEGER, distributed rank
+-- column engine: VARCHAR, MME, TPC, DMA, PDMA, NIC, ROT, other; or compute, copy, collective
+-- column lanes: BIGINT, lanes that ran anything
+-- column ops: BIGINT, units of work
+-- column busy_ns: BIGINT, time in which any lane of the group works (union)
+-- column busy_ratio: DOUBLE, busy_ns as a share of the window
+-- column lane_ns: BIGINT, sum over the lanes of the time each works
+WITH work AS (
+    SELECT d.rank, d.engine, d.track, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
+    FROM device_ops AS d JOIN _windows AS w USING (rank) WHERE d.valid
+),
+groups AS (SELECT rank, engine, row_number() OVER (ORDER BY rank, engine) AS class FROM work GROUP BY rank, engine),
+by_group AS (SELECT w.rank, g.class::INTEGER AS class, w.ts, w."end" FROM work AS w JOIN groups AS g USING (rank, engine)),
+by_lane AS (SELECT rank, track::INTEGER AS class, ts, "end" FROM work),
+lane_time AS (SELECT rank, class AS track, sum("end" - ts) AS ns FROM interval_union(by_lane) GROUP BY ALL),
+lanes AS (
+    SELECT rank, engine, count(DISTINCT track) AS lanes, count(*) AS ops FROM work WHERE "end" > ts GROUP BY ALL
+),
+lane_sums AS (
+    SELECT u.rank, u.engine, sum(l.ns)::BIGINT AS ns
+    FROM (SELECT DISTINCT rank, engine, track FROM work) AS u JOIN lane_time AS l ON l.rank = u.rank AND l.track = u.track
+    GROUP BY ALL
+),
+busy AS (SELECT rank, class, sum("end" - ts)::BIGINT AS ns FROM interval_union(by_group) GROUP BY ALL)
+SELECT g.rank, g.engine, l.lanes, l.ops, b.ns AS busy_ns, b.ns / (w."end" - w.ts) AS busy_ratio, s.ns AS lane_ns
+FROM groups AS g
+JOIN busy AS b ON b.rank = g.rank AND b.class = g.class
+JOIN lanes AS l ON l.rank = g.rank AND l.engine = g.engine
+JOIN lane_sums AS s ON s.rank = g.rank AND s.engine = g.engine
+JOIN _windows AS w ON w.rank = g.rank
+ORDER BY g.rank, b.ns DESC, g.engine

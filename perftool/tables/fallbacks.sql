@@ -1,0 +1,37 @@
+-- One row per operator that ran on the CPU because the device could not run it. Logs, metrics and trace tell of
+-- the same executions: they are compared, never added.
+--
+-- needs: _log_fallbacks, _traced_fallbacks, steps
+-- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
+-- column base: VARCHAR, operator without overload
+-- column dtypes: VARCHAR, argument types the per-call log lines show
+-- column count: BIGINT, executions on the CPU in the whole run, by log or metrics; in the trace when these are missing
+-- column traced: BIGINT, executions in the trace
+-- column time_ns: BIGINT, time they take in the trace, copies and waiting included; NULL without a trace
+-- column source: VARCHAR, table, metrics, call, refusal, graph_cut, trace; several joined by +
+-- column rank: INTEGER, distributed rank of the trace that shows it
+-- column step: INTEGER, step of the longest execution in the trace
+-- column ts: BIGINT, start of that execution in ns
+-- column dur: BIGINT, its length in ns
+WITH traced AS (
+    SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, arg_max(rank, "end" - ts) AS rank,
+           arg_max(ts, "end" - ts) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain
+    FROM _traced_fallbacks GROUP BY base
+),
+logged AS (
+    SELECT base, max(op) AS op, max(dtypes) AS dtypes, sum(count)::BIGINT AS count, max(source) AS source
+    FROM _log_fallbacks GROUP BY base, op
+),
+-- The trace knows no overloads: its time goes to the operator's first row.
+joined AS (
+    SELECT coalesce(l.op, t.base) AS op, coalesce(l.base, t.base) AS base, l.dtypes, coalesce(l.count, t.traced) AS count,
+           t.traced, t.time_ns, concat_ws('+', l.source, CASE WHEN t.certain THEN 'trace' END) AS source,
+           t.rank, t.ts, t.dur
+    FROM (SELECT *, row_number() OVER (PARTITION BY base ORDER BY count DESC, op) AS place FROM logged) AS l
+    FULL JOIN traced AS t ON t.base = l.base AND l.place = 1
+    WHERE l.base IS NOT NULL OR t.certain
+)
+SELECT j.op, j.base, j.dtypes, j.count, j.traced, j.time_ns, j.source, j.rank, s.step, j.ts, j.dur
+FROM joined AS j
+ASOF LEFT JOIN steps AS s ON s.rank = j.rank AND j.ts >= s.ts
+ORDER BY j.time_ns DESC NULLS LAST, j.count DESC, j.op

@@ -1,0 +1,12 @@
+-- One row per kind of line that a runtime log repeats: evictions, cache hits and misses, graph cuts and their reasons.
+--
+-- column kind: VARCHAR, what the lines say, for example graph_cut or recipe_evicted
+-- column name: VARCHAR, what they are about: the reason of a graph cut, a recipe, a model
+-- column count: BIGINT, how many such lines
+-- column value: DOUBLE, number in the last one
+-- column limit_value: DOUBLE, limit in the last one
+-- column unit: VARCHAR, unit of the numbers
+-- column rank: INTEGER, rank that printed them, when known
+-- column path: VARCHAR, the file
+-- column line: BIGINT, first of the lines, from 1
+SELECT * FROM _log_events

@@ -1,0 +1,65 @@
+"""A small Gaudi 3 run in eager and compile mode, as generation C: half-die lane names, recipe events.
+
+Three steps replay one compiled graph and launch a handful of eager ops; a partial batch in the third step
+brings a new shape, so a recipe is compiled and added to the cache in the middle of it.
+"""
+
+from __future__ import annotations
+
+from builders.gaudi import GaudiTrace
+
+STEP_US = 3_000.0
+COMPILE_US = 7_400.0
+_START = 1_500_900_000_000.0
+_EAGER = ("aten::add", "aten::mul", "aten::sum", "aten::div")
+
+
+def fill(trace: GaudiTrace) -> GaudiTrace:
+    """Write the three steps into the trace."""
+    at = _START
+    for number in (10, 11, 12):
+        late = number == 12
+        dur = STEP_US + (COMPILE_US + 400 if late else 0.0)
+        trace.step(number, at, dur)
+        trace.dataloader(at + 20, 160)
+        graph_at = _compile(trace, at + 200) if late else at + 200
+        _graph(trace, graph_at, recipe=9 if late else 4)
+        _eager_ops(trace, graph_at + 1_300)
+        at += dur + 15
+    return trace
+
+
+def _compile(trace: GaudiTrace, at: float) -> float:
+    trace.bridge("LaunchRecipeTask", at, COMPILE_US + 120)
+    trace.annotation("compileGraph", at + 30, COMPILE_US, recipe=9, recipe_name="graph_recipe_8")
+    trace.bridge("add_new_recipe", at + COMPILE_US + 45, 22)
+    return at + COMPILE_US + 140
+
+
+def _graph(trace: GaudiTrace, at: float, recipe: int) -> None:
+    name = f"graph_recipe_{recipe - 1}"
+    trace.host("CompiledFunction", at, 190)
+    trace.bridge("launch_recipe", at + 40, 130)
+    trace.annotation("enqueueWithExternalEventsExt", at + 60, 70, recipe=recipe, recipe_name=name)
+    begin = at + 140
+    for layer in range(3):
+        node = f"encoder/layers/{layer}"
+        more = {"recipe": recipe, "recipe_name": name, "dtype": "bf16"}
+        trace.mme("GEMM", begin, 180, lanes=8, EventName=f"{node}/gemm_12", **more)
+        lanes = [die * 8 + tpc for die in range(8) for tpc in range(6)]
+        trace.tpc(
+            "fused_kernel_0x5f1c_12_bf16", begin + 60, 165, lanes=lanes, EventName=f"{node}/gelu", **more
+        )
+        begin += 250
+
+
+def _eager_ops(trace: GaudiTrace, at: float) -> None:
+    for index, op in enumerate(_EAGER):
+        start = at + index * 150
+        name = str(20 + index)
+        trace.host(op, start, 95)
+        trace.bridge(op, start + 10, 70)
+        trace.bridge("launch_recipe", start + 30, 42)
+        trace.annotation("enqueueWithExternalEventsExt", start + 34, 30, recipe=20 + index, recipe_name=name)
+        kernel = f"{op.removeprefix('aten::')}_fwd_f32"
+        trace.tpc(kernel, start + 80, 6, lanes=[0, 8], recipe=20 + index, recipe_name=name, dtype="float32")

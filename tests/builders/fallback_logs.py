@@ -1,0 +1,59 @@
+"""CPU-fallback reports in the four shapes that the bridge has printed over the years."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+HEADER = "Frequency of op and op name that were executed on CPU:"
+HEADER_F4 = "CPU Fallback stats:"
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """One record of the bridge's logger; continuation lines of ``text`` carry no prefix."""
+
+    logger: str
+    level: str
+    text: str
+    clock: str = "20:57:12.104233"
+    tid: str = "398E"
+
+    def line(self) -> str:
+        """The record as printed: time, logger padded to the longest name, level, thread."""
+        return f"[{self.clock}][{self.logger:<19}][{self.level:<5}][tid:{self.tid}] {self.text}"
+
+
+def per_call(op: str, **types: str) -> str:
+    """The line of one fallback, the op without its namespace: ``CPU fallback digamma : self=...``."""
+    return f"CPU fallback {op} : " + " ".join(f"{name}={kind}" for name, kind in types.items())
+
+
+def rows(counts: Mapping[str, int]) -> list[str]:
+    """The rows of a table, highest count first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [f"{count}\t{op}" for op, count in ordered]
+
+
+def table_f1(counts: Mapping[str, int]) -> str:
+    """The documented shape: a bare header and space-padded rows."""
+    padded = [row.replace("\t", "       ") for row in rows(counts)]
+    return "\n".join([HEADER, *padded]) + "\n"
+
+
+def table_f2(counts: Mapping[str, int]) -> str:
+    """Around 2021: the hint stands on the line of the header."""
+    hint = "(Set env var PT_HABANA_LOG_TYPE_MASK=0 to disable this print)"
+    return "\n".join([f"{HEADER} {hint}", *rows(counts)]) + "\n"
+
+
+def table_f3(counts: Mapping[str, int]) -> str:
+    """Later: the hint stands on a line of its own."""
+    hint = "(Set env var PT_HPU_LOG_TYPE_MASK=0 to disable this print)"
+    return "\n".join([HEADER, hint, *rows(counts)]) + "\n"
+
+
+def table_f4(counts: Mapping[str, int], clock: str = "20:57:12.104233") -> str:
+    """Release 1.17 and later: one critical record, printed when the process ends."""
+    text = "\n".join([HEADER_F4, *rows(counts)])
+    return LogRecord("PT_FALLBACK", "critical", text, clock).line() + "\n"

@@ -1,0 +1,64 @@
+"""One event of a Gaudi trace before it is written, and the names its category gets per generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Value = str | int | float | list[object]
+
+_CATEGORIES = {
+    "B": {"compute": "Kernel", "call": "Runtime", "copy": "Memcpy", "fill": "Memset"},
+    "C": {"compute": "kernel", "call": "hpu_op", "copy": "gpu_memcpy", "fill": "gpu_memset"},
+    "C2": {"compute": "kernel", "call": "privateuse1_runtime", "copy": "gpu_memcpy", "fill": "gpu_memset"},
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A raw record. ``part`` says who wrote it: ``kineto`` (CPU part), ``device``, ``host`` or ``meta``.
+
+    ``work`` is False for records that mark a point instead of work (monitor duplicates, dead lanes), which
+    an analyser must not count as busy time. ``engine`` is the engine of a device event.
+    """
+
+    ph: str
+    name: str
+    pid: int | str
+    tid: int | str
+    ts_ns: int
+    dur_ns: int | None = None
+    cat: str = ""
+    args: Mapping[str, Value] | None = None
+    part: str = "kineto"
+    engine: str = ""
+    work: bool = True
+    extra: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def end_ns(self) -> int:
+        return self.ts_ns + (self.dur_ns or 0)
+
+
+def device_category(generation: str, engine: str, name: str) -> str:
+    """The category of a device event: compute by engine, copies and fills by name, the rest like a call."""
+    if generation == "A":
+        return "kernel" if engine == "TPC" else "hpu_op"
+    names = _CATEGORIES[generation]
+    if engine in ("MME", "TPC") or name == "DmaTranspose":
+        return names["compute"]
+    if name.startswith("memcpy"):
+        return names["copy"]
+    if name.startswith("memset"):
+        return names["fill"]
+    return "hpu_op" if generation == "C2" else names["call"]
+
+
+def call_category(generation: str) -> str:
+    """The category of a host call of the bridge or of Synapse."""
+    return "hpu_op" if generation == "A" else _CATEGORIES[generation]["call"]
+
+
+def nanoseconds(microseconds: float) -> int:
+    """Whole nanoseconds, the resolution of every writer."""
+    return round(microseconds * 1000)

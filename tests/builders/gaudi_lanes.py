@@ -1,0 +1,69 @@
+"""Where each Gaudi engine shows up: the tid bases, the names and the number of its lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEVICE_PROCESS = "/device:HPU:0"
+SYNAPSE_PID = 2
+SYNAPSE_FIRST_INDEX = 3
+SYNAPSE_LOGGER_OFFSET = 10_000
+BRIDGE_LOGS_OFFSET = 20_000
+MEMORY_LOGS_OFFSET = 30_000
+SORT_INDEX_OFFSET = 16_777_216
+
+DEVICE_MEMORY_BYTES = {"GAUDI": 34_359_738_368, "GAUDI2": 101_200_691_200, "GAUDI3": 137_438_953_472}
+"""``totalGlobalMem`` of the HPU entry; the exact figures are invented, their size is not."""
+
+
+@dataclass(frozen=True)
+class LaneKind:
+    """The lanes of one engine: ``tid = base + first + n``, shown as ``label`` with n filled in."""
+
+    base: int
+    first: int
+    label: str
+
+    def tid(self, lane: int) -> int:
+        """The thread id of a lane: 1000 x engine kind plus a global engine index, which starts above 0."""
+        return self.base + self.first + lane
+
+    def name(self, lane: int) -> str:
+        """The display name of a lane; half-dies of Gaudi 3 ("HD") hold eight lanes of a TPC each."""
+        return self.label.format(n=lane, die=lane // 8, within=lane % 8)
+
+
+_GAUDI1 = {
+    "DMA": LaneKind(0, 0, "DMA {n}"),
+    "PDMA": LaneKind(0, 6, "DMA {n} PCIe"),
+    "MME": LaneKind(1000, 8, "MME {n}"),
+    "TPC": LaneKind(2000, 12, "TPC {n}"),
+    "NIC": LaneKind(17000, 20, "NIC {n}"),
+}
+_GAUDI2 = {
+    "PDMA": LaneKind(3000, 1, "PDMA {n}"),
+    "MME": LaneKind(6000, 3, "MME {n}"),
+    "DMA": LaneKind(4000, 7, "EDMA {n}"),
+    "ROT": LaneKind(11000, 16, "ROTATOR {n}"),
+    "TPC": LaneKind(7000, 24, "TPC {n}"),
+    "NIC": LaneKind(14000, 49, "NIC {n}"),
+}
+_GAUDI3 = {
+    "PDMA": LaneKind(3000, 1, "PDMA {n}"),
+    "MME": LaneKind(6000, 16, "[HD{n}] MME"),
+    "DMA": LaneKind(4000, 8, "EDMA {n}"),
+    "ROT": LaneKind(11000, 25, "[HD{n}] ROT"),
+    "TPC": LaneKind(7000, 32, "[HD{die}] TPC {within}"),
+    "NIC": LaneKind(14000, 96, "NIC {n}"),
+}
+LANES = {"GAUDI": _GAUDI1, "GAUDI2": _GAUDI2, "GAUDI3": _GAUDI3}
+"""device name -> engine -> its lanes. Remainders below the bases are invented; the bases are not."""
+
+
+def synapse_tid(index: int, generation: str) -> int:
+    """The odd tid of a Synapse host lane.
+
+    An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic; generation C2 reads it back as a
+    signed number and takes the absolute value.
+    """
+    return 1000 - index if generation == "C2" else 2**32 - 1000 + index

@@ -1,0 +1,36 @@
+"""Interval sums by the plainest means, as an oracle for what an analyser must find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Interval = tuple[int, int]
+"""Start and end in nanoseconds, end exclusive."""
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Disjoint, sorted intervals that cover exactly what the input covers."""
+    result: list[Interval] = []
+    for start, end in sorted(interval for interval in intervals if interval[1] > interval[0]):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def union_ns(intervals: Iterable[Interval]) -> int:
+    """Length of the union: overlapping intervals count once."""
+    return sum(end - start for start, end in merged(intervals))
+
+
+def overlap_ns(left: Iterable[Interval], right: Iterable[Interval]) -> int:
+    """Time covered by both sides, by inclusion and exclusion."""
+    first, second = list(left), list(right)
+    return union_ns(first) + union_ns(second) - union_ns(first + second)
+
+
+def clipped(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+    """The parts of the intervals inside the window."""
+    low, high = window
+    return [(max(start, low), min(end, high)) for start, end in intervals if start < high and end > low]

@@ -1,0 +1,77 @@
+"""Metrics files as the bridge's writer leaves them: cumulative snapshots, in JSON or text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The counters of a process at one moment. Recipe times are microseconds."""
+
+    triggered_by: str
+    generated_on: str
+    recipes: tuple[tuple[str, int], ...] = ()
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+    details: bool = True
+    cache_hits: Mapping[str, int] | None = None
+    cache_misses: Mapping[str, int] = field(default_factory=dict)
+
+    def records(self) -> list[dict[str, object]]:
+        """The records of one dump, in the writer's order."""
+        statistics: dict[str, dict[str, object]] = {
+            "graph_compilation": self._compilation(),
+            "cpu_fallback": {
+                "TotalNumber": sum(self.fallbacks.values()),
+                "FallbackOps": dict(self.fallbacks),
+            },
+            "memory_defragmentation": {"TotalNumber": 0, "TotalSuccessful": 0, "AvgTime": 0, "MaxTime": 0},
+        }
+        if self.cache_hits is not None:
+            statistics["recipe_cache"] = _cache(self.cache_hits, self.cache_misses)
+        head = {"triggered_by": self.triggered_by, "generated_on": self.generated_on}
+        return [{"metric_name": name, **head, "statistics": values} for name, values in statistics.items()]
+
+    def _compilation(self) -> dict[str, object]:
+        count, total = len(self.recipes), sum(time for _, time in self.recipes)
+        values: dict[str, object] = {"TotalNumber": count, "TotalTime": total}
+        values["AvgTime"] = total / count if count else 0
+        if self.details:
+            values["recipe"] = [list(recipe) for recipe in self.recipes]
+        return values
+
+
+def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
+    """A JSON metrics file; not ``closed`` leaves it as a killed process does, without the bracket."""
+    records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
+    return "[" + ",\n".join(records) + ("]\n" if closed else "")
+
+
+def text_file(snapshots: Iterable[Snapshot], *, enum_names: bool = False) -> str:
+    """A text metrics file; ``enum_names`` prints the trigger as Python 3.11 and later do."""
+    prefix = "MetricDumpTrigger." if enum_names else ""
+    return "".join(_text(record, prefix) for snapshot in snapshots for record in snapshot.records())
+
+
+def _cache(hits: Mapping[str, int], misses: Mapping[str, int]) -> dict[str, object]:
+    return {
+        "TotalHit": sum(hits.values()),
+        "RecipeHit": dict(hits),
+        "TotalMiss": sum(misses.values()),
+        "RecipeMiss": dict(misses),
+    }
+
+
+def _text(record: Mapping[str, object], prefix: str) -> str:
+    statistics = record["statistics"]
+    assert isinstance(statistics, dict)
+    lines = [
+        f"Metric name: {record['metric_name']}",
+        f"Triggered by: {prefix}{record['triggered_by']}",
+        f"Generated on: {str(record['generated_on']).replace('T', ' ')}",
+        "Statistics:",
+        *(f"\t{key}: {value}" for key, value in statistics.items()),
+    ]
+    return "\n".join(lines) + "\n\n"

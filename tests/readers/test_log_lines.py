@@ -1,0 +1,78 @@
+"""Prefixes of launchers and of the Gaudi logger."""
+
+from __future__ import annotations
+
+import pytest
+
+from perftool.readers.log_lines import Prefix, split_prefix
+from perftool.readers.log_time import parse_time, time_of_day
+
+AT = 75_432_104_233_000  # 20:57:12.104233
+DAY = 1_729_209_600 * 10**9  # 2024-10-18
+
+
+@pytest.mark.parametrize(
+    ("line", "prefix", "text"),
+    [
+        (
+            "[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] CPU Fallback stats:",
+            Prefix(None, AT, "critical", "PT_FALLBACK", "398E"),
+            "CPU Fallback stats:",
+        ),
+        (
+            "[13:29:57.521604][HABANA_NODE           ][error][tid:83EA] Output tensor and input",
+            Prefix(None, 48_597_521_604_000, "error", "HABANA_NODE", "83EA"),
+            "Output tensor and input",
+        ),
+        (
+            "[2024-10-18 20:57:12.104233][PT_DEVMEM  ][W][tid:AB][hls:1][rank:5] mem.cpp:33\tDefragmentation",
+            Prefix(5, DAY + AT, "w", "PT_DEVMEM", "AB"),
+            "Defragmentation",
+        ),
+        ("[10-18 20:57:12::104233][R003][398e] old", Prefix(3, AT, None, None, "398E"), "old"),
+        (
+            "[20:57:12.104233][PT_FALLBACK ][\x1b[31mcritical\x1b[0m][tid:398E] red",
+            Prefix(None, AT, "critical", "PT_FALLBACK", "398E"),
+            "red",
+        ),
+        (
+            "[20:57:12.104233][PT_HABHELPER][info ][tid:1] [CACHEFILE] Removed 7successfully.",
+            Prefix(None, AT, "info", "PT_HABHELPER", "1"),
+            "[CACHEFILE] Removed 7successfully.",
+        ),
+        ("[1,3]<stdout>:48\taten::nonzero", Prefix(3), "48\taten::nonzero"),
+        ("[1,3]<stderr>: spaced", Prefix(3), "spaced"),
+        ("Fri Oct 18 20:57:12 2024[1,2]<stdout>:x", Prefix(2), "x"),
+        ("rank0: 12\taten::x", Prefix(0), "12\taten::x"),
+        ("[rank1]: text", Prefix(1), "text"),
+        ("[default2]:text", Prefix(2), "text"),
+        (" 4: 12\taten::x", Prefix(4), "12\taten::x"),
+        ("worker-1: 12\taten::x", Prefix(), "12\taten::x"),
+        ("(RayTrainWorker pid=77, ip=10.0.0.1) text", Prefix(), "text"),
+        ("2024-10-18T20:57:12.104233Z stderr F [rank6]: text", Prefix(6), "text"),
+        ("[DETECT_RECOMPILE_AUTO][Net/1]step:0", Prefix(), "[DETECT_RECOMPILE_AUTO][Net/1]step:0"),
+        ("2: not a label", Prefix(), "2: not a label"),
+        ("note: not a host", Prefix(), "note: not a host"),
+        ("[not a group] text", Prefix(), "[not a group] text"),
+    ],
+)
+def test_prefix(line: str, prefix: Prefix, text: str) -> None:
+    assert split_prefix(line) == (prefix, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ns"),
+    [
+        ("2024-10-18T20:57:12.104233", DAY + AT),
+        ("2024-10-18 20:57:12", DAY + 75_432 * 10**9),
+        ("20:57:12.1", 75_432_100_000_000),
+        ("2024-13-45 20:57:12.1", None),
+        ("yesterday", None),
+    ],
+)
+def test_time(text: str, time_ns: int | None) -> None:
+    assert parse_time(text) == time_ns
+
+
+def test_time_of_day_ignores_the_date() -> None:
+    assert time_of_day(DAY + AT) == AT
