@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from perftool.readers.event_text import ends_with_event
+from perftool.readers.event_text import ends_inside_event, ends_with_event
 
 EVENTS_KEY = b'"traceEvents"'
 # A string with its escapes, one structural character, or a run of anything else (numbers, true, null).
@@ -85,7 +85,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
             return Tail(position, metadata)
         if before.endswith(b"}"):
             first = Tail(position, metadata)
-    return first
+    return None if ends_inside_event(data) else first
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:

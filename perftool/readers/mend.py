@@ -9,6 +9,7 @@ are never reparsed, so times keep every digit.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import orjson
@@ -28,6 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
+_BETWEEN = b" \t\r\n,"
 
 
 @dataclass
@@ -89,11 +91,13 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
         result.events.append(mended)
         return 1
     # Perhaps a boundary lies inside the event, between objects nested in its arguments.
-    for last in range(first + 2, min(first + MAX_NESTED, len(cuts) - 1) + 1):
-        joined = _piece(data, cuts[first], cuts[last])
-        if parses(joined):
-            result.events.append(joined)
-            return last - first
+    begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
+    end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]])
+    if end > cuts[first + 1]:
+        result.events.append(data[begin:end])
+        following = bisect_right(cuts, end) - 1
+        cuts[following] = end
+        return following - first
     _salvage(text, offset, result)
     return 1
 
@@ -102,7 +106,7 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
     """Keep a whole event before the garbage in ``text``, and one after it, as far as there are any."""
     first_end = _end_of_event(text)
     last_start = _start_of_event(text, first_end)
-    garbage = text[first_end:last_start].strip(b" \t\r\n,")
+    garbage = text[first_end:last_start].strip(_BETWEEN)
     result.events += [event for event in (text[:first_end], text[last_start:]) if event]
     if garbage:
         result.note_drop(offset + first_end, len(garbage))
@@ -112,13 +116,11 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
 
 def _end_of_event(text: bytes) -> int:
     """Where the whole event ends with which ``text`` begins; 0 when it begins with none."""
-    end = len(text)
+    end = 0
     for _ in range(_SALVAGE_TRIES):
-        end = text.rfind(b"}", 0, end)
-        if end < 0:
-            break
-        if parses(text[: end + 1]):
-            return end + 1
+        end = text.find(b"}", end) + 1
+        if end == 0 or parses(text[:end]):
+            return end
     return 0
 
 
@@ -131,7 +133,7 @@ def _start_of_event(text: bytes, after: int) -> int:
 
 
 def _piece(data: bytes, start: int, end: int) -> bytes:
-    return data[start:end].strip(b" \t\r\n,")
+    return data[start:end].strip(_BETWEEN)
 
 
 def _mended(text: bytes) -> bytes | None:
