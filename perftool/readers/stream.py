@@ -69,9 +69,9 @@ class ByteStream:
                 return
         while block:
             yield block
-            block = self._read()
+            block = self._read(BLOCK)
 
-    def _read(self, size: int = BLOCK) -> bytes:
+    def _read(self, size: int) -> bytes:
         try:
             block = self._file.read(size)
         except OSError as error:

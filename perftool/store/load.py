@@ -55,7 +55,7 @@ def load_trace(
         trace = ChromeTrace(path, Path(spool))
         events = _load_chunks(connection, trace, rank, progress)
         trace.finish()
-    if not events and not trace.issues:
+    if not events:
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
@@ -106,8 +106,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
     if repaired is None:
         return 0
     try:
-        # Odd values (a time that is no number) are left for try_cast to judge.
-        return _insert(connection, [repaired], rank, exact=True)
+        return _insert_values(connection, repaired, rank)
     except duckdb.Error as error:
         trace.lost(repaired, str(error).splitlines()[0])
         return 0
@@ -123,6 +122,21 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
         WHERE ph IS NOT NULL
     """
     inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
+    return int(inserted.fetchall()[0][0])
+
+
+def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
+    """Insert a chunk that holds what the fast way refuses: elements that are no objects, or keys given twice."""
+    keys = ", ".join(f"json ->> '{key}'" for key in _COLUMNS if key != "id")
+    to_ns = _EXACT_TIME[1]
+    statement = f"""
+        INSERT INTO raw
+        SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
+               json -> 'args'
+        FROM read_json_objects($file, format = 'array')
+        WHERE json_type(json) = 'OBJECT' AND json ->> 'ph' IS NOT NULL
+    """
+    inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
 
 
