@@ -18,7 +18,8 @@ METRICS: tuple[tuple[str, str], ...] = (
     ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
     ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
     ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
-    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"), ("device_host_overlap_ratio", "ratio"),
+    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"),
+    ("device_host_overlap_ratio", "ratio"),
     ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
     ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
     ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
@@ -86,34 +87,26 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
+_ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
+_RECIPES = f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}"
+_FALLBACKS = """
+SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op
+"""
+
+
 def engines(store: TraceStore) -> tuple[Engine, ...]:
     """The engine groups of Gaudi devices; none for other devices."""
-    return _rows(
-        store,
-        Engine,
-        "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine",
-        "engines",
-    )
+    return _rows(store, Engine, _ENGINES, "engines")
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
     """The recipes that took most device time."""
-    return _rows(
-        store,
-        Recipe,
-        f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}",
-        "recipes",
-    )
+    return _rows(store, Recipe, _RECIPES, "recipes")
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
     """The operators that ran on the CPU, the most expensive first."""
-    return _rows(
-        store,
-        Fallback,
-        "SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op",
-        "fallbacks",
-    )
+    return _rows(store, Fallback, _FALLBACKS, "fallbacks")
 
 
 def _rows(store: TraceStore, kind: type[Row], sql: str, table: str) -> tuple[Row, ...]:
