@@ -12,7 +12,7 @@ from perftool.errors import InputError
 from perftool.readers import envelope, text_input
 from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
-from perftool.readers.stream import BLOCK, STDIN
+from perftool.readers.stream import BLOCK, STDIN, ByteStream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
