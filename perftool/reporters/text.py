@@ -81,7 +81,7 @@ def _print_input(read: InputFile, console: Console) -> None:
 
 def _print_summary(report: Report, console: Console) -> None:
     device = report.device
-    named = " ".join(part for part in (device.name, f"({device.type})" if device.type else "") if part)
+    named = f"{device.name} ({device.type})" if device.name else device.type
     steps = report.summary["steps"].value
     _heading("Summary", console)
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))

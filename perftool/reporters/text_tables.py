@@ -13,11 +13,13 @@ from perftool.units import format_count, format_ns, format_ratio
 _MOST_STEPS = 8
 _MOST_ROWS = 10
 _LONGEST_NAME = 72
+# So that the table fits 100 columns.
+_SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
 def steps_table(steps: Sequence[Step]) -> Table:
     """The breakdown of each step in ms; long recordings are cut in the middle."""
-    table = _table("step", *("total", *BREAKDOWN))
+    table = _table("step", "total", *(_SHORT.get(part, part) for part in BREAKDOWN))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
     ranks = len({step.rank for step in steps}) > 1
     for at, step in enumerate(shown):
