@@ -26,8 +26,10 @@ from perftool.readers.stream import ByteStream
 _LONGEST_HEAD = 256 << 20
 # Text without a sure boundary is kept together up to here; then it is cut where a boundary may be.
 _LONGEST_CARRY = 32 << 20
+# This much of a chunk tells how it writes times.
+_TELLING = 256 << 10
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
-_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*[1-9]\d{12,}\.\d')
+_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
 
 
@@ -69,7 +71,6 @@ class ChromeTrace:
             head, block = self._read_head(stream, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
-            self._exact = bool(_LOSSY_TIME.search(block, head.start, head.start + (1 << 20)))
             yield from self._cut(block[head.start :], blocks, head.start)
             self.size = stream.size
             self.issues += stream.issues
@@ -169,6 +170,7 @@ class ChromeTrace:
 
     def _write(self, parts: Sequence[bytes | memoryview], offset: int) -> Chunk:
         path = self._spool / f"{offset:015d}.json"
+        self._exact = self._exact or any(_LOSSY_TIME.search(part, 0, _TELLING) for part in parts)
         if self._exact:
             # Joined first: a number may lie across two parts.
             parts = [_TIME.sub(rb'\1"\2"', b"".join(parts))]

@@ -93,7 +93,7 @@ def _load_chunks(
 
 def _load_batch(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int) -> int:
     with contextlib.suppress(duckdb.Error):
-        return _insert(connection, batch, rank, exact=batch[0].exact)
+        return _insert(connection, batch, rank, exact=any(chunk.exact for chunk in batch))
     return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
 
 

@@ -193,8 +193,11 @@ class TraceStore:
     def _nest_slices(self) -> None:
         import numpy as np
 
+        # Old traces write steps as ops, and every op of a step lies inside it.
         spans = self._connection.execute(
-            """SELECT id, track, ts, "end", (hash(cat) >> 1)::BIGINT AS cat FROM _spans WHERE side = 'host'"""
+            """SELECT id, track, ts, "end",
+                      (hash(CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
+               FROM _spans WHERE side = 'host'"""
         ).fetchnumpy()
         ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
         order, depth, parent = nest(track, start, end)

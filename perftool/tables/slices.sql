@@ -12,7 +12,7 @@
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
 -- column parent: BIGINT, the innermost of these (slices.id), NULL at depth 0
--- column outermost: BOOLEAN, whether no slice of the same category directly around it covers it
+-- column outermost: BOOLEAN, whether no slice of the same category directly around it covers it, profiler steps aside
 SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end",
        coalesce(n.depth, 0)::INTEGER AS depth, n.parent, coalesce(n.outermost = 1, true) AS outermost
 FROM _spans AS s

@@ -1,0 +1,99 @@
+"""The exclusive breakdown of steps against two other computations of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from random_traces import Trace, traces
+from stores import store_over
+
+from perftool.model.report import BREAKDOWN
+from perftool.store.trace_store import TraceStore
+
+
+def step_bounds(trace: Trace) -> list[tuple[int, int]]:
+    """Steps last until the work launched in them is done; the next starts there."""
+    inside = [[w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps]
+    if not any(inside):
+        return trace.steps
+    reached = trace.steps[0][0]
+    if inside[0]:
+        first = min(work.ts for work in inside[0])
+        launched = [work for group in inside for work in group]
+        reached = max([reached, *(w.end for w in trace.work if w not in launched and w.end < first)])
+    bounds = []
+    for (begin, end), works in zip(trace.steps, inside, strict=True):
+        start = max(reached, begin)
+        reached = max([end, start, *(work.end for work in works)])
+        bounds.append((start, reached))
+    return bounds
+
+
+def naive_breakdown(trace: Trace) -> list[dict[str, int]]:
+    """Microsecond by microsecond: the first class of ``BREAKDOWN`` that is active."""
+    intervals = [*trace.host, *((work.kind, work.ts, work.end) for work in trace.work)]
+    steps = []
+    for begin, end in step_bounds(trace):
+        parts = dict.fromkeys(BREAKDOWN, 0)
+        for at in range(begin, end):
+            active = {kind for kind, start, stop in intervals if start <= at < stop}
+            parts[next(part for part in BREAKDOWN if part in active or part == "other")] += 1000
+        steps.append(parts)
+    return steps
+
+
+def breakdowns(store: TraceStore) -> dict[int, list[dict[str, int]]]:
+    found: dict[int, list[dict[str, int]]] = {}
+    for row in store.rows("steps"):
+        parts = {part: row[part] for part in BREAKDOWN}
+        assert sum(parts.values()) == row["dur"] == row["end"] - row["ts"]
+        found.setdefault(row["rank"], []).append(parts)
+    return found
+
+
+@settings(max_examples=12, deadline=None, phases=(Phase.generate,))
+@given(st.lists(traces(), min_size=1, max_size=10))
+def test_the_breakdown_is_what_a_naive_sweep_finds(random_traces: list[Trace]) -> None:
+    with store_over(*(trace.events for trace in random_traces)) as store:
+        found = breakdowns(store)
+        set_aside = store.select("SELECT count(*) AS n FROM _device_work WHERE set_aside IS NOT NULL")
+    assert set_aside == [{"n": 0}]
+    assert found == {rank: naive_breakdown(trace) for rank, trace in enumerate(random_traces)}
+
+
+PLUGIN = importlib.util.find_spec("torch_tb_profiler")
+
+
+def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
+    """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
+
+    None where it contradicts itself: once its steps are covered without a rest it starts over, and its parts add
+    up to more than the step.
+    """
+    from torch_tb_profiler.profiler.data import RunProfileData
+
+    logging.getLogger("pytorch_profiler").setLevel(logging.CRITICAL)
+    profile = RunProfileData.from_json("worker", "span", {"schemaVersion": 1, "traceEvents": trace.events})
+    steps = [[round(cost * 1000) for cost in step.costs] for step in profile.steps_costs]
+    if any(sum(parts) != total for *parts, total in steps):
+        return None
+    return [dict(zip(BREAKDOWN, parts, strict=True)) for *parts, _ in steps]
+
+
+@pytest.mark.filterwarnings("ignore:The copy keyword")
+@pytest.mark.skipif(PLUGIN is None, reason="torch_tb_profiler is not installed")
+@settings(max_examples=12, deadline=None, phases=(Phase.generate,))
+@given(st.lists(traces(old=True), min_size=1, max_size=10))
+def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[Trace]) -> None:
+    with store_over(*(trace.events for trace in random_traces)) as store:
+        found: dict[int, list[dict[str, int]]] = {}
+        for row in store.rows("steps"):
+            if not row["partial"]:
+                found.setdefault(row["rank"], []).append({part: row[part] for part in BREAKDOWN})
+    for rank, trace in enumerate(random_traces):
+        expected = plugin_breakdown(trace)
+        assert expected is None or found[rank] == expected
