@@ -1,4 +1,4 @@
-"""Gradients are clipped and a moving average of the weights is kept tensor by tensor, in hundreds of tiny ops."""
+"""Gradients are clipped, and the weights averaged over time, tensor by tensor: hundreds of tiny ops."""
 
 from __future__ import annotations
 

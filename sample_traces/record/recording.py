@@ -14,8 +14,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 FOLDER = Path(__file__).resolve().parents[1] / "cpu"
 MAX_BYTES = 150_000
 
-# Folders say where someone keeps his work, so only the file name stays. Names of Python functions already hold
-# paths relative to the import path.
+# Folders tell how someone's machine is arranged, so only the file name stays. The names of Python functions
+# are relative to the import path already.
 _FOLDERS = re.compile(r"(?<![\w.\-<>/])/(?:[\w.+\-@~]+/)+")
 _HOST = re.compile(r'("host_name":\s*)"[^"]*"')
 

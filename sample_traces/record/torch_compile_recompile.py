@@ -1,4 +1,4 @@
-"""A compiled model meets a new sequence length in two of its recorded steps, and is compiled again each time."""
+"""A compiled model meets a new sequence length in two recorded steps, and is compiled again each time."""
 
 from __future__ import annotations
 
