@@ -1,7 +1,7 @@
 """Grows a trace: ``python benchmarks/grow_trace.py SOURCE TARGET MEGABYTES``.
 
-The events of SOURCE are repeated, one repetition after the other in time, with their own steps, correlations and
-flows, so that a repetition costs an analysis what the source does. Written the way the profiler writes.
+The events of SOURCE are repeated, one repetition after the other in time, with steps, correlations and flows
+of their own, so that a repetition costs an analysis what the source does. The layout is the profiler's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from typing import Any
 
 GZIP = b"\x1f\x8b"
 # Arguments that name another event; in each repetition they name the one of the same repetition.
-LINKS = ("correlation", "External id", "external id", "Ev Idx", "Python id", "Python parent id", "Sequence number")
+LINKS = (
+    "correlation",
+    "External id",
+    "external id",
+    "Ev Idx",
+    "Python id",
+    "Python parent id",
+    "Sequence number",
+)
 STEP = re.compile(r"(ProfilerStep#)(\d+)")
 HOLE = "\0"
 # Pause between two repetitions, in us.
@@ -65,9 +73,10 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
     events = trace.pop("traceEvents")
     block = make_block([event for event in events if "ts" in event and event["ph"] != "M"])
     names = [layout(event) for event in events if event["ph"] == "M"]
-    head = json.dumps(trace, indent=2, default=float).rstrip("}\n") + (",\n" if trace else "\n")
+    # Up to the brackets of the empty array, which comes last.
+    head = json.dumps({**trace, "traceEvents": []}, indent=2, default=float).removesuffix("]\n}")
     with target.open("w", encoding="utf-8") as stream:
-        stream.write(head + '  "traceEvents": [\n' + ",\n".join([*names, block.text(0)]))
+        stream.write(head + "\n" + ",\n".join([*names, block.text(0)]))
         for repetition in count(1):
             if (size := stream.tell()) + size / (2 * repetition) > megabytes * 1e6:
                 break
