@@ -174,9 +174,9 @@ def method(options: Options) -> str:
     )
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
-        f"Source: `{options.source.name}`, repeated. Least of {options.rounds} interleaved rounds, each run\n"
-        f"in a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
-        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds."
+        f"Source: `{options.source.name}`, repeated. Least of {options.rounds} interleaved rounds, each run in a "
+        "fresh process, imports\nincluded. CPU is user and system time of all threads, peak the resident memory "
+        f"of the largest process.\nRatios are to {YARDSTICK}, in the same rounds."
     )
 
 
