@@ -168,15 +168,15 @@ def small_table(options: Options, folder: Path) -> str:
 def method(options: Options) -> str:
     """When, where, on what and how it was measured."""
     day = datetime.date.today().isoformat()
-    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    load, source = " ".join(f"{value:.1f}" for value in os.getloadavg()), options.source.name
     machine = (
         f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     )
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
-        f"Source: `{options.source.name}`, repeated. Least of {options.rounds} interleaved rounds, each run in a "
-        "fresh process, imports\nincluded. CPU is user and system time of all threads, peak the resident memory "
-        f"of the largest process.\nRatios are to {YARDSTICK}, in the same rounds."
+        f"Source: `{source}`, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
+        "a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
+        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds."
     )
 
 
