@@ -1,0 +1,103 @@
+"""The cases of the rules: small traces written down beside the findings they must give."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.analysis import analyze
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.model.report import Report
+from perftool.model.rule import Rule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CASES_DIR = Path(__file__).parent
+_DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One trace and the findings of one rule on it.
+
+    ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1 and 1, or 0
+    and 7 for device work. ``repeat`` and ``every`` (microseconds) copy an event; with each copy its ``correlation``
+    grows by one. ``rank`` puts an event into the trace of that rank. ``text`` is the content of one more file.
+    ``own_sql`` is the query of a rule of the user's, TRC900, that runs beside the one under test.
+    Each expected finding names some of ``message``, ``gain_ns``, ``step`` and evidence, and always its subject.
+    """
+
+    code: str
+    name: str
+    findings: tuple[Mapping[str, Any], ...]
+    events: tuple[Mapping[str, Any], ...] = ()
+    text: str | None = None
+    own_sql: str | None = None
+    applicable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def pack() -> dict[str, Rule]:
+    """The shipped rules by code."""
+    return {rule.code: rule for rule in load_pack(builtin_folder())}
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case of every rule, in the order of the files."""
+    return tuple(case for path in sorted(CASES_DIR.glob("*.toml")) for case in _load(path))
+
+
+def run(case: Case, folder: Path) -> Report:
+    """Write the traces of ``case`` into ``folder`` and analyse them with its rule."""
+    rules = [pack()[case.code]]
+    if case.own_sql is not None:
+        rules.append(replace(rules[0], code="TRC900", sql=case.own_sql))
+    return analyze([str(path) for path in _write(case, folder)], rules)
+
+
+def _load(path: Path) -> Iterator[Case]:
+    for table in tomllib.loads(path.read_text(encoding="utf-8"))["case"]:
+        keys = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        yield Case(code=path.stem, **keys)
+
+
+def _write(case: Case, folder: Path) -> list[Path]:
+    if case.text is not None:
+        damaged = folder / "trace.json"
+        damaged.write_text(case.text, encoding="utf-8")
+        return [damaged, *_write_traces(case, folder)]
+    return _write_traces(case, folder) or [_write_trace(folder, 0, [], case.metadata)]
+
+
+def _write_traces(case: Case, folder: Path) -> list[Path]:
+    ranks: dict[int, list[dict[str, Any]]] = {}
+    for event in case.events:
+        ranks.setdefault(event.get("rank", 0), []).extend(_copies(event))
+    return [_write_trace(folder, rank, events, case.metadata) for rank, events in sorted(ranks.items())]
+
+
+def _write_trace(folder: Path, rank: int, events: list[dict[str, Any]], metadata: Mapping[str, Any]) -> Path:
+    path = folder / f"trace_rank{rank}.json"
+    path.write_text(json.dumps({**metadata, "distributedInfo": {"rank": rank}, "traceEvents": events}))
+    return path
+
+
+def _copies(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    on_device = event.get("cat") in _DEVICE_WORK
+    base = {"ph": "X", "pid": 0 if on_device else 1, "tid": 7 if on_device else 1, "args": {}}
+    base |= {key: value for key, value in event.items() if key not in ("repeat", "every", "rank")}
+    for index in range(event.get("repeat", 1)):
+        copy = {**base, "ts": base["ts"] + index * event.get("every", 0)}
+        if "correlation" in base["args"]:
+            copy["args"] = {**base["args"], "correlation": base["args"]["correlation"] + index}
+        yield copy
