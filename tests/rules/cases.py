@@ -21,6 +21,7 @@ else:
     import tomli as tomllib
 
 CASES_DIR = Path(__file__).parent
+Event = dict[str, Any]
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 
 
@@ -29,17 +30,18 @@ class Case:
     """One trace and the findings of one rule on it.
 
     ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1 and 1, or 0
-    and 7 for device work. ``repeat`` and ``every`` (microseconds) copy an event; with each copy its ``correlation``
-    grows by one. ``rank`` puts an event into the trace of that rank. ``text`` is the content of one more file.
-    ``own_sql`` is the query of a rule of the user's, TRC900, that runs beside the one under test.
-    Each expected finding names some of ``message``, ``gain_ns``, ``step`` and evidence, and always its subject.
+    and 7 for device work. ``repeat`` and ``every`` (microseconds) copy an event; with each copy its
+    ``correlation`` grows by one. ``rank`` puts an event into the trace of that rank. ``files`` are read before
+    the events, name and text. ``own_sql`` is the query of a user's rule, TRC900, that runs beside the one under
+    test. An expected finding names its subject and some of ``message``, ``gain_ns``, ``rank``, ``step`` and the
+    evidence.
     """
 
     code: str
     name: str
     findings: tuple[Mapping[str, Any], ...]
     events: tuple[Mapping[str, Any], ...] = ()
-    text: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
     own_sql: str | None = None
     applicable: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -72,29 +74,26 @@ def _load(path: Path) -> Iterator[Case]:
 
 
 def _write(case: Case, folder: Path) -> list[Path]:
-    if case.text is not None:
-        damaged = folder / "trace.json"
-        damaged.write_text(case.text, encoding="utf-8")
-        return [damaged, *_write_traces(case, folder)]
-    return _write_traces(case, folder) or [_write_trace(folder, 0, [], case.metadata)]
-
-
-def _write_traces(case: Case, folder: Path) -> list[Path]:
-    ranks: dict[int, list[dict[str, Any]]] = {}
+    for name, text in case.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    ranks: dict[int, list[Event]] = {}
     for event in case.events:
         ranks.setdefault(event.get("rank", 0), []).extend(_copies(event))
-    return [_write_trace(folder, rank, events, case.metadata) for rank, events in sorted(ranks.items())]
+    if not ranks and not case.files:
+        ranks[0] = []
+    traces = [_write_trace(folder, rank, events, case.metadata) for rank, events in sorted(ranks.items())]
+    return [*(folder / name for name in case.files), *traces]
 
 
-def _write_trace(folder: Path, rank: int, events: list[dict[str, Any]], metadata: Mapping[str, Any]) -> Path:
+def _write_trace(folder: Path, rank: int, events: list[Event], metadata: Mapping[str, Any]) -> Path:
     path = folder / f"trace_rank{rank}.json"
     path.write_text(json.dumps({**metadata, "distributedInfo": {"rank": rank}, "traceEvents": events}))
     return path
 
 
-def _copies(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _copies(event: Mapping[str, Any]) -> Iterator[Event]:
     on_device = event.get("cat") in _DEVICE_WORK
-    base = {"ph": "X", "pid": 0 if on_device else 1, "tid": 7 if on_device else 1, "args": {}}
+    base: Event = {"ph": "X", "pid": 0 if on_device else 1, "tid": 7 if on_device else 1, "args": {}}
     base |= {key: value for key, value in event.items() if key not in ("repeat", "every", "rank")}
     for index in range(event.get("repeat", 1)):
         copy = {**base, "ts": base["ts"] + index * event.get("every", 0)}

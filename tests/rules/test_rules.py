@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from cases import Case, all_cases, run
+
 from perftool.model.report import Finding
 
 
@@ -36,4 +36,7 @@ def _shown(finding: Finding, folder: str) -> Mapping[str, Any]:
         "gain_ns": finding.gain.ns_per_step if finding.gain else None,
         **finding.evidence,
     }
-    return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}
+    return {
+        key: value.replace(f"{folder}/", "") if isinstance(value, str) else value
+        for key, value in row.items()
+    }
