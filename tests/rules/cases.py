@@ -29,12 +29,12 @@ _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 class Case:
     """One trace and the findings of one rule on it.
 
-    ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1 and 1, or 0
-    and 7 for device work. ``repeat`` and ``every`` (microseconds) copy an event; with each copy its
-    ``correlation`` grows by one. ``rank`` puts an event into the trace of that rank. ``files`` are read before
-    the events, name and text. ``own_sql`` is the query of a user's rule, TRC900, that runs beside the one under
-    test. An expected finding names its subject and some of ``message``, ``gain_ns``, ``rank``, ``step`` and the
-    evidence.
+    ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1 and 1,
+    or 0 and 7 for device work. ``repeat`` and ``every`` (microseconds) copy an event; with each copy its
+    ``correlation`` grows by one. ``rank`` puts an event into the trace of that rank. ``files`` are read
+    before the events, name and text. ``own_sql`` is the query of a user's rule, TRC900, that runs beside
+    the one under test. An expected finding names its subject and some of ``message``, ``gain_ns``, ``rank``,
+    ``step`` and the evidence.
     """
 
     code: str
@@ -69,7 +69,9 @@ def run(case: Case, folder: Path) -> Report:
 
 def _load(path: Path) -> Iterator[Case]:
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["case"]:
-        keys = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        keys: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+        }
         yield Case(code=path.stem, **keys)
 
 
