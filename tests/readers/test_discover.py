@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perftool.errors import InputError
-from perftool.readers.discover import find_traces
+from perftool.readers.discover import find_inputs
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_paths_mean(folder: Path, paths: list[str], found: list[str]) -> None:
-    assert find_traces(paths) == found
+    assert list(find_inputs(paths).traces) == found
 
 
 def test_excluded_files_are_left_out(folder: Path) -> None:
-    assert find_traces(["traces/*"], exclude=["*.gz"]) == ["traces/b.json"]
+    assert find_inputs(["traces/*"], exclude=["*.gz"]).traces == ("traces/b.json",)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,26 @@ def test_excluded_files_are_left_out(folder: Path) -> None:
 )
 def test_paths_that_mean_nothing(folder: Path, paths: list[str], exclude: list[str], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        find_traces(paths, exclude)
+        find_inputs(paths, exclude=exclude)
     assert str(caught.value).startswith(sentence)
+
+
+def test_logs_and_metrics_beside_a_trace_are_found(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('[{"ph": "X"}]')
+    (tmp_path / "console.log").write_text("Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n")
+    (tmp_path / "metrics-rank0.json.1").write_text('[{"metric_name": "cpu_fallback", "statistics": {}}]')
+    (tmp_path / "notes.md").write_text("nothing")
+
+    found = find_inputs([str(tmp_path / "run.json")])
+
+    assert [Path(path).name for path in found.traces] == ["run.json"]
+    assert sorted(Path(path).name for path in found.texts) == ["console.log", "metrics-rank0.json.1"]
+
+
+def test_logs_that_are_named_replace_those_beside_the_trace(tmp_path: Path) -> None:
+    for name in ("run.json", "console.log", "other.txt"):
+        (tmp_path / name).write_text('[{"ph": "X"}]')
+
+    found = find_inputs([str(tmp_path / "run.json")], [str(tmp_path / "other.txt")])
+
+    assert [Path(path).name for path in found.texts] == ["other.txt"]
