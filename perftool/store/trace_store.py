@@ -48,6 +48,8 @@ class TraceStore:
         self.readings: list[Reading] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
+        self._filled: dict[str, bool] = {}
+        self._locked = False
         self._ready = False
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
@@ -145,8 +147,10 @@ class TraceStore:
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
-        self.build([name])
-        return bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+        if name not in self._filled:
+            self.build([name])
+            self._filled[name] = bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+        return self._filled[name]
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():
@@ -228,7 +232,9 @@ class TraceStore:
         return free, [ImportIssue("rank taken", 1, text)]
 
     def _lock_down(self) -> None:
-        self._connection.execute("SET enable_external_access = false")
+        if not self._locked:
+            self._connection.execute("SET enable_external_access = false")
+            self._locked = True
 
     def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         timer = threading.Timer(limit_s, self._connection.interrupt)
