@@ -81,10 +81,17 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
         """Read one trace file. Raises InputError when it cannot be read at all."""
         self._require_open()
-        provisional = -1 - len(self.inputs)
-        read, metadata = load.load_trace(self._connection, path, provisional, progress)
+
+        def rank_for(metadata: dict[str, Any]) -> int:
+            return self._free_rank(load.rank_of(path, metadata))[0]
+
+        try:
+            read, metadata = load.load_trace(self._connection, path, rank_for, progress)
+        except InputError:
+            taken = ", ".join(map(str, self.metadata)) or "NULL"
+            self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
+            raise
         rank, issues = self._free_rank(load.rank_of(path, metadata))
-        self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
         self.metadata[rank] = metadata
         added = replace(read, rank=rank, issues=(*read.issues, *issues))
         self.inputs.append(added)
