@@ -1,1 +1,65 @@
-"""Makes ``builders`` importable from every test: pytest puts the folder of this file on the import path."""
+"""Puts this folder on the import path (``builders``, ``events``, ``reading``, ``stores``); pins what terminals vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import Event, document
+
+from perftool.store.trace_store import TraceStore
+
+WriteTrace = Callable[..., str]
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--refresh-golden", action="store_true", help="rewrite tests/golden from what the program does")
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 columns, no colour wishes: the same output on every machine."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM", "GITHUB_ACTIONS", "PY_COLORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def write_trace(tmp_path: Path) -> WriteTrace:
+    """A function that writes events as a trace file and returns its path."""
+
+    def write(events: list[Event], *, file: str = "trace.json", **metadata: Any) -> str:
+        path = tmp_path / file
+        path.write_bytes(document(events, **metadata))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
+    """A function that opens a store over one trace per list of events; each list is a rank."""
+    opened: list[TraceStore] = []
+
+    def make(*traces: list[Event], **metadata: Any) -> TraceStore:
+        opened.append(TraceStore())
+        for number, events in enumerate(traces):
+            opened[-1].add_trace(write_trace(events, file=f"trace{number}.json", **metadata))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def rows(store: Callable[..., TraceStore]) -> Rows:
+    """A function that gives the rows of a table over the events of one trace."""
+
+    def read(table: str, events: list[Event], **metadata: Any) -> list[dict[str, Any]]:
+        return store(events, **metadata).rows(table)
+
+    return read

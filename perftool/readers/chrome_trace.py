@@ -19,11 +19,13 @@ import orjson
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 from perftool.readers import envelope, mend
-from perftool.readers.event_text import last_boundary, parses
+from perftool.readers.event_text import any_boundary, last_boundary, parses
 from perftool.readers.stream import ByteStream
 
 # A head longer than this (metadata before the events) is searched for its key only.
 _LONGEST_HEAD = 256 << 20
+# Text without a sure boundary is kept together up to here; then it is cut where a boundary may be.
+_LONGEST_CARRY = 32 << 20
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
 _LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*[1-9]\d{12,}\.\d')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
@@ -64,7 +66,7 @@ class ChromeTrace:
         """
         with ByteStream(self.path) as stream:
             blocks = stream.blocks()
-            head, block = self._read_head(blocks)
+            head, block = self._read_head(stream, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
             self._exact = bool(_LOSSY_TIME.search(block, head.start, head.start + (1 << 20)))
@@ -114,7 +116,7 @@ class ChromeTrace:
         text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
         self.issues.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
-    def _read_head(self, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes]:
+    def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes]:
         data = b""
         for block in blocks:
             data += block
@@ -125,7 +127,9 @@ class ChromeTrace:
                 raise InputError(f"{self.path}: is not JSON, so not a trace")
             if len(data) > _LONGEST_HEAD:
                 break
-        if not data.strip():
+        if stream.issues and not data:
+            raise InputError(f"{self.path}: {stream.issues[0].message}")
+        if not data.removeprefix(envelope.UTF8_BOM).strip():
             raise InputError(f"{self.path}: is empty")
         if not _looks_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so not a trace")
@@ -136,6 +140,8 @@ class ChromeTrace:
         carry: list[bytes | memoryview] = []
         for block in _prepend(first, blocks):
             cut = last_boundary(block)
+            if cut is None and sum(map(len, carry)) > _LONGEST_CARRY:
+                cut = any_boundary(block)
             if cut is None:
                 carry.append(block)
                 continue
@@ -176,6 +182,8 @@ class ChromeTrace:
             self.metadata.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
         except orjson.JSONDecodeError:
             text = f"{len(data):,} bytes after the event array were not used"
+            if not data.strip():
+                text = "the file ends right after the event array"
             self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
 
 
@@ -197,4 +205,3 @@ def _looks_like_json(data: bytes) -> bool:
 
 def _events(count: int) -> str:
     return "1 event" if count == 1 else f"{count:,} events"
-

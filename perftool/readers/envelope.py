@@ -13,12 +13,13 @@ from typing import Any
 
 import orjson
 
-from perftool.readers.event_text import ends_with_event
+from perftool.readers.event_text import ends_inside_event, ends_with_event
 
 EVENTS_KEY = b'"traceEvents"'
 # A string with its escapes, one structural character, or a run of anything else (numbers, true, null).
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
+_AFTER_EVENTS = re.compile(rb'\s*(?:\Z|\}\s*(?:\Z|[^\s,}\]])|,\s*"(?:[^"\\]|\\.)*"\s*:)')
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 UTF8_BOM = b"\xef\xbb\xbf"
 # Brackets in the metadata after the events (lists of ranks, of log lines) all come before the right one.
@@ -68,39 +69,54 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
     It is a ``]`` with an event before it after which the document closes properly: a ``]`` inside an event leaves
-    braces behind that do not parse, one in the metadata has no event before it.
+    braces behind that do not parse, one in the metadata has no event before it. When the last event is damaged,
+    it is the first ``]`` after an object that closes the document.
     """
-    position = len(data)
+    position, first = len(data), None
     for _ in range(_TAIL_CANDIDATES):
         position = data.rfind(b"]", 0, position)
         if position < 0:
-            return None
-        rest = data[position + 1 :].strip()
-        if bare and not rest:
-            return Tail(position, {})
-        if not bare and rest.endswith(b"}"):
-            try:
-                metadata = orjson.loads(b'{"":0' + rest)
-            except orjson.JSONDecodeError:
-                continue
-            before = data[:position].rstrip(b" \t\r\n,")
-            if not before or ends_with_event(before):
-                metadata.pop("")
-                return Tail(position, metadata)
-    return None
+            break
+        metadata = _closing(data[position + 1 :].strip(), bare)
+        if metadata is None:
+            continue
+        before = data[:position].rstrip(b" \t\r\n,")
+        if bare or not before or ends_with_event(before):
+            return Tail(position, metadata)
+        if before.endswith(b"}"):
+            first = Tail(position, metadata)
+    return None if ends_inside_event(data) else first
+
+
+def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
+    """The metadata in ``text``, what follows the event array; None when that does not close the document."""
+    if bare:
+        return None if text else {}
+    if not text.endswith(b"}"):
+        return None
+    try:
+        metadata: dict[str, Any] = orjson.loads(b'{"":0' + text)
+    except orjson.JSONDecodeError:
+        return None
+    del metadata[""]
+    return metadata
 
 
 def scan_end(data: bytes, start: int) -> int | None:
-    """The offset of the ``]`` that closes the array whose content begins at ``start``, by counting brackets."""
+    """The offset of the ``]`` that closes the array whose content begins at ``start``, by counting brackets.
+
+    Damage may unbalance the brackets, so it also takes the document's end or another key after the ``]``.
+    """
     depth = 1
     for token in _TOKEN.finditer(data, start):
         text = token.group()
         if text in _OPENING:
             depth += 1
         elif text in _CLOSING:
-            depth -= 1
-            if depth == 0:
+            depth = max(depth - 1, 1 if text == b"}" else 0)
+            if depth == 0 and _AFTER_EVENTS.match(data, token.end()):
                 return token.start()
+            depth = max(depth, 1)
     return None
 
 

@@ -11,6 +11,9 @@ _FIRST_KEY = rb"\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id|id2|bp|s|scope|cnam
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
+_CUT_TRIES = 200
+# Text that spans more boundaries than this is not one event with nested objects, it is damage.
+MAX_NESTED = 32
 
 
 def parses(text: bytes) -> bool:
@@ -34,17 +37,24 @@ def is_event(text: bytes) -> bool:
 def last_boundary(block: bytes) -> tuple[int, int] | None:
     """Where to cut ``block``: the end of one event and the start of the next, near the block's end.
 
-    The event before the cut must parse and be an event, so that objects nested in arguments or lists of other
-    things are not taken for events; in a damaged stretch the last boundary is as good as any.
+    The text before the cut, back to an earlier boundary, must be an event, so that objects nested in arguments or
+    lists of other things are not taken for events. None when nothing near the end proves to be one.
     """
-    cuts: list[re.Match[bytes]] = []
     for window in (*_CUT_WINDOWS, len(block)):
         cuts = list(BOUNDARY.finditer(block, max(0, len(block) - window)))
-        for before, cut in zip(reversed(cuts[:-1]), reversed(cuts[1:]), strict=True):
-            if is_event(block[before.end() : cut.start() + 1]):
+        for at in range(len(cuts) - 1, max(0, len(cuts) - _CUT_TRIES), -1):
+            cut = cuts[at]
+            befores = reversed(cuts[max(0, at - MAX_NESTED) : at])
+            if any(is_event(block[before.end() : cut.start() + 1]) for before in befores):
                 return cut.start() + 1, cut.end()
         if len(block) <= window:
             break
+    return None
+
+
+def any_boundary(block: bytes) -> tuple[int, int] | None:
+    """The last place in ``block`` that looks like a boundary, for text in which nothing can be proved."""
+    cuts = list(BOUNDARY.finditer(block))
     return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
 
 
@@ -58,3 +68,9 @@ def ends_with_event(text: bytes) -> bool:
         if start == 0:
             break
     return is_event(text)
+
+
+def ends_inside_event(text: bytes) -> bool:
+    """Whether ``text`` is cut off just before the closing braces of an event."""
+    starts = [match.start() for match in EVENT_START.finditer(text, max(0, len(text) - _CUT_WINDOWS[-1]))]
+    return any(is_event(text[start:] + missing) for start in starts[-MAX_NESTED:] for missing in (b"}", b"}}"))

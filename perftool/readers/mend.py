@@ -9,11 +9,12 @@ are never reparsed, so times keep every digit.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import orjson
 
-from perftool.readers.event_text import BOUNDARY, EVENT_START, parses
+from perftool.readers.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event, parses
 
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
@@ -23,14 +24,12 @@ _AFTER_STRING = {
     "{": re.compile(r'\s*(?:$|[:}]|,\s*"(?:[^"\\]|\\.)*"\s*:)'),
     "[": re.compile(r"\s*(?:$|\]|,\s*[\"{\[\d\-tfnN])"),
 }
-_STRING = re.compile(r"\s*(?:$|[:}\]]|,\s*[\"{\[\d\-tfnN])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
-# An event that spans more pieces than this is not one event with nested objects, it is damage.
-_MAX_JOIN = 32
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
+_BETWEEN = b" \t\r\n,"
 
 
 @dataclass
@@ -92,36 +91,49 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
         result.events.append(mended)
         return 1
     # Perhaps a boundary lies inside the event, between objects nested in its arguments.
-    for last in range(first + 2, min(first + _MAX_JOIN, len(cuts) - 1) + 1):
-        joined = _piece(data, cuts[first], cuts[last])
-        if parses(joined):
-            result.events.append(joined)
-            return last - first
-    saved = _salvage(text)
-    result.events.extend(saved)
-    result.note_drop(offset, len(text) - sum(map(len, saved)))
+    begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
+    end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]])
+    if end > cuts[first + 1]:
+        result.events.append(data[begin:end])
+        following = bisect_right(cuts, end) - 1
+        cuts[following] = end
+        return following - first
+    _salvage(text, offset, result)
     return 1
 
 
-def _salvage(text: bytes) -> list[bytes]:
-    """A whole event before the garbage in ``text``, and one after it, as far as there are any."""
-    saved, end = [], len(text)
+def _salvage(text: bytes, offset: int, result: Mended) -> None:
+    """Keep a whole event before the garbage in ``text``, and one after it, as far as there are any."""
+    first_end = _end_of_event(text)
+    last_start = _start_of_event(text, first_end)
+    garbage = text[first_end:last_start].strip(_BETWEEN)
+    result.events += [event for event in (text[:first_end], text[last_start:]) if event]
+    if garbage:
+        result.note_drop(offset + first_end, len(garbage))
+    else:
+        result.note_repair(offset + first_end)
+
+
+def _end_of_event(text: bytes) -> int:
+    """Where the whole event ends with which ``text`` begins; 0 when it begins with none."""
+    end = 0
     for _ in range(_SALVAGE_TRIES):
-        end = text.rfind(b"}", 0, end)
-        if end < 0:
-            break
-        if parses(text[: end + 1]):
-            saved.append(text[: end + 1])
-            break
-    for start in list(EVENT_START.finditer(text, 1))[-_SALVAGE_TRIES:]:
-        if start.start() > end and parses(text[start.start() :]):
-            saved.append(text[start.start() :])
-            break
-    return saved
+        end = text.find(b"}", end) + 1
+        if end == 0 or parses(text[:end]):
+            return end
+    return 0
+
+
+def _start_of_event(text: bytes, after: int) -> int:
+    """Where the whole event starts with which ``text`` ends, not before ``after``; its length when there is none."""
+    for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
+        if is_event(text[start.start() :]):
+            return start.start()
+    return len(text)
 
 
 def _piece(data: bytes, start: int, end: int) -> bytes:
-    return data[start:end].strip(b" \t\r\n,")
+    return data[start:end].strip(_BETWEEN)
 
 
 def _mended(text: bytes) -> bytes | None:

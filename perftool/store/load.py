@@ -24,10 +24,20 @@ CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCH
 """
 # Chunks read by one statement: enough to keep every core busy, few enough to bound the spool folder.
 _BATCH = 8
-_COLUMNS = {"ph": "VARCHAR", "cat": "VARCHAR", "name": "VARCHAR", "pid": "VARCHAR", "tid": "VARCHAR", "id": "VARCHAR"}
+_COLUMNS = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "VARCHAR",
+    "tid": "VARCHAR",
+    "id": "VARCHAR",
+}
 # Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
 # writes times beyond that as text.
-_FAST_TIME = ("DOUBLE", "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)")
+_FAST_TIME = (
+    "DOUBLE",
+    "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
+)
 _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
@@ -45,7 +55,7 @@ def load_trace(
         trace = ChromeTrace(path, Path(spool))
         events = _load_chunks(connection, trace, rank, progress)
         trace.finish()
-    if not events and not trace.issues:
+    if not events:
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
@@ -81,17 +91,13 @@ def _load_chunks(
     return events
 
 
-def _load_batch(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int
-) -> int:
+def _load_batch(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int) -> int:
     with contextlib.suppress(duckdb.Error):
         return _insert(connection, batch, rank, exact=batch[0].exact)
     return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
 
 
-def _load_damaged(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int
-) -> int:
+def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int) -> int:
     if trace.ended:
         return 0
     with contextlib.suppress(duckdb.Error):
@@ -100,8 +106,7 @@ def _load_damaged(
     if repaired is None:
         return 0
     try:
-        # Odd values (a time that is no number) are left for try_cast to judge.
-        return _insert(connection, [repaired], rank, exact=True)
+        return _insert_values(connection, repaired, rank)
     except duckdb.Error as error:
         trace.lost(repaired, str(error).splitlines()[0])
         return 0
@@ -117,6 +122,21 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
         WHERE ph IS NOT NULL
     """
     inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
+    return int(inserted.fetchall()[0][0])
+
+
+def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
+    """Insert a chunk that holds what the fast way refuses: elements that are no objects, or keys given twice."""
+    keys = ", ".join(f"json ->> '{key}'" for key in _COLUMNS if key != "id")
+    to_ns = _EXACT_TIME[1]
+    statement = f"""
+        INSERT INTO raw
+        SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
+               json -> 'args'
+        FROM read_json_objects($file, format = 'array')
+        WHERE json_type(json) = 'OBJECT' AND json ->> 'ph' IS NOT NULL
+    """
+    inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
 
 

@@ -1,0 +1,214 @@
+"""Damaged traces: what is kept, what is said about the rest, and that nothing ever raises but InputError."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import orjson
+import pytest
+import zstandard
+from events import document, x
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading import Reading, read
+
+from perftool.errors import InputError
+
+
+def event(name: bytes, args: bytes = b"") -> bytes:
+    """An event with a raw ``name``: nothing is escaped."""
+    tail = b',"args":' + args if args else b""
+    return b'{"ph":"X","cat":"cpu_op","name":"' + name + b'","pid":1,"tid":1,"ts":1,"dur":2' + tail + b"}"
+
+
+HEAD = b'{"traceEvents":['
+A, B = event(b"a"), event(b"b")
+SECOND = len(HEAD + A) + 1
+"""Offset of the second element; the one of its comma is one less."""
+
+
+def between(middle: bytes) -> bytes:
+    return HEAD + A + b"," + middle + b"," + B + b"]}"
+
+
+MENDED = [("repaired events", 1, SECOND)]
+DROPPED = [("dropped events", 1, SECOND)]
+GARBAGE = [("dropped events", 1, SECOND - 1)]
+CUT = ("cut off", 1, None)
+
+# What stands between two good events -> the names read, and what is said.
+DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
+    "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
+    "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),
+    "zero byte": (event(b"x\x00y"), ["a", "x\x00y", "b"], MENDED),
+    "unknown escape": (event(rb"x\qy"), ["a", r"x\qy", "b"], MENDED),
+    "Windows path": (event(rb"C:\users\me"), ["a", r"C:\users\me", "b"], MENDED),
+    "short unicode escape": (event(rb"x\u12"), ["a", r"x\u12", "b"], MENDED),
+    "half a surrogate pair": (event(rb"x\ud800y"), ["a", "x\ufffdy", "b"], MENDED),
+    "bad UTF-8": (event(b"x\xffy"), ["a", "x\ufffdy", "b"], MENDED),
+    "unescaped quote": (event(b'x"y'), ["a", 'x"y', "b"], MENDED),
+    "quote at the start": (event(b'"x'), ["a", '"x', "b"], MENDED),
+    "quote at the end": (event(b'x"'), ["a", 'x"', "b"], MENDED),
+    "quoted word and a comma": (event(b'say "hi", friend'), ["a", 'say "hi", friend', "b"], MENDED),
+    "quotes and brackets": (event(b'f(x["a"]["b"])'), ["a", 'f(x["a"]["b"])', "b"], MENDED),
+    "brackets after a quote": (event(b'x"]}"y'), ["a", 'x"]}"y', "b"], MENDED),
+    "quote in an argument": (event(b"x", b'{"p":"a"b","q":1}'), ["a", "x", "b"], MENDED),
+    "quote in a list": (event(b"x", b'{"p":["a"b","c"],"q":1}'), ["a", "x", "b"], MENDED),
+    "what looks like a key in a name": (event(b'{"a", "b": 1}'), ["a", "b"], DROPPED),
+    "name without its end": (event(b"x")[:40], ["a", "b"], DROPPED),
+    "event without its end": (event(b"x")[:-1], ["a", "b"], DROPPED),
+    "value missing": (event(b"x", b'{"v":}'), ["a", "b"], DROPPED),
+    "bracket in place of a value": (event(b"x", b'{"v":]}'), ["a", "b"], DROPPED),
+    "single quotes": (b"{'ph':'X'}", ["a", "b"], GARBAGE),
+    "words": (b"garbage", ["a", "b"], GARBAGE),
+    "stray closing bracket": (b"]", ["a", "b"], GARBAGE),
+    "stray closing brace": (b"}", ["a", "b"], GARBAGE),
+    "stray brackets": (b'"":}{[', ["a", "b"], GARBAGE),
+    "zeros of a lost disk block": (b"\0" * 50, ["a", "b"], GARBAGE),
+    "two commas": (b"", ["a", "b"], [("repaired events", 1, SECOND - 1)]),
+    "comma missing": (A + b" " + B, ["a", "a", "b", "b"], [("repaired events", 1, SECOND + len(A))]),
+    "not a number": (event(b"x", b'{"v":nan,"w":-inf,"u":Infinity,"t":NaN}'), ["a", "x", "b"], []),
+    "comma at the end of the arguments": (event(b"x", b'{"v":1,}'), ["a", "x", "b"], []),
+    "key given twice": (b'{"ph":"X","name":"x","name":"y","ts":1,"dur":1}', ["a", "x", "b"], []),
+    "no phase": (b'{"name":"x"}', ["a", "b"], []),
+    "number": (b"1", ["a", "b"], []),
+    "null": (b"null", ["a", "b"], []),
+    "list": (b"[1]", ["a", "b"], []),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_EVENTS)
+def test_a_damaged_event_between_good_ones(damage: str) -> None:
+    text, names, issues = DAMAGED_EVENTS[damage]
+    found = read(between(text))
+    assert (found.names, found.issues, found.status) == (names, issues, "repaired" if issues else "ok")
+
+
+WHOLE = HEAD + A + b"," + B + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}'
+TAIL_LOST = [("text after the events", 1, None)]
+
+# A whole file -> the names read, what is said, the status.
+DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]], str]] = {
+    "cut in an event": (WHOLE[: SECOND + 20], ["a"], [CUT, ("dropped events", 1, SECOND)], "truncated"),
+    "cut in the first event": (WHOLE[:20], [], [CUT, ("dropped events", 1, len(HEAD))], "truncated"),
+    "cut after a comma": (HEAD + A + b",\n", ["a"], [CUT], "truncated"),
+    "cut after an event": (HEAD + A, ["a"], [CUT], "truncated"),
+    "cut before the first event": (HEAD, [], [CUT], "truncated"),
+    "cut after the events": (HEAD + A + b"]", ["a"], TAIL_LOST, "repaired"),
+    "cut in the metadata": (WHOLE[:-6], ["a", "b"], TAIL_LOST, "repaired"),
+    "array cut in an event": (b"[" + A + b"," + B[:30], ["a"], [CUT, ("dropped events", 1, len(A) + 2)], "truncated"),
+    "damaged metadata": (HEAD + A + b'],"name":"a"b"}', ["a"], TAIL_LOST, "repaired"),
+    "damaged metadata before the events": (b'{"name":"a"b",' + HEAD[1:] + A + b"]}", ["a"], [], "ok"),
+    "text after the document": (HEAD + A + b"]}garbage", ["a"], TAIL_LOST, "repaired"),
+    "zeros after the document": (HEAD + A + b"]}\0\0\0", ["a"], TAIL_LOST, "repaired"),
+    "comma after the last event": (HEAD + A + b",]}", ["a"], [], "ok"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGED_FILES)
+def test_a_damaged_file(damage: str) -> None:
+    data, names, issues, status = DAMAGED_FILES[damage]
+    found = read(data)
+    assert (found.names, found.issues, found.status) == (names, issues, status)
+
+
+@pytest.mark.parametrize("last", [event(b"x\x01y"), event(b'x"y'), event(b"x\xffy")])
+def test_damage_in_the_last_event_leaves_the_metadata_alone(last: bytes) -> None:
+    found = read(HEAD + A + b"," + last + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}')
+    assert (len(found.rows), found.issues, found.status) == (2, MENDED, "repaired")
+    assert found.metadata == {"schemaVersion": 1, "ranks": [{"id": 0, "x": [1]}]}
+
+
+def test_times_and_arguments_survive_the_repair() -> None:
+    found = read(HEAD + b'{"ph":"X","name":"a"b","ts":1683564901548726.123,"dur":0.001,"args":{"v":1.10}}]}')
+    assert found.rows == [("X", None, 'a"b', None, None, 1683564901548726123, 1, None, {"v": 1.1})]
+
+
+NOISE = random.Random(1)
+LONG = document([x(f"op{NOISE.getrandbits(64)}", n, 1) for n in range(8000)])
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_a_cut_off_compressed_file_gives_all_that_its_bytes_hold(compress) -> None:
+    data = compress(LONG)
+    found = read(data[: len(data) // 2])
+    assert found.status == "truncated"
+    assert [issue[:2] for issue in found.issues] == [("cut off", 1), ("damaged compression", 1), ("dropped events", 1)]
+    assert found.names == read(LONG).names[: len(found.rows)]
+    assert len(found.rows) > 2500
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_compressed_data_cut_off_before_its_first_byte_of_text(compress) -> None:
+    with pytest.raises(InputError, match=r"trace\.json: the \w+ stream is damaged: it ends before its end mark"):
+        read(compress(LONG)[:12])
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_other_bytes_after_the_compressed_data(compress) -> None:
+    found = read(compress(HEAD + A + b"]}") + b"garbage")
+    assert (found.names, found.issues, found.status) == (["a"], [("damaged compression", 1, None)], "truncated")
+
+
+def read_or_refuse(data: bytes) -> Reading | None:
+    try:
+        return read(data)
+    except InputError:
+        return None
+
+
+NAMES = st.sampled_from(["aten::add", 'q"uo"te', "void k<T>(int*) [a, b] {c}", "tab\tß", "\\", "]}", ""])
+ARGS = st.sampled_from([{}, {"Input Dims": [[2, 3], []]}, {"l": [{"name": "x"}, {"name": "y"}]}, {"s": "a, b"}])
+TRACES = st.lists(st.builds(lambda name, args: x(name, 1, 2, **args), NAMES, ARGS), max_size=5)
+METADATA = st.sampled_from([{}, {"distributedInfo": {"rank": 1}, "ranks": [[0, 1], []]}])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=200) | st.text("[]{}\",:\\phX1 traceEvents", max_size=200).map(str.encode))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    found = read_or_refuse(data)
+    assert found is None or found.status in ("ok", "repaired", "truncated")
+
+
+@settings(max_examples=80, deadline=None)
+@given(TRACES, METADATA, st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3), st.integers(0, 3)), max_size=4))
+def test_any_change_of_a_trace_is_survived(events, metadata, changes) -> None:
+    data = document(events, **metadata)
+    for place, new, removed in changes:
+        at = int(place * len(data))
+        data = data[:at] + new + data[at + removed :]
+    found = read_or_refuse(data)
+    assert found is None or len(found.rows) <= len(events) + sum(len(new) for _, new, _ in changes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TRACES, st.floats(0, 1), st.booleans())
+def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
+    data = orjson.dumps({"schemaVersion": 1, "traceEvents": events}, option=orjson.OPT_INDENT_2 if pretty else None)
+    cut = data[: min(int(place * len(data)), len(data) - 1)]
+    found = read_or_refuse(cut)
+    if b'"traceEvents"' not in cut or b"[" not in cut:
+        assert found is None
+        return
+    events_left, closed = whole_events(cut)
+    assert found is not None
+    assert found.names == [each["name"] for each in events[:events_left]]
+    assert found.status == ("repaired" if closed else "truncated")
+
+
+def whole_events(cut: bytes) -> tuple[int, bool]:
+    """How many events lie wholly in ``cut``, and whether their array is closed, by walking through it."""
+    depth, inside, escaped, count, closed = 0, False, False, 0, False
+    for char in cut.decode(errors="ignore"):
+        if inside:
+            inside, escaped = escaped or char != '"', char == "\\" and not escaped
+        elif char == '"':
+            inside = True
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            depth -= 1
+            count += char == "}" and depth == 2
+            closed = closed or (char == "]" and depth == 1)
+    return count, closed

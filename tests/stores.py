@@ -1,0 +1,23 @@
+"""Stores over inline events for property tests, where fixtures would live too long."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from events import Event, document
+
+from perftool.store.trace_store import TraceStore
+
+
+@contextmanager
+def store_over(*traces: list[Event]) -> Iterator[TraceStore]:
+    """A store with one rank for each of ``traces``."""
+    with tempfile.TemporaryDirectory() as folder, TraceStore() as store:
+        for number, events in enumerate(traces):
+            path = Path(folder) / f"rank{number}.json"
+            path.write_bytes(document(events))
+            store.add_trace(str(path))
+        yield store
