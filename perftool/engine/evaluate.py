@@ -100,10 +100,11 @@ def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:
     if not rule.applies_to(context.device):
         return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     for need in rule.needs:
-        if need not in catalog():
-            raise QueryError(f"{rule.code}: needs the unknown table {need}")
-        if not store.has_rows(need):
-            return f"the input shows no {need.replace('_', ' ')}"
+        alternatives = need.split(" or ")
+        if unknown := [name for name in alternatives if name not in catalog()]:
+            raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
+        if not any(store.has_rows(name) for name in alternatives):
+            return f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
 
 
