@@ -132,8 +132,8 @@ def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
     for key, value in values.items():
         shown[key] = _plain(value)
         for ending, render in _UNITS:
-            if key.endswith(ending) and isinstance(value, (int, float, Decimal)):
-                shown[key] = render(float(value))
+            if key.endswith(ending):
+                shown[key] = render(float(value)) if isinstance(value, (int, float, Decimal)) else _plain(value)
                 if ending != "_ratio":
                     shown[key.removesuffix(ending)] = shown[key]
     return shown

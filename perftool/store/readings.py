@@ -58,8 +58,9 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
         # Inputs that would tell of fallbacks: with one of them, none means none.
         "_log_fallback_sources(path VARCHAR)": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
         "_log_compilations(rank INTEGER, step INTEGER, recipe VARCHAR, reason VARCHAR, source VARCHAR, dur BIGINT)": [
-            (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", c.dur_ns)
+            (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
             for c in chosen_compilations(parts)
+            for share in [c.dur_ns and c.dur_ns // c.count]
             for _ in range(min(c.count, _MOST_ROWS))
         ],
         "_config(source VARCHAR, key VARCHAR, value VARCHAR, rank INTEGER, path VARCHAR)": [

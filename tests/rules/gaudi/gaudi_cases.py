@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Case:
 
     ``events`` are trace events in microseconds: ``on`` says where (an engine, ``op``, ``note``, ``bridge``,
     ``synapse`` or ``compiler``), ``repeat`` and ``every`` copy one. ``log``, ``metrics`` and ``config`` are texts of
-    files; ``config_name`` names the last one. Each expected finding names some of ``message``, ``gain_ns``,
+    files; ``config_name`` names the last one, and the log's text stands there ``log_times`` times. Each expected finding names some of ``message``, ``gain_ns``,
     ``step`` and evidence, and always its subject.
     """
 
@@ -47,6 +48,7 @@ class Case:
     findings: tuple[Mapping[str, Any], ...]
     events: tuple[Mapping[str, Any], ...] = ()
     log: str | None = None
+    log_times: int = 1
     metrics: str | None = None
     config: str | None = None
     config_name: str = "ds_config.json"
@@ -59,6 +61,7 @@ def all_cases() -> list[Case]:
     return [case for path in sorted(CASES_DIR.glob("*.toml")) for case in _load(path)]
 
 
+@cache
 def rules() -> dict[str, Rule]:
     """The shipped rules by code."""
     return {rule.code: rule for rule in load_pack(builtin_folder())}
@@ -66,7 +69,8 @@ def rules() -> dict[str, Rule]:
 
 def run(case: Case, folder: Path) -> Report:
     """Write the inputs of ``case`` into ``folder`` and analyse them with its rule."""
-    texts = {"run.log": case.log, "metrics.json": case.metrics, case.config_name: case.config}
+    log = None if case.log is None else case.log * case.log_times
+    texts = {"run.log": log, "metrics.json": case.metrics, case.config_name: case.config}
     files = []
     for name, text in texts.items():
         if text is not None:
