@@ -100,10 +100,11 @@ def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:
     if not rule.applies_to(context.device):
         return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     for need in rule.needs:
-        if need not in catalog():
-            raise QueryError(f"{rule.code}: needs the unknown table {need}")
-        if not store.has_rows(need):
-            return f"the input shows no {need.replace('_', ' ')}"
+        alternatives = need.split(" or ")
+        if unknown := [name for name in alternatives if name not in catalog()]:
+            raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
+        if not any(store.has_rows(name) for name in alternatives):
+            return f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
 
 
@@ -131,8 +132,8 @@ def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
     for key, value in values.items():
         shown[key] = _plain(value)
         for ending, render in _UNITS:
-            if key.endswith(ending) and isinstance(value, (int, float, Decimal)):
-                shown[key] = render(float(value))
+            if key.endswith(ending):
+                shown[key] = render(float(value)) if isinstance(value, (int, float, Decimal)) else _plain(value)
                 if ending != "_ratio":
                     shown[key.removesuffix(ending)] = shown[key]
     return shown

@@ -48,5 +48,8 @@ class Rule:
     references: tuple[str, ...] = field(default=())
 
     def applies_to(self, device: str | None) -> bool:
-        """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu)."""
-        return self.devices == ("any",) or device in self.devices
+        """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
+
+        A configuration file alone names no device: then nothing speaks against a rule.
+        """
+        return device is None or self.devices == ("any",) or device in self.devices

@@ -124,6 +124,8 @@ GRAPH_STATISTICS = tuple(
 )
 
 FAILURES = (
+    # The default host allocator of a Gaudi container, about single allocations of 1 GiB and more.
+    known_line("large alloc ", r"tcmalloc: large alloc (?P<value>\d{1,18}) bytes", "large_host_allocation", "bytes"),
     known_line("Defragmentation cannot be started", r"", "defragmentation_impossible"),
     known_line(
         "Graph compile failed",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perftool.model.devices import known_devices
 
+DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT)"
 FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
 
@@ -24,4 +26,16 @@ def device_facts() -> list[tuple[Any, ...]]:
             (device.name, f"{peak.unit} peak {peak.dtype}", peak.rate, "FLOP/s", peak.estimate, peak.source)
             for peak in device.peaks
         ]
+    return rows
+
+
+def named_devices(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The devices that the ``metadata`` of traces, by rank, names."""
+    rows = []
+    for rank, top in metadata.items():
+        listed = top.get("deviceProperties")
+        for device in listed if isinstance(listed, list) else []:
+            if isinstance(device, dict) and isinstance(name := device.get("name"), str):
+                size = device.get("totalGlobalMem")
+                rows.append((rank, name, size if isinstance(size, int) else None))
     return rows

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.model.hpu_dtypes import unsupported
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
 from perftool.readers import text_input
 from perftool.readers.compilation_choice import chosen_compilations
-from perftool.readers.fallback_totals import fallback_totals
+from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
 from perftool.readers.stream import STDIN
 
 
@@ -48,15 +49,18 @@ def read_text(path: str) -> Reading:
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
     """Rows of the internal tables, by the table's definition."""
     parts = [part.reading for part in readings]
+    totals = fallback_totals(parts)
     return {
         "_log_fallbacks(op VARCHAR, base VARCHAR, dtypes VARCHAR, count BIGINT, source VARCHAR)": [
-            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins)) for t in fallback_totals(parts)
+            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins)) for t in totals
         ],
+        "_log_dtypes(op VARCHAR, base VARCHAR, missing VARCHAR, supported VARCHAR)": _missing_dtypes(totals),
         # Inputs that would tell of fallbacks: with one of them, none means none.
         "_log_fallback_sources(path VARCHAR)": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
         "_log_compilations(rank INTEGER, step INTEGER, recipe VARCHAR, reason VARCHAR, source VARCHAR, dur BIGINT)": [
-            (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", c.dur_ns)
+            (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
             for c in chosen_compilations(parts)
+            for share in [c.dur_ns and c.dur_ns // c.count]
             for _ in range(min(c.count, _MOST_ROWS))
         ],
         "_config(source VARCHAR, key VARCHAR, value VARCHAR, rank INTEGER, path VARCHAR)": [
@@ -84,6 +88,16 @@ _MOST_ROWS = 10_000
 
 def _dtypes(combinations: Sequence[Sequence[str]]) -> str | None:
     return "; ".join(", ".join(dtypes) for dtypes in combinations) or None
+
+
+def _missing_dtypes(totals: Sequence[FallbackTotal]) -> list[tuple[Any, ...]]:
+    rows = []
+    for total in totals:
+        seen = frozenset(dtype for combination in total.dtypes for dtype in combination)
+        missing, supported = unsupported(total.op, total.base, seen)
+        if missing:
+            rows.append((total.op, total.base, ", ".join(sorted(missing)), ", ".join(sorted(supported)) or None))
+    return rows
 
 
 def _would_show_fallbacks(reading: LogReading) -> bool:

@@ -17,7 +17,7 @@ from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
-from perftool.store.facts import FACT_COLUMNS, device_facts
+from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
 from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.nesting import nest
 from perftool.store.pairing import pair
@@ -177,6 +177,7 @@ class TraceStore:
         self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
+        self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
         self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
         issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)

@@ -1,0 +1,6 @@
+-- One row per device that a trace names.
+--
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, as the trace spells it, for example GAUDI2
+-- column memory_bytes: BIGINT, size of its memory, NULL when the trace does not say
+SELECT * FROM _devices
