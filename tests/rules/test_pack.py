@@ -57,8 +57,10 @@ def test_each_rule_has_a_case_that_fires_and_two_that_do_not() -> None:
     fires = Counter(case.code for case in all_cases() if case.findings)
     quiet = Counter(case.code for case in all_cases() if not case.findings)
 
-    assert [code for code in pack() if not fires[code]] == []
-    assert [code for code in pack() if quiet[code] < 2] == []
+    # The cases with logs, metrics and configuration hold the same in gaudi/test_gaudi_rules.py.
+    here = set(pack()) - {path.stem for path in (CASES_DIR / "gaudi").glob("*.toml")}
+    assert [code for code in sorted(here) if not fires[code]] == []
+    assert [code for code in sorted(here) if quiet[code] < 2] == []
     assert [path.stem for path in CASES_DIR.glob("*.toml") if path.stem not in pack()] == []
 
 
@@ -98,7 +100,7 @@ def test_no_text_mentions_a_machine(rule: Rule) -> None:
 
 @every_rule
 def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
-    assert [need for need in rule.needs if need not in catalog()] == []
+    assert [name for need in rule.needs for name in need.split(" or ") if name not in catalog()] == []
     assert (rule.sql is None) == (rule.code in ENGINE_RULES)
     params = {param.name for param in rule.params}
     used = set(re.findall(r"\$(\w+)", rule.sql or ""))
