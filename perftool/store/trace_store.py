@@ -49,6 +49,8 @@ class TraceStore:
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
         self._ready = False
+        # Files of other ranks may count from another zero; the first file's is everyone's.
+        self._base_ns = 0
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
@@ -82,7 +84,10 @@ class TraceStore:
         provisional = -1 - len(self.inputs)
         read, metadata = load.load_trace(self._connection, path, provisional, progress)
         rank, issues = self._free_rank(load.rank_of(path, metadata))
-        self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
+        shift = load.base_time(metadata) - self._base_ns if self._base_ns and load.base_time(metadata) else 0
+        self._base_ns = self._base_ns or load.base_time(metadata)
+        moved = f", ts = ts + {shift}" if shift else ""
+        self._connection.execute(f"UPDATE raw SET rank = {rank}{moved} WHERE rank = {provisional}")
         self.metadata[rank] = metadata
         added = replace(read, rank=rank, issues=(*read.issues, *issues))
         self.inputs.append(added)
@@ -226,6 +231,8 @@ class TraceStore:
         return free, [ImportIssue("rank taken", 1, text)]
 
     def _lock_down(self) -> None:
+        # Pairing and nesting hand arrays over, which counts as access from outside.
+        self.build(["slices"])
         self._connection.execute("SET enable_external_access = false")
 
     def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
