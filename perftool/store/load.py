@@ -66,6 +66,12 @@ def load_trace(
     return InputFile(shown, "trace", None, trace.size, events, status, issues), trace.metadata
 
 
+def base_time(metadata: dict[str, Any]) -> int:
+    """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
+    base = metadata.get("baseTimeNanoseconds")
+    return base if isinstance(base, int) else 0
+
+
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
     """The distributed rank a trace says it has, in its metadata or in its file name."""
     info = metadata.get("distributedInfo")

@@ -45,11 +45,14 @@ launched AS (
     JOIN launches AS l ON l.rank = s.rank AND l.ts >= s.ts AND l."end" <= s."end"
     GROUP BY s.rank, s.ordinal
 ),
--- Work launched before the first step may still run when it begins.
+-- Work launched before the first step may still run when it begins. On Gaudi nothing links most transfers to their
+-- launch: those that start inside the step belong to it.
 earlier_work AS (
     SELECT d.rank, max(d."end") AS "end"
     FROM _device_work AS d
     JOIN launched AS f ON f.rank = d.rank AND f.ordinal = 0 AND d."end" < f.device_ts
+    JOIN host_steps AS h ON h.rank = d.rank AND h.ordinal = 0
+        AND (d.engine IS DISTINCT FROM 'PDMA' OR d.ts < h.ts OR d.id IN (SELECT work FROM _links))
     ANTI JOIN (
         SELECT k.work AS id
         FROM _links AS k JOIN launches AS l ON l.id = k.launch

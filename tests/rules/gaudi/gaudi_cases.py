@@ -39,8 +39,8 @@ class Case:
 
     ``events`` are trace events in microseconds: ``on`` says where (an engine, ``op``, ``note``, ``bridge``,
     ``synapse`` or ``compiler``), ``repeat`` and ``every`` copy one. ``log``, ``metrics`` and ``config`` are texts of
-    files; ``config_name`` names the last one, and the log's text stands there ``log_times`` times. Each expected finding names some of ``message``, ``gain_ns``,
-    ``step`` and evidence, and always its subject.
+    files; ``config_name`` names the last one, and the log's text stands there ``log_times`` times. Each expected
+    finding names some of ``message``, ``gain_ns``, ``step`` and evidence, and always its subject.
     """
 
     code: str

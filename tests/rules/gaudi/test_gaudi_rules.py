@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gaudi_cases import CASES_DIR, Case, all_cases, run, rules
+from gaudi_cases import CASES_DIR, Case, all_cases, rules, run
 
 from perftool.model.report import Finding
 

@@ -1,0 +1,87 @@
+"""What the Gaudi rules say of the samples: the right things of the bad run, nothing of the good one."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tomli
+from gaudi_cases import CASES_DIR
+
+from perftool.engine.analysis import analyze
+from perftool.model.report import Finding, Report
+
+SAMPLES = Path(__file__).parents[3] / "sample_traces"
+GAUDI_CODES = {path.stem for path in CASES_DIR.glob("*.toml")}
+
+
+@cache
+def report(name: str) -> Report:
+    return analyze([str(SAMPLES / name)])
+
+
+def findings(name: str) -> list[Finding]:
+    return [finding for finding in report(name).findings if finding.code in GAUDI_CODES]
+
+
+def expected() -> list[dict]:
+    samples = tomli.loads((SAMPLES / "expected.toml").read_text(encoding="utf-8"))["sample"]
+    return [sample for sample in samples if sample["path"].startswith("gaudi")]
+
+
+@pytest.mark.parametrize("sample", expected(), ids=lambda sample: sample["path"])
+def test_codes_are_those_of_the_list(sample):
+    codes = {finding.code for finding in findings(sample["path"])}
+
+    assert codes >= set(sample["findings"]) & GAUDI_CODES
+    assert codes <= set(sample["findings"]) | set(sample["allowed"])
+    assert codes & set(sample["quiet"]) == set()
+
+
+def test_the_optimised_run_is_healthy():
+    assert findings("gaudi2_optimised") == []
+    assert "TRC001" not in {finding.code for finding in report("gaudi2_optimised").findings}
+
+
+def test_log_metrics_and_trace_of_one_run_agree():
+    fallbacks = {f.subject: f.evidence for f in findings("gaudi2_unoptimised") if f.code == "FBK101"}
+
+    assert {op: (row["count"], row["in_steps"]) for op, row in fallbacks.items()} == {
+        "aten::digamma": (14, 6),
+        "aten::nonzero": (7, 3),
+    }
+    assert {op: row["dtypes"] for op, row in fallbacks.items()} == {
+        "aten::digamma": "float32",
+        "aten::nonzero": "bool",
+    }
+
+
+def test_the_compilations_of_the_steps_are_counted_once_and_named():
+    found = [f for f in findings("gaudi2_unoptimised") if f.code == "RCP101"]
+
+    assert [(f.evidence["compilations"], f.evidence["compile_ns"], f.evidence["source"]) for f in found] == [
+        (2, 32_624_000, "trace")
+    ]
+    assert found[0].gain is not None
+    assert found[0].gain.ns_per_step == 32_624_000 // 3
+    assert found[0].evidence["recipes"] == (
+        "HabanaFusedOpLazy_10, HabanaFusedOpLazy_11; of the same kernels as HabanaFusedOpLazy_0"
+    )
+
+
+def test_the_reasons_of_the_cuts_come_with_the_graphs():
+    found = [f for f in findings("gaudi2_unoptimised") if f.code == "RCP107"]
+
+    assert [(f.evidence["per_step"], f.evidence["histogram"]) for f in found] == [
+        (16.0, "local scalar 77, cpu fallback 21, host step marker 14")
+    ]
+
+
+def test_the_log_alone_and_the_metrics_alone_tell_their_part():
+    log = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "console.log")])
+    metrics = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "metrics-rank0.json")])
+
+    assert {f.code for f in log.findings} >= {"FBK101", "RCP107"}
+    assert {f.code for f in metrics.findings} >= {"FBK101", "RCP101"}
+    assert all(f.gain is None and f.location.step is None for f in (*log.findings, *metrics.findings))

@@ -1,0 +1,231 @@
+"""Every trap of the Gaudi trace formats, against facts that plain interval sums over the builder's events give."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import traps
+from builders.gaudi import GaudiTrace
+from builders.trap_facts import Trap
+
+from perftool.engine.analysis import analyze, open_inputs
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.model.rule import Rule
+from perftool.readers.discover import find_inputs
+from perftool.store.trace_store import TraceStore
+
+every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
+# Where a reader may choose, ours keeps: a repaired record is work on its lane, a call that lost its end still began.
+_KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
+    traps.unescaped_strings: {"lanes": {"MME": 2, "TPC": 1}, "dropped_events": 0},
+    traps.nested_calls_with_a_skipped_end: {"compilations": 1},
+}
+_UNIONS = {
+    "mme_time_ms": "mme_union_ns",
+    "tpc_time_ms": "tpc_union_ns",
+    "dma_time_ms": "dma_union_ns",
+    "mme_tpc_overlap_ms": "mme_tpc_overlap_ns",
+}
+
+
+def facts_for(trap: Callable[[], Trap]) -> Trap:
+    data, facts = trap()
+    return data, replace(facts, **_KEPT.get(trap, {}))
+
+
+@contextmanager
+def opened(folder: Path, *traces: bytes) -> Iterator[TraceStore]:
+    """A store over the bytes of one trace per rank."""
+    files = []
+    for number, data in enumerate(traces):
+        path = folder / f"trace{number}.pt.trace.json"
+        path.write_bytes(data)
+        files.append(str(path))
+    with open_inputs(find_inputs(files)) as (store, unreadable):
+        assert unreadable == []
+        yield store
+
+
+def nanoseconds(store: TraceStore, metric: str) -> int | None:
+    found = [row["value"] for row in store.rows("summary") if row["metric"] == metric]
+    return None if found in ([], [None]) else round(found[0] * 1_000_000)
+
+
+def one(store: TraceStore, sql: str) -> Any:
+    return store.query(sql)[1][0][0]
+
+
+def counts(store: TraceStore, sql: str) -> dict[str, int]:
+    return dict(store.query(sql)[1])
+
+
+def host_ns(store: TraceStore, names: list[str]) -> dict[str, int]:
+    rows = store.query("SELECT name, sum(dur)::BIGINT FROM slices WHERE side = 'host' GROUP BY name")[1]
+    return {name: ns for name, ns in rows if name in names}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the tables say of a trap, in the terms of Facts; ``damage`` counts issues but repairs."""
+
+    steps: int
+    window_ns: int
+    busy_ns: int | None
+    unions_ns: Mapping[str, int | None]
+    nic_ns: int | None
+    lanes: Mapping[str, int]
+    host_ns: Mapping[str, int]
+    compilations: int
+    replays: int
+    fallbacks: Mapping[str, int]
+    damage: int
+
+
+@cache
+def seen(trap: Callable[[], Trap]) -> Seen:
+    data, facts = trap()
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), data) as store:
+        return Seen(
+            steps=one(store, "SELECT count(*) FROM steps WHERE step IS NOT NULL"),
+            window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM _windows'),
+            busy_ns=one(store, "SELECT sum(dur)::BIGINT FROM device_busy"),
+            unions_ns={metric: nanoseconds(store, metric) for metric in _UNIONS},
+            nic_ns=one(store, "SELECT sum(busy_ns)::BIGINT FROM engines WHERE engine = 'NIC'"),
+            lanes=counts(store, "SELECT engine, lanes FROM engines"),
+            host_ns=host_ns(store, list(facts.host_ns)),
+            compilations=one(store, "SELECT count(*) FROM compilations"),
+            replays=one(store, "SELECT count(*) FROM slices WHERE name = 'ExecuteCachedGraph'"),
+            fallbacks=counts(store, "SELECT base, count FROM fallbacks"),
+            damage=one(store, "SELECT coalesce(sum(count), 0)::INT FROM input_issues WHERE kind <> 'repaired events'"),
+        )
+
+
+@every_trap
+def test_steps_and_window(trap: Callable[[], Trap]) -> None:
+    _, facts = facts_for(trap)
+    assert (seen(trap).steps, seen(trap).window_ns) == (facts.steps, facts.window_ns)
+
+
+@every_trap
+def test_engine_unions_and_busy_time(trap: Callable[[], Trap]) -> None:
+    _, facts = facts_for(trap)
+    assert seen(trap).busy_ns == facts.busy_ns
+    assert seen(trap).nic_ns == (facts.nic_union_ns or None)
+    assert seen(trap).unions_ns == {metric: getattr(facts, name) for metric, name in _UNIONS.items()}
+
+
+@every_trap
+def test_lanes_are_those_that_ever_work(trap: Callable[[], Trap]) -> None:
+    assert seen(trap).lanes == facts_for(trap)[1].lanes
+
+
+@every_trap
+def test_host_calls_keep_their_length(trap: Callable[[], Trap]) -> None:
+    assert seen(trap).host_ns == facts_for(trap)[1].host_ns
+
+
+@every_trap
+def test_compilations_replays_and_fallbacks(trap: Callable[[], Trap]) -> None:
+    _, facts = facts_for(trap)
+    found = seen(trap)
+    assert (found.compilations, found.replays) == (facts.compilations, facts.replays)
+    assert found.fallbacks == facts.fallbacks
+
+
+@every_trap
+def test_what_is_dropped_is_counted(trap: Callable[[], Trap]) -> None:
+    assert seen(trap).damage == facts_for(trap)[1].dropped_events
+
+
+@pytest.mark.parametrize("generation", ["A", "B", "C", "C2"])
+def test_every_generation_tells_device_work_from_calls(generation: str, tmp_path: Path) -> None:
+    data, facts = traps.device_work_that_looks_like_calls(generation)
+    with opened(tmp_path, data) as store:
+        assert one(store, "SELECT sum(dur)::BIGINT FROM device_busy") == facts.busy_ns
+        assert nanoseconds(store, "dma_time_ms") == facts.dma_union_ns
+        assert one(store, "SELECT busy_ns FROM engines WHERE engine = 'NIC'") == facts.nic_union_ns
+        assert host_ns(store, list(facts.host_ns)) == facts.host_ns
+
+
+def test_a_repaired_record_is_reported_with_its_place(tmp_path: Path) -> None:
+    data, facts = traps.unescaped_strings()
+    with opened(tmp_path, data) as store:
+        found = store.query('SELECT kind, count, "offset" FROM input_issues')[1]
+        names = store.query("SELECT DISTINCT name FROM device_ops WHERE engine = 'MME'")[1]
+    assert [(kind, count) for kind, count, _ in found] == [("repaired events", 1)]
+    assert facts.bad_offset is not None
+    # The place is that of the record, the fault lies within it.
+    assert 0 <= facts.bad_offset - found[0][2] < 400
+    assert sorted(names) == [("GEMM",), ('node "gemm" 12',)]
+
+
+def test_ranks_meet_at_the_wall_clock(tmp_path: Path) -> None:
+    first, second = traps.shifted_base(0)[0], traps.shifted_base(1)[0]
+    with opened(tmp_path, first, second) as store:
+        starts = store.query("SELECT rank, ts FROM steps ORDER BY rank")[1]
+        work = store.query("SELECT rank, ts FROM device_ops ORDER BY rank")[1]
+    assert [rank for rank, _ in starts] == [0, 1]
+    assert starts[0][1] == starts[1][1]
+    assert work[0][1] == work[1][1]
+
+
+def test_a_missing_device_plane_is_missing_not_zero(tmp_path: Path) -> None:
+    with opened(tmp_path, traps.no_device_plane()[0]) as store:
+        metrics = {row["metric"]: row["value"] for row in store.rows("summary")}
+    device = {"device_busy_ratio", "mme_time_ms", "tpc_time_ms", "dma_time_ms", "engines_idle_ms", "kernel_time_ms"}
+    assert {name: metrics.get(name) for name in device} == dict.fromkeys(device)
+
+
+def test_durations_are_never_summed_over_lanes(tmp_path: Path) -> None:
+    with opened(tmp_path, traps.many_events_per_kernel()[0]) as store:
+        engines = {row["engine"]: row for row in store.rows("engines")}
+    assert {name: (row["busy_ns"], row["lane_ns"]) for name, row in engines.items()} == {
+        "MME": (200_000, 800_000),
+        "TPC": (150_000, 3_600_000),
+    }
+    assert engines["MME"]["busy_ratio"] == pytest.approx(0.2)
+
+
+def test_a_step_keeps_its_beginning_when_a_transfer_comes_first(tmp_path: Path) -> None:
+    trace = GaudiTrace("B")
+    trace.step(4, 1000, 1000)
+    trace.pdma("pdma_tx_commands apiId=31 chunk=0", 1150, 10)
+    trace.annotation("enqueueWithExternalEvents seqId:1 recipeId:7", 1200, 60, recipe=7)
+    trace.mme("GEMM", 1300, 50, recipe=7, dtype="bf16")
+    with opened(tmp_path, trace.to_bytes()) as store:
+        assert [(row["ts"] % 10_000_000, row["dur"]) for row in store.rows("steps")] == [(1_000_000, 1_000_000)]
+
+
+def test_a_launch_with_a_compilation_inside_is_no_pure_launch(tmp_path: Path) -> None:
+    with opened(tmp_path, traps.first_step_is_compilation()[0]) as store:
+        compiled = store.query("SELECT step, dur FROM compilations")[1]
+        idle = counts(store, "SELECT cause, sum(dur)::BIGINT FROM gap_causes GROUP BY cause")
+    assert compiled == [(0, 880_000)]
+    assert idle["compile"] == 880_000
+
+
+def test_a_launch_may_begin_after_its_work_on_another_clock(tmp_path: Path) -> None:
+    with opened(tmp_path, traps.clock_offset()[0]) as store:
+        assert store.query("SELECT recipe, device_ops FROM launches")[1] == [(4, 1)]
+        assert counts(store, "SELECT set_aside, count(*) FROM device_ops WHERE NOT valid GROUP BY 1") == {}
+
+
+@cache
+def pack() -> tuple[Rule, ...]:
+    return tuple(load_pack(builtin_folder()))
+
+
+@every_trap
+def test_the_whole_report_survives(trap: Callable[[], Trap], tmp_path: Path) -> None:
+    path = tmp_path / "trace.pt.trace.json"
+    path.write_bytes(trap()[0])
+    codes = Counter(finding.code for finding in analyze([str(path)], pack()).findings)
+    assert codes["TRC000"] == codes["TRC001"] == 0
