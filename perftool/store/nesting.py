@@ -35,7 +35,7 @@ def _open_slices(track: Int64s, start: Int64s, end: Int64s, lasting: npt.NDArray
 
     Slices of no length contain nothing, so only the ``lasting`` ones count.
     """
-    earlier = np.cumsum(lasting) - lasting
+    earlier: Int64s = np.cumsum(lasting) - lasting
     ended = np.empty(len(start), dtype=np.int64)
     bounds = np.flatnonzero(np.diff(track)) + 1
     for first, last in zip([0, *bounds], [*bounds, len(track)], strict=True):
