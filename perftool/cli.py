@@ -42,9 +42,7 @@ OutputFile = Annotated[
 ]
 Logs = Annotated[
     list[str] | None,
-    typer.Option(
-        "--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."
-    ),
+    typer.Option("--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -53,9 +51,7 @@ Metrics = Annotated[
     ),
 ]
 ColorOption = Annotated[Color, typer.Option(help="When to colour the output.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -116,9 +112,7 @@ def root(
 
 @app.command()
 def analyze(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
-    ],
+    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
     log: Logs = None,
     metrics: Metrics = None,
     output_format: OutputFormat = analyze_command.Format.text,
@@ -146,9 +140,7 @@ def analyze(
 
 @app.command()
 def query(
-    path: Annotated[
-        str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")
-    ] = None,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
     tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
     output_format: Annotated[

@@ -21,7 +21,7 @@ def fill(trace: GaudiTrace) -> GaudiTrace:
         late = number == 12
         dur = STEP_US + (COMPILE_US + 400 if late else 0.0)
         trace.step(number, at, dur)
-        trace.dataloader(at + 20, 160)
+        trace.dataloader(at + 20, 120)
         graph_at = _compile(trace, at + 200) if late else at + 200
         _graph(trace, graph_at, recipe=9 if late else 4)
         _eager_ops(trace, graph_at + 1_300)

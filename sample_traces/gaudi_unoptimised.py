@@ -16,16 +16,16 @@ FIRST_TRACED = 4
 _ADAM_OPS = ("mul_", "lerp_", "mul_", "addcmul_", "sqrt", "add_", "addcdiv_")
 _STEP_START = 1_500_000_000_000.0
 
-_ATTENTION = Graph("attention forward", bert.attention(DTYPE), 560.0, 911_022.0)
-_MLP = Graph("mlp forward", bert.mlp(DTYPE), 430.0, 702_310.0)
-_MASKED = Graph("masked positions", (bert.stream("not_equal_fwd", bert.TOKENS, 2, DTYPE),), 150.0, 88_214.0)
-_HEAD = Graph("head", bert.head(DTYPE), 480.0, 498_120.0)
-_EVIDENCE = Graph("evidence", (bert.stream("reduce_sum_fwd", bert.TOKENS, 2, DTYPE),), 170.0, 95_377.0)
-_LOSS = Graph("loss", (bert.stream("fused_kernel_0x91aa_3", bert.TOKENS, 4, DTYPE),), 190.0, 101_498.0)
+_ATTENTION = Graph("attention forward", bert.attention(DTYPE), 760.0, 911_022.0)
+_MLP = Graph("mlp forward", bert.mlp(DTYPE), 620.0, 702_310.0)
+_MASKED = Graph("masked positions", (bert.stream("not_equal_fwd", bert.TOKENS, 2, DTYPE),), 220.0, 88_214.0)
+_HEAD = Graph("head", bert.head(DTYPE), 640.0, 498_120.0)
+_EVIDENCE = Graph("evidence", (bert.stream("reduce_sum_fwd", bert.TOKENS, 2, DTYPE),), 240.0, 95_377.0)
+_LOSS = Graph("loss", (bert.stream("fused_kernel_0x91aa_3", bert.TOKENS, 4, DTYPE),), 260.0, 101_498.0)
 _NORM = Graph(
     "gradient norm",
     (bert.stream("reduce_l2_norm_fwd", sum(bert.parameter_sizes()), 1, DTYPE),),
-    210.0,
+    300.0,
     140_212.0,
 )
 
@@ -77,7 +77,7 @@ def _forward(state: Run, length: int) -> None:
         "aten::native_layer_norm", 24.0, dims=[[bert.BATCH, bert.SEQUENCE, bert.HIDDEN]], types=["float"]
     )
     compile_us = 13_200.0 + 8.0 * length
-    state.item(Graph(f"embedding {length}", bert.embedding(length, DTYPE), 420.0, compile_us))
+    state.item(Graph(f"embedding {length}", bert.embedding(length, DTYPE), 600.0, compile_us))
     for layer in range(bert.LAYERS):
         _allocate(state, layer, bert.SCORES * 4)
         _attention_ops(state)
@@ -134,7 +134,7 @@ def _backward(state: Run) -> None:
         with state.op(f"autograd::engine::evaluate_function: {node}", tid=AUTOGRAD_THREAD):
             state.leaf(node, 26.0, tid=AUTOGRAD_THREAD)
     layer = (*bert.mlp(DTYPE, 2), *bert.attention(DTYPE, 2))
-    graph = Graph("backward", (*bert.head(DTYPE, 2), *layer * bert.LAYERS), 1_700.0, 3_911_840.0)
+    graph = Graph("backward", (*bert.head(DTYPE, 2), *layer * bert.LAYERS), 2_400.0, 3_911_840.0)
     state.cut(graph, "host step marker")
     state.snapshot("mark_step")
     for layer_number in reversed(range(bert.LAYERS)):
@@ -150,7 +150,7 @@ def _optimize(state: Run) -> None:
     with state.op("Optimizer.zero_grad#AdamW.zero_grad", cat="user_annotation"):
         state.now += 140.0
     kernels = tuple(kernel for size in sizes for kernel in _adam_kernels(size))
-    state.cut(Graph("AdamW", kernels, 2_300.0, 2_204_551.0), "host step marker")
+    state.cut(Graph("AdamW", kernels, 3_100.0, 2_204_551.0), "host step marker")
     state.snapshot("mark_step")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
+from perftool.engine import overview
 from perftool.engine.evaluate import Context, evaluate, make_finding
 from perftool.engine.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.model.report import BREAKDOWN, Finding, Metric, Report, Share, Step
+from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
@@ -19,7 +19,6 @@ from perftool.store.trace_store import TraceStore
 
 # Called with what is being done and how many bytes of text were read so far.
 Progress = Callable[[str, int], None]
-_TOP = 15
 
 
 @contextmanager
@@ -72,11 +71,11 @@ def report_on(store: TraceStore, rules: Sequence[Rule], unreadable: Sequence[Inp
     """The report over the inputs of ``store``."""
     by_code = {rule.code: rule for rule in rules}
     store.build(["summary", "gaps"])
-    summary = _summary(store)
-    steps = tuple(_steps(store))
+    summary = overview.summary(store)
+    steps = tuple(overview.steps(store))
     device = detect_device(store)
     complete = [step.dur_ns for step in steps if not step.partial]
-    context = Context(device.type, len(complete), _median(complete), sum(complete))
+    context = Context(device.type, len(complete), overview.median(complete), sum(complete))
     outcome = evaluate(store, rules, context, by_code.get("TRC001"))
     findings = (*_unreadable_findings(by_code.get("TRC000"), unreadable), *outcome.findings)
     return Report(
@@ -84,9 +83,12 @@ def report_on(store: TraceStore, rules: Sequence[Rule], unreadable: Sequence[Inp
         device=device,
         summary=summary,
         steps=steps,
-        idle_causes=_shares(store, _IDLE_CAUSES),
-        top_device_ops=_shares(store, _TOP_DEVICE_OPS),
-        top_ops=_shares(store, _TOP_OPS),
+        idle_causes=overview.shares(store, overview.IDLE_CAUSES),
+        top_device_ops=overview.shares(store, overview.TOP_DEVICE_OPS),
+        top_ops=overview.shares(store, overview.TOP_OPS),
+        engines=overview.engines(store),
+        recipes=overview.recipes(store),
+        fallbacks=overview.fallbacks(store),
         findings=findings,
         not_applicable=outcome.not_applicable,
         rules=tuple(rules),
@@ -101,66 +103,3 @@ def _unreadable_findings(rule: Rule | None, unreadable: Sequence[InputFile]) -> 
     if rule is None:
         return []
     return [make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
-
-
-# Always present, in this order; those the input does not show have no value.
-METRICS: tuple[tuple[str, str], ...] = (
-    ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
-    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
-    ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
-    ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
-    ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
-    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"), ("device_host_overlap_ratio", "ratio"),
-    ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
-    ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
-    ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
-)  # fmt: skip
-
-
-def _summary(store: TraceStore) -> dict[str, Metric]:
-    found = {row["metric"]: row for row in store.rows("summary")}
-    empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
-    return {
-        name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]
-        for name, unit in METRICS
-        for row in [found.get(name, empty)]
-    }
-
-
-def _steps(store: TraceStore) -> Iterable[Step]:
-    for row in store.rows("steps"):
-        parts = {part: row[part] for part in BREAKDOWN}
-        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
-
-
-_IDLE_CAUSES = """
-SELECT cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
-       sum(dur) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM gap_causes GROUP BY cause ORDER BY total_ns DESC, name
-"""
-_TOP_DEVICE_OPS = f"""
-SELECT d.name, sum(least(d."end", w."end") - greatest(d.ts, w.ts))::BIGINT AS total_ns, count(*) AS count,
-       sum(least(d."end", w."end") - greatest(d.ts, w.ts)) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
-WHERE d.valid GROUP BY d.name ORDER BY total_ns DESC, d.name LIMIT {_TOP}
-"""
-_TOP_OPS = f"""
-SELECT o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count,
-       sum(o.self_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
-WHERE NOT starts_with(o.name, 'ProfilerStep#')
-GROUP BY o.name ORDER BY total_ns DESC, o.name LIMIT {_TOP}
-"""
-
-
-def _shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
-    store.build(["gap_causes", "device_ops", "ops", "_windows"])
-    return tuple(Share(**row) for row in store.select(sql))
-
-
-def _median(values: Sequence[int]) -> int:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if not ordered:
-        return 0
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import tomli
+
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Param, Rule
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -48,8 +44,8 @@ def load_pack(folder: Path) -> list[Rule]:
 def load_rule(path: Path) -> Rule:
     """One rule file. Raises RuleError naming the file and the key."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = tomli.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
         raise RuleError(f"{path}: {error}") from None
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)

@@ -16,9 +16,7 @@ from typing import Literal
 from perftool.model.inputs import ImportIssue
 
 FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
-CompilationSource = Literal[
-    "metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"
-]
+CompilationSource = Literal["metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"]
 ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json"]
 ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config"]
 

@@ -108,6 +108,46 @@ class Share:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them."""
+
+    rank: int
+    engine: str
+    lanes: int
+    ops: int
+    busy_ns: int
+    busy_ratio: float
+    lane_ns: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A compiled Gaudi graph that ran; times are unions over its lanes, in the whole recording."""
+
+    rank: int
+    recipe: int
+    name: str | None
+    launches: int
+    first_step: int | None
+    busy_ns: int
+    mme_ns: int
+    tpc_ns: int
+    dma_ns: int
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An operator that ran on the CPU: how often in the run, and how long in the trace (None without one)."""
+
+    op: str
+    dtypes: str | None
+    count: int
+    traced: int | None
+    time_ns: int | None
+    source: str
+
+
+@dataclass(frozen=True)
 class Report:
     """One analysis. The rankings are over the window, all ranks together, largest first."""
 
@@ -118,6 +158,9 @@ class Report:
     idle_causes: tuple[Share, ...]
     top_device_ops: tuple[Share, ...]
     top_ops: tuple[Share, ...]
+    engines: tuple[Engine, ...]
+    recipes: tuple[Recipe, ...]
+    fallbacks: tuple[Fallback, ...]
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
     rules: tuple[Rule, ...] = field(default=())

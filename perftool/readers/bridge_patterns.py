@@ -65,9 +65,7 @@ DISK_CACHE = (
         "bytes",
         above_limit=True,
     ),
-    known_line(
-        "Cache directory(", r"Cache directory\((?P<name>.{0,200}?)\) set up properly", "disk_cache_ready"
-    ),
+    known_line("Cache directory(", r"Cache directory\((?P<name>.{0,200}?)\) set up properly", "disk_cache_ready"),
     known_line("Disk cache eviction is disabled", r"", "disk_cache_eviction_off"),
     known_line("No access for eviction", r"", "disk_cache_eviction_busy"),
     known_line("Found cache entry with recipe", r"with recipe: ?(?P<name>\S*)", "disk_cache_hit"),
@@ -80,9 +78,7 @@ DISK_CACHE = (
 )
 
 RECIPE_CACHE = (
-    known_line(
-        "recipe cache hit ::", r"cache hit :: (?P<name>static shapes|dynamic shapes|key)", "recipe_cache_hit"
-    ),
+    known_line("recipe cache hit ::", r"cache hit :: (?P<name>static shapes|dynamic shapes|key)", "recipe_cache_hit"),
     known_line(
         "recipe cache miss ::",
         r"cache miss :: (?P<name>static shapes|dynamic shapes|key)",
@@ -101,12 +97,8 @@ DYNAMIC_SHAPES = (
         r"AUTO\]\[(?P<name>[^\]]{0,200})\].{0,200}Recompilation!",
         "module_recompiled",
     ),
-    known_line(
-        "Number of unique shapes", rf"unique shapes:\s*(?P<value>{_NUMBER})", "unique_input_shapes", "count"
-    ),
-    known_line(
-        "dynamicity in input data shapes", r"There is (?P<name>.{1,40}?) dynamicity", "input_dynamicity"
-    ),
+    known_line("Number of unique shapes", rf"unique shapes:\s*(?P<value>{_NUMBER})", "unique_input_shapes", "count"),
+    known_line("dynamicity in input data shapes", r"There is (?P<name>.{1,40}?) dynamicity", "input_dynamicity"),
     known_line("was not warmed-up", r"Configuration: (?P<name>.{1,200}?) was not warmed-up", "not_warmed_up"),
     known_line(
         "is not yet supported on HPU",

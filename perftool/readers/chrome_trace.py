@@ -207,4 +207,3 @@ def _looks_like_json(data: bytes) -> bool:
 
 def _events(count: int) -> str:
     return "1 event" if count == 1 else f"{count:,} events"
-

@@ -17,9 +17,7 @@ from perftool.readers.log_lines import LogLine
 
 _MAX_RECORDS = 100_000
 _NEW_RECIPE = re.compile(r"adding new recipe to cache :: ?(?P<recipe>\S+)")
-_STATS = re.compile(
-    r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})"
-)
+_STATS = re.compile(r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})")
 _DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.*?)num_graphs:(?P<count>\d{1,18})")
 
 
@@ -61,9 +59,7 @@ class CompilationScanner:
     def _new_recipe(self, line: LogLine, match: re.Match[str]) -> None:
         ordinal = len(self._records)
         self._add(
-            CompilationRecord(
-                "recipe_cache", recipe=match["recipe"], ordinal=ordinal, rank=line.rank, line=line.number
-            )
+            CompilationRecord("recipe_cache", recipe=match["recipe"], ordinal=ordinal, rank=line.rank, line=line.number)
         )
 
     def _stats(self, line: LogLine, match: re.Match[str]) -> None:

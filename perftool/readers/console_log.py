@@ -30,8 +30,6 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """
     tally = IssueTally()
     reading = scan(read_log_lines(source, tally, rank), tally)
-    only_fallbacks = bool(reading.fallbacks) and not (
-        reading.events or reading.compilations or reading.config
-    )
+    only_fallbacks = bool(reading.fallbacks) and not (reading.events or reading.compilations or reading.config)
     kind: ReadingKind = "fallback_log" if only_fallbacks else "runtime_log"
     return combine((reading, LogReading(issues=tally.issues())), kind=kind)

@@ -9,9 +9,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError
-from perftool.readers import text_input
+from perftool.readers import envelope, text_input
+from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
-from perftool.readers.stream import STDIN
+from perftool.readers.stream import BLOCK, STDIN, ByteStream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
@@ -75,13 +76,24 @@ def _expand(path: str) -> list[str]:
 def _is_text(path: str) -> bool:
     """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin counts as a trace."""
     reject_hltv(path)
-    if path == STDIN or path.endswith((".gz", ".zst")):
+    if path == STDIN or path.endswith((".gz", ".zst")) or _begins_trace(path):
         return False
     kind = text_input.sniff_input(path).kind
-    return kind not in ("unknown", "csv") or (kind == "unknown" and not path.endswith(TRACE_SUFFIXES) and _named(path))
+    return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
 
 
-def _named(path: str) -> bool:
+def _begins_trace(path: str) -> bool:
+    """Whether the first block of a file holds the start of an event array."""
+    with ByteStream(path) as stream:
+        block = next(stream.blocks(), b"")
+    head = envelope.read_head(block)
+    if head is None:
+        # A head longer than a block can only be a trace's: no log or configuration is one huge JSON object.
+        return len(block) >= BLOCK and block.lstrip()[:1] == b"{"
+    return not head.bare or EVENT_START.match(block[head.start :].lstrip()) is not None
+
+
+def _named_like_companion(path: str) -> bool:
     return any(fnmatch(Path(path).name, pattern) for pattern in COMPANIONS)
 
 

@@ -13,9 +13,7 @@ from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.text_lines import Source, TextLine, read_lines
 
-ASSIGNMENT = re.compile(
-    r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$"
-)
+ASSIGNMENT = re.compile(r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$")
 _BASH_FUNCTION = re.compile(r"\s*BASH_FUNC_")
 _RELEVANT = re.compile(
     r"PT_|HABANA|HPU|HLS_|HCL_|HCCL|LOG_LEVEL_|ENABLE_|LOG_FILE_SIZE|GC_|FUSER_|RUNTIME_|EXP_|TPC_|MME_|"
@@ -24,9 +22,7 @@ _RELEVANT = re.compile(
     r"(?:LOCAL_|NODE_|GROUP_|WORLD_)?(?:RANK|SIZE)$|LOCAL_WORLD_SIZE$|DEEPSPEED|DS_|ACCELERATE_|VLLM_|"
     r"BATCH_SIZE$|TOKENIZERS_PARALLELISM$"
 )
-_SECRET = re.compile(
-    r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE|AUTH", re.IGNORECASE
-)
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:

@@ -38,14 +38,10 @@ class _LinePattern:
 
 
 _LINES = (
-    _LinePattern(
-        "CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.{0,2000})"), "call"
-    ),
+    _LinePattern("CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.{0,2000})"), "call"),
     _LinePattern(
         "Attribute check failed for",
-        re.compile(
-            r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument.{0,2000})"
-        ),
+        re.compile(r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument.{0,2000})"),
         "refusal",
     ),
     _LinePattern(
@@ -119,9 +115,7 @@ class FallbackScanner:
         tables = self._open_tables(line.prefix.rank)
         if not tables:
             if self._tables:
-                self._tally.note(
-                    "row without table", "a fallback row stands apart from its table", line.number
-                )
+                self._tally.note("row without table", "a fallback row stands apart from its table", line.number)
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)

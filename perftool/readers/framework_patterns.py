@@ -15,9 +15,7 @@ _QUOTED = r"['\"](?P<name>[^'\"]{1,200})['\"]"
 
 
 def _count(core: str, kind: str, name: str = "", between: str = " = ") -> LinePattern:
-    return known_line(
-        core, r"(?<![\w-])" + core.replace("(", r"\(") + between + _NUMBER, kind, "count", name=name
-    )
+    return known_line(core, r"(?<![\w-])" + core.replace("(", r"\(") + between + _NUMBER, kind, "count", name=name)
 
 
 BATCH_SIZE = (
@@ -36,13 +34,9 @@ BATCH_SIZE = (
         "count",
         name="global_train",
     ),
-    known_line(
-        "batch_size", r"(?<![\w.])batch_size" + _ASSIGNED + _NUMBER, "batch_size", "count", name="argument"
-    ),
+    known_line("batch_size", r"(?<![\w.])batch_size" + _ASSIGNED + _NUMBER, "batch_size", "count", name="argument"),
     known_line("--batch", r"--batch[-_]size[= ]+" + _NUMBER, "batch_size", "count", name="argument"),
-    known_line(
-        "The batch size we found is", r"we found is " + _NUMBER, "batch_size", "count", name="inferred"
-    ),
+    known_line("The batch size we found is", r"we found is " + _NUMBER, "batch_size", "count", name="inferred"),
 )
 
 MODEL = (
@@ -63,16 +57,10 @@ RUN = (
     _count("Total optimization steps", "optimization_steps"),
     _count("Number of trainable parameters", "trainable_parameters"),
     _count("logging_steps", "logging_steps", "", _ASSIGNED),
-    known_line(
-        "dataloader_num_workers", r"dataloader_num_workers" + _ASSIGNED + _NUMBER, "loader_workers", "count"
-    ),
+    known_line("dataloader_num_workers", r"dataloader_num_workers" + _ASSIGNED + _NUMBER, "loader_workers", "count"),
     known_line("does not have many workers", r"The '?(?:dataloader, )?(?P<name>\w+)", "few_loader_workers"),
-    known_line(
-        "HPU available: ", r"available: (?P<name>\w+), using: " + _NUMBER + " HPU", "lightning_hpus", "count"
-    ),
-    known_line(
-        "Automatic Mixed Precision", r"Using (?P<name>\w+) (?:native )?Automatic Mixed Precision", "precision"
-    ),
+    known_line("HPU available: ", r"available: (?P<name>\w+), using: " + _NUMBER + " HPU", "lightning_hpus", "count"),
+    known_line("Automatic Mixed Precision", r"Using (?P<name>\w+) (?:native )?Automatic Mixed Precision", "precision"),
     known_line("'loss': ", r"\{'loss': .{1,500}'epoch': ", "loss_line"),
 )
 

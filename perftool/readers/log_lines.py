@@ -51,9 +51,7 @@ def read_log_lines(source: Source, tally: IssueTally, rank: int | None = None) -
     for line in read_lines(source, tally):
         text = line.text
         if len(text) > MAX_LINE:
-            tally.note(
-                "long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number
-            )
+            tally.note("long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number)
         prefix, text = split_prefix(text[:MAX_LINE])
         yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
 

@@ -77,9 +77,7 @@ class MetricsSeries:
         """Take one record."""
         state = self._metrics.setdefault(record.metric, _Metric())
         totals = dict(self._numbers(record))
-        counters = {
-            place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge
-        }
+        counters = {place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge}
         reset = any(total < state.totals.get(place, 0) for place, total in counters.items())
         before = {} if reset else state.totals
         snapshot = MetricSnapshot(
@@ -150,9 +148,7 @@ class MetricsSeries:
             rest_ns = max(increments.get("TotalTime", 0) - sum(dur_ns for _, dur_ns in recipes), 0)
             self._compilations.append(self._compilation(snapshot, rest, rest_ns, None))
 
-    def _compilation(
-        self, snapshot: MetricSnapshot, count: int, dur_ns: int, recipe: str | None
-    ) -> CompilationRecord:
+    def _compilation(self, snapshot: MetricSnapshot, count: int, dur_ns: int, recipe: str | None) -> CompilationRecord:
         return CompilationRecord(
             source="metrics",
             count=count,

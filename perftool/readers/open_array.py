@@ -20,9 +20,7 @@ _DECODER = json.JSONDecoder()
 _MAX_PIECE = 16 << 20
 
 
-def array_objects(
-    lines: Iterable[TextLine], start: re.Pattern[str], tally: IssueTally
-) -> Iterator[dict[str, Any]]:
+def array_objects(lines: Iterable[TextLine], start: re.Pattern[str], tally: IssueTally) -> Iterator[dict[str, Any]]:
     """Yield the complete objects of the array; what is dropped or missing goes to ``tally``.
 
     ``start`` matches the beginning of an object of the expected kind.

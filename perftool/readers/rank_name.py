@@ -16,11 +16,6 @@ def rank_of(path: str) -> int | None:
     if ranks := _RANK.findall(path):
         return int(ranks[-1])
     folder = PurePath(path).parent.name
-    if (
-        PurePath(path).name.startswith(_BRIDGE_LOGS)
-        and folder.isascii()
-        and folder.isdigit()
-        and len(folder) <= 6
-    ):
+    if PurePath(path).name.startswith(_BRIDGE_LOGS) and folder.isascii() and folder.isdigit() and len(folder) <= 6:
         return int(folder)
     return None

@@ -49,9 +49,7 @@ class EventScanner:
 
     def reading(self) -> LogReading:
         """The events so far, in the order of their first lines."""
-        return LogReading(
-            events=tuple(_event(key, seen) for key, seen in self._seen.items()), kind="runtime_log"
-        )
+        return LogReading(events=tuple(_event(key, seen) for key, seen in self._seen.items()), kind="runtime_log")
 
     def _search(self, known: LinePattern, line: LogLine) -> None:
         match = known.pattern.search(line.text)

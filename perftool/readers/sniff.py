@@ -19,9 +19,7 @@ from perftool.readers.profiler_csv import is_profiler_header
 from perftool.readers.run_config import json_flavour
 
 TextKind = Literal["fallback_log", "metrics", "runtime_log", "config", "csv", "unknown"]
-TextForm = Literal[
-    "metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "log", "unknown"
-]
+TextForm = Literal["metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "log", "unknown"]
 
 # How much of an input is worth a look: a console log can begin with pages of package installation.
 HEAD_CHARACTERS = 256 << 10
@@ -83,16 +81,12 @@ def _is_json_config(lines: list[str], name: str) -> bool:
 
 
 def _is_environment(lines: list[str], name: str) -> bool:
-    settings = [
-        line for line in "\n".join(lines).replace("\0", "\n").split("\n") if line.lstrip()[:1] not in "#"
-    ]
+    settings = [line for line in "\n".join(lines).replace("\0", "\n").split("\n") if line.lstrip()[:1] not in "#"]
     matches = [match for line in settings if (match := ASSIGNMENT.match(line))]
     # Values of several lines and shell functions are part of many environments.
     if not matches or len(matches) * 2 < len(settings):
         return False
-    return bool(_ENVIRONMENT_NAME.search(PurePath(name).name)) or any(
-        is_relevant(match["key"]) for match in matches
-    )
+    return bool(_ENVIRONMENT_NAME.search(PurePath(name).name)) or any(is_relevant(match["key"]) for match in matches)
 
 
 def _is_fallback_log(lines: list[str], _name: str) -> bool:

@@ -123,6 +123,6 @@ def _open(path: str) -> BinaryIO:
     try:
         if Path(path).is_dir():
             raise InputError(f"{path}: is a folder, not a file")
-        return open(path, "rb", buffering=0)  # noqa: SIM115 - closed by ByteStream.__exit__
+        return open(path, "rb", buffering=0)
     except OSError as error:
         raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None

@@ -104,16 +104,12 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int) -> Iterator[
         yield from _parts(pending, number, tally, max_line, ended=False)
 
 
-def _parts(
-    line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True
-) -> Iterator[TextLine]:
+def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Iterator[TextLine]:
     if not line.isascii():
         line = _repaired(line, number, tally)
     for part in line.rstrip("\r").split("\r") if "\r" in line else (line,):
         if len(part) > max_line:
-            tally.note(
-                "long line", f"a line is longer than {max_line} characters; its rest is ignored", number
-            )
+            tally.note("long line", f"a line is longer than {max_line} characters; its rest is ignored", number)
         yield TextLine(number, part[:max_line], ended)
 
 

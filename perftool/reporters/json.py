@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -49,6 +50,9 @@ def as_dict(report: Report) -> dict[str, Any]:
         "idle_causes": _shares(report.idle_causes),
         "top_device_ops": _shares(report.top_device_ops),
         "top_ops": _shares(report.top_ops),
+        "engines": [asdict(engine) for engine in report.engines],
+        "recipes": [asdict(recipe) for recipe in report.recipes],
+        "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from perftool.model.inputs import InputFile
-from perftool.model.report import BREAKDOWN, Finding, Metric, Report, Share, Step
+from perftool.model.report import Finding, Metric, Report
+from perftool.reporters.text_tables import (
+    engines_table,
+    fallbacks_table,
+    recipes_table,
+    shares_table,
+    steps_table,
+)
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # What the summary calls its numbers on the terminal.
@@ -25,7 +30,10 @@ _LABELS = {
     "tpc_time_ms": "TPC busy (union)",
     "dma_time_ms": "DMA busy (union)",
     "mme_tpc_overlap_ms": "MME and TPC together",
-    "engines_idle_ms": "all engines idle",
+    "partition_mme_ms": "partition: MME",
+    "partition_tpc_ms": "partition: TPC without MME",
+    "partition_dma_ms": "partition: DMA alone",
+    "partition_idle_ms": "partition: idle",
     "mme_low_precision_ratio": "MME below 32 bit",
     "device_host_overlap_ratio": "host works while device busy",
     "dataloader_ratio": "waiting for data",
@@ -37,10 +45,12 @@ _LABELS = {
     "syncs_per_step": "host waits per step",
     "peak_memory_bytes": "peak device memory",
 }
+# Only Gaudi has these, so nobody misses them elsewhere.
+_GAUDI = {
+    "mme_time_ms", "tpc_time_ms", "dma_time_ms", "mme_tpc_overlap_ms", "partition_mme_ms", "partition_tpc_ms",
+    "partition_dma_ms", "partition_idle_ms", "mme_low_precision_ratio", "graph_build_ratio", "fallback_ops",
+}  # fmt: skip
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
-_MOST_STEPS = 8
-_MOST_SHARES = 10
-_LONGEST_NAME = 72
 _RELATED = 3
 _WIDEST_PAGE = 1000
 
@@ -50,10 +60,13 @@ def print_report(report: Report, console: Console) -> None:
     for read in report.inputs:
         _print_input(read, console)
     _print_summary(report, console)
-    _print_steps(report.steps, console)
-    _print_shares("Idle time of the device by cause", report.idle_causes, console)
-    _print_shares("Top device ops", report.top_device_ops, console)
-    _print_shares("Top host ops (self time)", report.top_ops, console)
+    _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
+    _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
+    _print_table("Engines", engines_table(report.engines), console)
+    _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
+    _print_table("Recipes by device time", recipes_table(report.recipes), console)
+    _print_table("Device ops by time (lanes united)", shares_table(report.top_device_ops), console)
+    _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_findings(report, console)
 
 
@@ -68,10 +81,10 @@ def _print_input(read: InputFile, console: Console) -> None:
 
 def _print_summary(report: Report, console: Console) -> None:
     device = report.device
-    named = " ".join(part for part in (device.name, f"({device.type})" if device.type else "") if part)
+    named = f"{device.name} ({device.type})" if device.name else device.type
     steps = report.summary["steps"].value
     _heading("Summary", console)
-    table = _grid(3)
+    table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
     table.add_row("device", named or "none seen", "")
     if steps:
         table.add_row("steps", f"{steps:.0f}, median {_value(report.summary['step_time_ms'])}", "")
@@ -79,6 +92,8 @@ def _print_summary(report: Report, console: Console) -> None:
         table.add_row("window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording")
     missing = []
     for name, label in _LABELS.items():
+        if name in _GAUDI and device.type != "hpu":
+            continue
         metric = report.summary[name]
         if metric.value is None:
             missing.append(label)
@@ -89,35 +104,10 @@ def _print_summary(report: Report, console: Console) -> None:
         console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
 
 
-def _print_steps(steps: Sequence[Step], console: Console) -> None:
-    if not steps:
-        return
-    _heading("Steps, in ms; the parts add up", console)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("  step", no_wrap=True)
-    for column in ("total", *BREAKDOWN):
-        table.add_column(column, justify="right", no_wrap=True)
-    shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
-    ranks = len({step.rank for step in steps}) > 1
-    for at, step in enumerate(shown):
-        if len(shown) < len(steps) and at == _MOST_STEPS - 2:
-            table.add_row(f"  … {len(steps) - len(shown)} more", *[""] * (len(BREAKDOWN) + 1))
-        name = f"  {f'rank {step.rank} ' if ranks else ''}{step.name}{' (partial)' if step.partial else ''}"
-        parts = [_ms(step.breakdown_ns[part]) for part in BREAKDOWN]
-        table.add_row(Text(name), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
-    console.print(table)
-
-
-def _print_shares(title: str, rows: Sequence[Share], console: Console) -> None:
-    if not rows:
-        return
-    _heading(title, console)
-    table = _grid(4)
-    for row in rows[:_MOST_SHARES]:
-        name = row.name if len(row.name) <= _LONGEST_NAME else row.name[: _LONGEST_NAME - 1] + "…"
-        count = f"{format_count(row.count)} times"
-        table.add_row(Text(name), format_ns(row.total_ns), format_ratio(row.share), Text(count, style="dim"))
-    console.print(table)
+def _print_table(title: str, table: Table, console: Console) -> None:
+    if table.row_count:
+        _heading(title, console)
+        console.print(table)
 
 
 def _print_findings(report: Report, console: Console) -> None:
@@ -169,15 +159,6 @@ def _heading(title: str, console: Console) -> None:
     console.print(Text(f"\n{title}", style="bold"))
 
 
-def _grid(columns: int) -> Table:
-    table = Table.grid(padding=(0, 3, 0, 0))
-    table.add_column(no_wrap=False)
-    for _ in range(columns - 1):
-        table.add_column(justify="right" if columns > 3 else "left", no_wrap=True)
-    table.pad_edge = False
-    return table
-
-
 def _value(metric: Metric) -> str:
     assert metric.value is not None
     if metric.unit == "ratio":
@@ -191,7 +172,3 @@ def _fraction(metric: Metric) -> Text:
     if metric.numerator is None or metric.denominator is None:
         return Text("")
     return Text(f"{format_ns(metric.numerator * 1e6)} of {format_ns(metric.denominator * 1e6)}", style="dim")
-
-
-def _ms(ns: int) -> str:
-    return f"{ns / 1e6:,.3f}"

@@ -67,10 +67,13 @@ def build_order(names: list[str]) -> list[str]:
 
 
 def _parse(path: Path) -> Table:
-    header, sql = [], []
+    header: list[str] = []
+    sql: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         (header if not sql and line.startswith("--") else sql).append(line)
-    summary, needs, columns = [], (), []
+    summary: list[str] = []
+    needs: tuple[str, ...] = ()
+    columns: list[Column] = []
     for line in (line.removeprefix("--").strip() for line in header):
         if line.startswith("needs:"):
             needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())

@@ -24,10 +24,20 @@ CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCH
 """
 # Chunks read by one statement: enough to keep every core busy, few enough to bound the spool folder.
 _BATCH = 8
-_COLUMNS = {"ph": "VARCHAR", "cat": "VARCHAR", "name": "VARCHAR", "pid": "VARCHAR", "tid": "VARCHAR", "id": "VARCHAR"}
+_COLUMNS = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "VARCHAR",
+    "tid": "VARCHAR",
+    "id": "VARCHAR",
+}
 # Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
 # writes times beyond that as text.
-_FAST_TIME = ("DOUBLE", "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)")
+_FAST_TIME = (
+    "DOUBLE",
+    "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
+)
 _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
@@ -81,17 +91,13 @@ def _load_chunks(
     return events
 
 
-def _load_batch(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int
-) -> int:
+def _load_batch(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int) -> int:
     with contextlib.suppress(duckdb.Error):
         return _insert(connection, batch, rank, exact=any(chunk.exact for chunk in batch))
     return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
 
 
-def _load_damaged(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int
-) -> int:
+def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int) -> int:
     if trace.ended:
         return 0
     with contextlib.suppress(duckdb.Error):

@@ -17,6 +17,7 @@ from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.facts import FACT_COLUMNS, device_facts
 from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.nesting import nest
 from perftool.store.pairing import pair
@@ -164,6 +165,7 @@ class TraceStore:
         self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
         self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
+        self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
         issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
@@ -183,7 +185,7 @@ class TraceStore:
                WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
         )
         rows = iter(events.fetchone, None)
-        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)  # type: ignore[index]
+        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
         _insert_arrays(self._connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
         for issue in load.unpaired_issues(pairs.unmatched_ends, pairs.unmatched_begins):
             self._note(issue)
@@ -228,9 +230,7 @@ class TraceStore:
     def _lock_down(self) -> None:
         self._connection.execute("SET enable_external_access = false")
 
-    def _run_limited(
-        self, sql: str, params: dict[str, Any], limit_s: float
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         timer = threading.Timer(limit_s, self._connection.interrupt)
         timer.start()
         try:
@@ -248,9 +248,7 @@ class TraceStore:
 
 
 _INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
-_ISSUE_COLUMNS = (
-    '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
-)
+_ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
 
 
 def _input_row(read: InputFile) -> tuple[Any, ...]:

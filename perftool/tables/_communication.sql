@@ -13,4 +13,4 @@ SELECT s.id, s.rank, s.track, s.name, s.ts, s."end",
 FROM slices AS s
 JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
 JOIN raw AS r ON r.rowid = s.id
-WHERE s.side = 'host' AND n.role = 3
+WHERE s.side = 'host' AND n.collective

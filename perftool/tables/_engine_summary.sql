@@ -35,7 +35,7 @@ precision AS (
 building AS (
     SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
     FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN _windows AS w ON w.rank = s.rank
-    WHERE n.activity = 6
+    WHERE n.feeding = 13
 ),
 built AS (
     SELECT coalesce(sum("end" - ts), 0) AS ns FROM interval_union(building)

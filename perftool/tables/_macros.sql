@@ -44,3 +44,6 @@ CREATE MACRO is_dataloader(name) AS
 -- Names that PyTorch's process groups give to their operations on the host.
 CREATE MACRO is_host_collective(name) AS
     regexp_full_match(name, '(nccl|gloo|hccl):(broadcast|reduce|all_reduce|all_gather|reduce_scatter)');
+
+-- The bits of some classes, to test a mask of interval_sweep with.
+CREATE MACRO class_bits(classes) AS list_sum(list_transform(classes, lambda c: 1::BIGINT << c))::BIGINT;

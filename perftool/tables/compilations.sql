@@ -1,7 +1,7 @@
 -- One row per compilation of a graph: by torch.compile, or by the Gaudi graph compiler. The events of one
 -- compilation, on whatever lanes, are one row. Logs and metrics count where the trace shows no compilation.
 --
--- needs: _compile_events, steps, device_ops, _log_compilations
+-- needs: _compile_events, _step_bounds, device_ops, _log_compilations
 -- column id: BIGINT, slices.id of its first event, NULL when a log or metrics file is the source
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins
@@ -33,7 +33,7 @@ named AS (
     WHERE d.recipe IS NOT NULL AND arg(r.args, 'recipeName') LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
     GROUP BY ALL
 ),
-first_steps AS (SELECT rank, min("end") AS "end" FROM steps WHERE step IS NOT NULL GROUP BY rank),
+first_steps AS (SELECT rank, min("end") AS "end" FROM _step_bounds WHERE step IS NOT NULL GROUP BY rank),
 late AS (
     SELECT n.rank, n.recipe, n.ts FROM named AS n JOIN first_steps AS f USING (rank)
     WHERE n.ts > f."end" AND n.rank NOT IN (SELECT rank FROM traced WHERE source = 'trace')
@@ -44,7 +44,7 @@ every AS (
 )
 SELECT e.id, e.rank, s.step, e.recipe, 'unknown' AS reason, e.source, e.ts, e."end" - e.ts AS dur, e."end"
 FROM every AS e
-ASOF LEFT JOIN steps AS s ON s.rank = e.rank AND e.ts >= s.ts
+ASOF LEFT JOIN _step_bounds AS s ON s.rank = e.rank AND e.ts >= s.ts
 UNION ALL
 SELECT NULL, l.rank, l.step, l.recipe, coalesce(l.reason, 'unknown'), l.source, NULL, l.dur, NULL
 FROM _log_compilations AS l

@@ -1,6 +1,6 @@
 -- One row per batch fetched from a data loader.
 --
--- needs: slices, _names, steps
+-- needs: slices, _names, _step_bounds
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -12,6 +12,6 @@
 -- column end: BIGINT, end in ns
 SELECT l.id, l.rank, l.track, s.step, l.name, contains(l.name, 'MultiProcessing') AS workers, l.ts, l.dur, l."end"
 FROM slices AS l
-JOIN _names AS n ON n.name = l.name AND n.cat = l.cat AND n.role = 5
-ASOF LEFT JOIN steps AS s ON s.rank = l.rank AND l.ts >= s.ts
+JOIN _names AS n ON n.name = l.name AND n.cat = l.cat AND n.elsewhere = 8
+ASOF LEFT JOIN _step_bounds AS s ON s.rank = l.rank AND l.ts >= s.ts
 WHERE l.side = 'host'

@@ -1,37 +1,29 @@
 -- One row per part of a gap with one cause. The parts of all gaps add up to the idle time exactly.
 --
--- needs: _gaps, _host_activity, device_ops, launches
+-- needs: _gaps, _timeline
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python or unknown
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
-WITH ended_by AS (
-    SELECT g.id, g.rank, g.ts, g."end", min(l."end") AS submitted
-    FROM _gaps AS g
-    JOIN device_ops AS d ON d.rank = g.rank AND d.ts = g."end" AND d.valid
-    JOIN launches AS l ON l.id = d.launch
-    GROUP BY ALL
-),
-activity AS (
-    SELECT * FROM interval_union(_host_activity)
-    UNION ALL SELECT rank, 12, ts, "end" FROM _gaps
-    -- Once the work that ends the gap is submitted, the host is no longer what keeps the device waiting.
-    UNION ALL SELECT rank, 13, submitted, "end" FROM ended_by WHERE submitted > ts AND submitted < "end"
-    UNION ALL SELECT rank, 14, ts, "end" FROM ended_by WHERE submitted <= ts
-),
-idle AS (
-    SELECT rank, ts, "end", mask, mask & 4095 AS doing FROM interval_sweep(activity) WHERE mask & 4096 > 0
-)
-SELECT g.id AS gap, i.rank,
-       CASE WHEN mask & 16384 > 0 THEN 'queued'
-            WHEN mask & 8192 > 0 THEN 'launch_latency'
-            WHEN doing = 0 THEN 'unknown'
-            ELSE ['compile', 'fallback', 'dataloader', 'collective', 'sync', 'copy', 'graph_build', 'optimizer',
-                  'launch_call', 'framework_op', 'python'][(bit_count((doing & -doing) - 1) + 1)::INTEGER]
-       END AS cause,
-       i.ts, i."end" - i.ts AS dur, i."end"
-FROM idle AS i
-ASOF JOIN _gaps AS g ON g.rank = i.rank AND i.ts >= g.ts
-ORDER BY g.id, i.ts
+SELECT g.id AS gap, t.rank,
+       CASE WHEN mask & class_bits([23]) > 0 THEN 'queued'
+            WHEN mask & class_bits([22]) > 0 THEN 'launch_latency'
+            WHEN mask & class_bits([21]) > 0 THEN 'compile'
+            WHEN mask & class_bits([12]) > 0 THEN 'fallback'
+            WHEN mask & class_bits([14]) > 0 THEN 'dataloader'
+            WHEN mask & class_bits([16, 19]) > 0 THEN 'collective'
+            WHEN mask & class_bits([20]) > 0 THEN 'sync'
+            WHEN mask & class_bits([11]) > 0 THEN 'copy'
+            WHEN mask & class_bits([13]) > 0 THEN 'graph_build'
+            WHEN mask & class_bits([17, 25]) > 0 THEN 'optimizer'
+            WHEN mask & class_bits([10]) > 0 THEN 'launch_call'
+            WHEN mask & class_bits([15]) > 0 THEN 'framework_op'
+            WHEN mask & class_bits([18]) > 0 THEN 'python'
+            ELSE 'unknown' END AS cause,
+       t.ts, t."end" - t.ts AS dur, t."end"
+FROM (SELECT * FROM _timeline WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) = 0) AS t
+ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts
+WHERE t."end" <= g."end"
+ORDER BY g.id, t.ts

@@ -1,7 +1,7 @@
 -- One row per profiler step, or one for the whole recording when there are none. The parts of the breakdown
 -- exclude each other, in the order of the columns, and add up to the step.
 --
--- needs: _step_bounds, slices, _names, _device_work, _communication
+-- needs: _step_bounds, _timeline
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
@@ -19,36 +19,24 @@
 -- column dataloader: BIGINT, ns of data loading, nothing above
 -- column cpu_op: BIGINT, ns of framework ops, nothing above
 -- column other: BIGINT, the rest of the step
-WITH roles AS (
-    SELECT d.rank, CASE WHEN c.external_id IS NOT NULL THEN 3 WHEN d.cat = 'kernel' THEN 0
-                        WHEN d.cat = 'memcpy' THEN 1 ELSE 2 END AS class, d.ts, d."end"
-    FROM _device_work AS d
-    LEFT JOIN (SELECT DISTINCT rank, external_id FROM _communication WHERE external_id IS NOT NULL) AS c
-        ON c.rank = d.rank AND c.external_id = d.external_id AND d.cat = 'kernel'
-    WHERE d.set_aside IS NULL
-    UNION ALL SELECT rank, 3, ts, "end" FROM _communication
-    UNION ALL
-    SELECT s.rank, n.role, s.ts, s."end"
-    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
-    WHERE s.side = 'host' AND n.role >= 4 AND (s.outermost OR n.role = 5)
+WITH parts AS (
+    SELECT b.rank, b.ordinal, t."end" - t.ts AS ns,
+           CASE WHEN mask & class_bits([0, 1]) > 0 THEN 'kernel'
+                WHEN mask & class_bits([4]) > 0 THEN 'memcpy'
+                WHEN mask & class_bits([5]) > 0 THEN 'memset'
+                WHEN mask & class_bits([2, 3, 6]) > 0 THEN 'communication'
+                WHEN mask & class_bits([7, 10, 11, 12, 13]) > 0 THEN 'runtime'
+                WHEN mask & class_bits([8, 14]) > 0 THEN 'dataloader'
+                WHEN mask & class_bits([9, 15, 16, 25]) > 0 THEN 'cpu_op' END AS part
+    FROM _timeline AS t
+    JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t."end" <= b."end"
 ),
-merged AS (
-    SELECT * FROM interval_union(roles)
-    UNION ALL SELECT rank, -1, ts, "end" FROM _step_bounds
-),
-stretches AS (SELECT * FROM interval_sweep(merged)),
 shares AS (
-    SELECT b.rank, b.ordinal,
-           sum(s."end" - s.ts) FILTER (s.mask & 1 = 1) AS kernel,
-           sum(s."end" - s.ts) FILTER (s.mask & 3 = 2) AS memcpy,
-           sum(s."end" - s.ts) FILTER (s.mask & 7 = 4) AS memset,
-           sum(s."end" - s.ts) FILTER (s.mask & 15 = 8) AS communication,
-           sum(s."end" - s.ts) FILTER (s.mask & 31 = 16) AS runtime,
-           sum(s."end" - s.ts) FILTER (s.mask & 63 = 32) AS dataloader,
-           sum(s."end" - s.ts) FILTER (s.mask & 127 = 64) AS cpu_op
-    FROM stretches AS s
-    JOIN _step_bounds AS b ON b.rank = s.rank AND s.ts >= b.ts AND s."end" <= b."end"
-    GROUP BY b.rank, b.ordinal
+    SELECT rank, ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
+           sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,
+           sum(ns) FILTER (part = 'runtime') AS runtime, sum(ns) FILTER (part = 'dataloader') AS dataloader,
+           sum(ns) FILTER (part = 'cpu_op') AS cpu_op
+    FROM parts GROUP BY rank, ordinal
 )
 SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial,
        coalesce(COLUMNS(['kernel', 'memcpy', 'memset', 'communication', 'runtime', 'dataloader', 'cpu_op']), 0)

@@ -1,6 +1,6 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _windows, device_ops, device_busy, collectives, dataloader, compilations, syncs, memory, copies, _feeding_tracks, slices, _runtime, _engine_summary, fallbacks
+-- needs: steps, _timeline, _windows, device_ops, device_busy, collectives, dataloader, compilations, syncs, memory, copies, _feeding_tracks, slices, _runtime, _engine_summary, fallbacks
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count or bytes
@@ -11,48 +11,25 @@ device_win AS (
     SELECT sum("end" - ts) AS ns FROM _windows WHERE rank IN (SELECT rank FROM device_ops WHERE valid)
 ),
 complete AS (SELECT * FROM steps WHERE NOT partial),
-clipped AS (
-    SELECT d.rank, d.kind, d.engine, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w USING (rank) WHERE d.valid
+moments AS (
+    SELECT t."end" - t.ts AS ns, mask, mask & class_bits([0, 2]) > 0 AS computing,
+           mask & class_bits([1, 3]) > 0 AS communicating
+    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
-classes AS (
-    SELECT rank, CASE WHEN kind = 'collective' THEN 1 ELSE 0 END AS class, ts, "end"
-    FROM clipped WHERE kind IN ('kernel', 'collective')
-),
-compute_and_collectives AS (SELECT * FROM interval_union(classes)),
-overlap AS (SELECT rank, ts, "end", mask FROM interval_sweep(compute_and_collectives)),
 kernels AS (
-    SELECT sum("end" - ts) FILTER (mask & 1 = 1) AS compute, sum("end" - ts) FILTER (mask & 2 = 2) AS collective,
-           sum("end" - ts) FILTER (mask = 2) AS exposed, sum("end" - ts) FILTER (mask > 0) AS any_kernel
-    FROM overlap
+    SELECT sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
+           sum(ns) FILTER (communicating AND NOT computing) AS exposed,
+           sum(ns) FILTER (computing OR communicating) AS any_kernel
+    FROM moments
 ),
 busy AS (SELECT sum(dur) AS ns FROM device_busy),
-host_time AS (
-    SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
-    FROM dataloader AS s JOIN _windows AS w USING (rank) JOIN _feeding_tracks AS f ON f.track = s.track
-    UNION ALL
-    SELECT s.rank, 1, greatest(s.ts, w.ts), least(s."end", w."end")
-    FROM compilations AS s JOIN _windows AS w USING (rank) WHERE s.ts IS NOT NULL
-    UNION ALL
-    SELECT s.rank, 2, greatest(s.ts, w.ts), least(s."end", w."end")
-    FROM copies AS c JOIN slices AS s ON s.id = c.call JOIN _windows AS w ON w.rank = s.rank
-    WHERE c.direction = 'host_to_device'
-    UNION ALL
-    SELECT s.rank, 2, greatest(s.ts, w.ts), least(s."end", w."end")
-    FROM slices AS s JOIN _windows AS w ON w.rank = s.rank WHERE starts_with(s.name, 'copy_hpu_lazy_H2D')
-    UNION ALL
-    -- The feeding threads work: anything but a wait for the device.
-    SELECT s.rank, 3, s.ts, s."end" FROM slices AS s JOIN _feeding_tracks AS f ON f.track = s.track
-    WHERE s.cat IN ('cpu_op', 'runtime') AND s.outermost AND NOT starts_with(s.name, 'ProfilerStep#')
-    UNION ALL SELECT rank, 4, ts, "end" FROM syncs
-    UNION ALL SELECT rank, 5, ts, "end" FROM device_busy
-),
-host_union AS (SELECT * FROM interval_union(host_time)),
 host AS (
-    SELECT sum("end" - ts) FILTER (mask & 1 = 1) AS loading, sum("end" - ts) FILTER (mask & 2 = 2) AS compiling,
-           sum("end" - ts) FILTER (mask & 4 = 4) AS copying,
-           sum("end" - ts) FILTER (mask & 56 = 40) AS working_while_busy
-    FROM interval_sweep(host_union)
+    SELECT sum(ns) FILTER (mask & class_bits([14]) > 0) AS loading, sum(ns) FILTER (mask & class_bits([21]) > 0) AS compiling,
+           sum(ns) FILTER (mask & class_bits([24]) > 0) AS copying,
+           -- The feeding threads work: anything but a wait for the device.
+           sum(ns) FILTER (mask & class_bits([0, 1, 2, 3, 4, 5]) > 0 AND mask & class_bits([20]) = 0
+               AND mask & class_bits([10, 11, 12, 13, 14, 15, 16, 17, 18, 25]) > 0) AS working_while_busy
+    FROM moments
 ),
 signals AS (
     SELECT (SELECT count(*) FROM dataloader) > 0 AS loader, (SELECT count(*) FROM slices WHERE side = 'host') > 0 AS host,

@@ -1,0 +1,169 @@
+"""Grows a trace: ``python benchmarks/grow_trace.py SOURCE TARGET MEGABYTES``.
+
+The events of SOURCE are repeated, one repetition after the other in time, with steps, correlations and flows
+of their own, so that a repetition costs an analysis what the source does. The layout is the profiler's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+GZIP = b"\x1f\x8b"
+# Arguments that name another event; in each repetition they name the one of the same repetition.
+LINKS = (
+    "correlation",
+    "External id",
+    "external id",
+    "Ev Idx",
+    "Python id",
+    "Python parent id",
+    "Sequence number",
+)
+STEP = re.compile(r"(ProfilerStep#)(\d+)")
+HOLE = "\0"
+# Pause between two repetitions, in us.
+PAUSE = 1000
+
+Number = int | Decimal
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The text of one repetition, with a hole for each number that differs in the next one.
+
+    ``numbers`` are those of the first repetition, ``strides`` what each repetition adds to them.
+    """
+
+    template: str
+    numbers: tuple[Number, ...]
+    strides: tuple[int, ...]
+
+    def text(self, repetition: int) -> str:
+        """The events of a repetition, the first being 0, as the inside of a JSON array."""
+        shifted = zip(self.numbers, self.strides, strict=True)
+        return self.template % tuple(number + repetition * stride for number, stride in shifted)
+
+
+@dataclass(frozen=True)
+class Strides:
+    """What a repetition adds to times (us), to linking arguments, to flow ids and to step numbers."""
+
+    time: int
+    link: int
+    flow: int
+    step: int
+
+
+def grow(source: Path, target: Path, megabytes: float) -> int:
+    """Write ``source``, repeated until about ``megabytes`` (10^6 bytes) are full, to ``target``.
+
+    Only whole repetitions are written, at least one. Returns the bytes written.
+    """
+    trace = read(source)
+    events = trace.pop("traceEvents")
+    block = make_block([event for event in events if "ts" in event and event["ph"] != "M"])
+    names = [layout(event) for event in events if event["ph"] == "M"]
+    # Up to the brackets of the empty array, which comes last.
+    head = json.dumps({**trace, "traceEvents": []}, indent=2, default=float).removesuffix("]\n}")
+    with target.open("w", encoding="utf-8") as stream:
+        stream.write(head + "\n" + ",\n".join([*names, block.text(0)]))
+        for repetition in count(1):
+            if (size := stream.tell()) + size / (2 * repetition) > megabytes * 1e6:
+                break
+            stream.write(",\n" + block.text(repetition))
+        stream.write("\n  ]\n}\n")
+    return target.stat().st_size
+
+
+def read(source: Path) -> dict[str, Any]:
+    """The trace as decoded JSON, its times exact."""
+    content = source.read_bytes()
+    if content.startswith(GZIP):
+        content = gzip.decompress(content)
+    trace = json.loads(content, parse_float=Decimal)
+    return trace if isinstance(trace, dict) else {"traceEvents": trace}
+
+
+def make_block(events: list[Event]) -> Block:
+    """A template of ``events``."""
+    strides = strides_of(events)
+    texts, numbers, steps = [], [], []
+    for event in events:
+        holed = dict(event)
+        for number, stride in cut_holes(holed, strides):
+            numbers.append(number)
+            steps.append(stride)
+        texts.append(layout(holed))
+    template = ",\n".join(texts).replace("%", "%%")
+    escaped = json.dumps(HOLE)
+    template = template.replace(escaped, "%s").replace(escaped.strip('"'), "%s")
+    return Block(template, tuple(numbers), tuple(steps))
+
+
+def cut_holes(event: Event, strides: Strides) -> Iterator[tuple[Number, int]]:
+    """Replace the numbers of ``event`` that change by holes; yields them in the order of the text."""
+    links = event.get("args", {})
+    if found := STEP.fullmatch(str(event.get("name"))):
+        event["name"] = found[1] + HOLE
+    holes = {"name": (int(found[2]), strides.step) if found else None}
+    holes["id"] = (event["id"], strides.flow) if isinstance(event.get("id"), int) else None
+    holes["ts"] = (event["ts"], strides.time)
+    for key in event:
+        if hole := holes.get(key):
+            event[key] = event[key] if key == "name" else HOLE
+            yield hole
+    # The layout puts the arguments last.
+    event["args"] = {key: HOLE if is_link(key, value) else value for key, value in links.items()}
+    yield from ((value, strides.link) for key, value in links.items() if is_link(key, value))
+
+
+def is_link(key: str, value: object) -> bool:
+    """Whether an argument names another event; 0 names none."""
+    return key in LINKS and isinstance(value, int) and value > 0
+
+
+def strides_of(events: list[Event]) -> Strides:
+    """Strides that keep repetitions apart."""
+    start = min(event["ts"] for event in events)
+    end = max(event["ts"] + event.get("dur", 0) for event in events)
+    links = (value for event in events for key, value in event.get("args", {}).items() if is_link(key, value))
+    flows = (event["id"] for event in events if isinstance(event.get("id"), int))
+    steps = [int(found[2]) for event in events if (found := STEP.fullmatch(str(event.get("name"))))]
+    return Strides(int(end - start) + PAUSE, above(links), above(flows), above(steps) - min(steps, default=0))
+
+
+def above(numbers: Iterable[int]) -> int:
+    """The next number after all of them."""
+    return max(numbers, default=0) + 1
+
+
+def layout(event: Event) -> str:
+    """The event over a few lines, as the profiler lays it out: head, arguments, end."""
+    head = json.dumps({key: value for key, value in event.items() if key != "args"}, default=float)[1:-1]
+    args = json.dumps(event.get("args", {}), default=float)[1:-1]
+    tail = f',\n    "args": {{\n      {args}\n    }}' if args else ""
+    return f"  {{\n    {head}{tail}\n  }}"
+
+
+def main() -> None:
+    """Grow a trace as the command line asks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("megabytes", type=float)
+    given = parser.parse_args()
+    print(f"{given.target}: {grow(given.source, given.target, given.megabytes) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

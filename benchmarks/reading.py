@@ -1,0 +1,257 @@
+"""What reading and analysing a trace takes, beside other ways to read it. See README.md in this folder."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contenders import CONTENDERS
+from measuring import Cost, RunError, best, measure
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
+YARDSTICK = "msgspec"
+PACKAGES = {
+    "perftool": ("habana-perf-tool", "duckdb"),
+    "msgspec": ("msgspec",),
+    "orjson": ("orjson",),
+    "json": (),
+    "torch-tb-profiler": ("torch-tb-profiler",),
+    "HTA": ("HolisticTraceAnalysis",),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure: see ``--help``."""
+
+    source: Path
+    sizes: tuple[float, ...]
+    rounds: int
+    limit: float
+    programs: tuple[str, ...]
+    slow: tuple[str, ...]
+    slow_up_to: float
+    pythons: Mapping[str, str] = field(default_factory=dict)
+
+    def python(self, program: str) -> str:
+        """The interpreter that has the program."""
+        return self.pythons.get(program, sys.executable)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program and what it took, or why there is no number."""
+
+    program: str
+    cost: Cost | None
+    note: str = ""
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the package of this checkout before an installed one."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+
+def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
+    """Every program on ``trace``, in interleaved rounds; slow ones in the first round only."""
+    costs: dict[str, list[Cost]] = defaultdict(list)
+    notes: dict[str, str] = {}
+    for turn in range(options.rounds):
+        for program in options.programs:
+            if program in options.slow and (turn or megabytes > options.slow_up_to):
+                notes.setdefault(program, "one run" if costs[program] else "not run at this size")
+            elif program not in notes:
+                run_once(program, trace, options, costs, notes)
+    return [
+        Row(program, best(costs[program]) if costs[program] else None, notes.get(program, ""))
+        for program in options.programs
+    ]
+
+
+def run_once(
+    program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]
+) -> None:
+    """Add the cost of one more run of ``program``, or the note why there is none."""
+    command = [options.python(program), str(ROOT / "benchmarks" / "contenders.py"), program, str(trace)]
+    try:
+        costs[program].append(measure(command, options.limit, environment()))
+    except RunError as error:
+        notes[program] = str(error)
+    print(f"  {program}: {notes.get(program) or costs[program][-1]}", file=sys.stderr, flush=True)
+
+
+def tables(options: Options, folder: Path) -> Iterator[str]:
+    """The Markdown tables, one for each size, the small things and the growth."""
+    analyses: list[tuple[float, Cost]] = []
+    for megabytes in options.sizes:
+        trace = folder / f"grown-{megabytes:g}.json"
+        size = grown(options.source, trace, megabytes)
+        print(f"{trace}: {size:.0f} MB", file=sys.stderr, flush=True)
+        rows = compare(trace, megabytes, options)
+        trace.unlink()
+        analyses += [(size, row.cost) for row in rows if row.program == "perftool" and row.cost]
+        yield f"## {size:.0f} MB\n\n{size_table(rows)}"
+    if len(analyses) > 1:
+        yield growth(analyses[0], analyses[-1])
+    yield f"## Small things\n\n{small_table(options, folder)}"
+
+
+def grown(source: Path, trace: Path, megabytes: float) -> float:
+    """Grow a trace; returns its size in MB.
+
+    In another process: a process inherits the peak memory of the one that starts it, so ours must stay small.
+    """
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "grow_trace.py"),
+        str(source),
+        str(trace),
+        str(megabytes),
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return trace.stat().st_size / 1e6
+
+
+def size_table(rows: Sequence[Row]) -> str:
+    """One row per program, with its ratios to the yardstick."""
+    yardstick = next((row.cost for row in rows if row.program == YARDSTICK), None)
+    lines = [
+        "| program | CPU s | ratio | wall s | ratio | peak MiB | ratio | |",
+        "|---|" + "--:|" * 6 + "---|",
+    ]
+    for row in rows:
+        numbers = list(numbers_of(row.cost, yardstick)) if row.cost else ["-"] * 6
+        lines.append("| " + " | ".join([row.program, *numbers, row.note]) + " |")
+    return "\n".join(lines)
+
+
+def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
+    """The six cells of a program."""
+    for part, scale, digits in (("cpu", 1, 2), ("wall", 1, 2), ("peak", 2**20, 0)):
+        value = getattr(cost, part)
+        yield f"{value / scale:.{digits}f}"
+        yield f"{value / getattr(yardstick, part):.2f}" if yardstick else "-"
+
+
+def growth(small: tuple[float, Cost], large: tuple[float, Cost]) -> str:
+    """How the cost of the analysis grows with the file."""
+    size, cpu, peak = large[0] / small[0], large[1].cpu / small[1].cpu, large[1].peak / small[1].peak
+    return (
+        f"From {small[0]:.0f} to {large[0]:.0f} MB the file grows {size:.2f} times, the processor time "
+        f"of the analysis {cpu:.2f} times, its peak memory {peak:.2f} times."
+    )
+
+
+def small_table(options: Options, folder: Path) -> str:
+    """The start of the program, and a small trace from the command to the printed report."""
+    trace = folder / "grown-1.json"
+    size = grown(SAMPLE, trace, 1)
+    module = [options.python("perftool"), "-m", "perftool"]
+    commands = {"`--help`": ["--help"], f"`analyze`, {size:.1f} MB": ["analyze", str(trace)]}
+    lines = ["| command | CPU s | wall s | peak MiB |", "|---|--:|--:|--:|"]
+    for name, arguments in commands.items():
+        cost = best([measure([*module, *arguments], options.limit, environment()) for _ in range(5)])
+        lines.append(f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {cost.peak / 2**20:.0f} |")
+    return "\n".join(lines)
+
+
+def method(options: Options) -> str:
+    """When, where, on what and how it was measured."""
+    day = datetime.date.today().isoformat()
+    load, source = " ".join(f"{value:.1f}" for value in os.getloadavg()), options.source.name
+    machine = (
+        f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )
+    return (
+        f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
+        f"Source: `{source}`, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
+        "a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
+        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds."
+    )
+
+
+def processor() -> str:
+    """The name of the processor, as the system gives it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "processor")
+
+
+def versions(options: Options) -> str:
+    """The packages that are measured, each asked from the interpreter that runs it."""
+    script = (
+        "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
+    )
+    commands = (
+        [options.python(program), "-c", script, *PACKAGES[program]]
+        for program in options.programs
+        if PACKAGES[program]
+    )
+    runs = (subprocess.run(command, capture_output=True, text=True, check=False) for command in commands)
+    return ", ".join(run.stdout.strip() for run in runs if run.stdout)
+
+
+def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None, Path | None]:
+    """The options, the folder for large files and the file to write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, default=SAMPLE, help="trace to grow (default: a sample)")
+    parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a run is stopped")
+    parser.add_argument("--programs", default=",".join(CONTENDERS), help="which to run (default: all)")
+    parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="run in the first round only")
+    parser.add_argument(
+        "--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only"
+    )
+    parser.add_argument(
+        "--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it"
+    )
+    parser.add_argument("--folder", type=Path, help="for the grown traces (default: a temporary one)")
+    parser.add_argument("--output", type=Path, help="write the Markdown here too")
+    given = parser.parse_args(arguments)
+    options = Options(
+        given.source,
+        tuple(float(size) for size in given.sizes.split(",")),
+        given.rounds,
+        given.limit,
+        names(given.programs),
+        names(given.slow),
+        given.slow_up_to,
+        dict(pair.split("=", 1) for pair in given.python),
+    )
+    return options, given.folder, given.output
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(name for name in text.split(",") if name)
+
+
+def write(parts: Iterable[str], output: Path | None) -> None:
+    """Print the parts as they come, and keep them in ``output``."""
+    kept = []
+    for part in parts:
+        print(part + "\n", flush=True)
+        kept.append(part)
+    if output:
+        output.write_text("\n\n".join(kept) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure as the command line asks."""
+    options, folder, output = parse()
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        write(["# Reading a trace", method(options), *tables(options, Path(place))], output)
+
+
+if __name__ == "__main__":
+    main()

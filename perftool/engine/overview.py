@@ -1,0 +1,114 @@
+"""The numbers every report shows, whatever the rules say: summary, steps, rankings, engines, recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, Recipe, Share, Step
+from perftool.store.trace_store import TraceStore
+
+Row = TypeVar("Row")
+_TOP = 15
+
+# Always present, in this order; those the input does not show have no value.
+METRICS: tuple[tuple[str, str], ...] = (
+    ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
+    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
+    ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
+    ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
+    ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
+    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"),
+    ("device_host_overlap_ratio", "ratio"),
+    ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
+    ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
+    ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
+)  # fmt: skip
+
+
+def summary(store: TraceStore) -> dict[str, Metric]:
+    """Every metric of the contract; those the input does not show have no value."""
+    found = {row["metric"]: row for row in store.rows("summary")}
+    empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
+    return {
+        name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]
+        for name, unit in METRICS
+        for row in [found.get(name, empty)]
+    }
+
+
+def steps(store: TraceStore) -> Iterable[Step]:
+    """The steps of every rank, in order of time."""
+    for row in store.rows("steps"):
+        parts = {part: row[part] for part in BREAKDOWN}
+        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
+
+
+IDLE_CAUSES = """
+SELECT cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
+       sum(dur) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM gap_causes GROUP BY cause ORDER BY total_ns DESC, name
+"""
+# Lanes that run the same kernel together count once, so no share exceeds the window.
+TOP_DEVICE_OPS = f"""
+WITH work AS (
+    SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
+    FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
+    WHERE d.valid
+),
+names AS (SELECT name, row_number() OVER (ORDER BY name)::INTEGER AS class, count(*) AS count FROM work GROUP BY name),
+named AS (SELECT w.rank, n.class, w.ts, w."end" FROM work AS w JOIN names AS n USING (name))
+SELECT n.name, sum(u."end" - u.ts)::BIGINT AS total_ns, any_value(n.count) AS count,
+       sum(u."end" - u.ts) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM interval_union(named) AS u JOIN names AS n USING (class)
+GROUP BY n.name ORDER BY total_ns DESC, n.name LIMIT {_TOP}
+"""
+TOP_OPS = f"""
+SELECT o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count,
+       sum(o.self_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
+WHERE NOT starts_with(o.name, 'ProfilerStep#')
+GROUP BY o.name ORDER BY total_ns DESC, o.name LIMIT {_TOP}
+"""
+
+
+def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
+    """One of the rankings above, largest first."""
+    store.build(["gap_causes", "device_ops", "ops", "_windows"])
+    return tuple(Share(**row) for row in store.select(sql))
+
+
+def median(values: Sequence[int]) -> int:
+    """The middle of ``values``, 0 for none."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if not ordered:
+        return 0
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+_ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
+_RECIPES = f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}"
+_FALLBACKS = """
+SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op
+"""
+
+
+def engines(store: TraceStore) -> tuple[Engine, ...]:
+    """The engine groups of Gaudi devices; none for other devices."""
+    return _rows(store, Engine, _ENGINES, "engines")
+
+
+def recipes(store: TraceStore) -> tuple[Recipe, ...]:
+    """The recipes that took most device time."""
+    return _rows(store, Recipe, _RECIPES, "recipes")
+
+
+def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
+    """The operators that ran on the CPU, the most expensive first."""
+    return _rows(store, Fallback, _FALLBACKS, "fallbacks")
+
+
+def _rows(store: TraceStore, kind: type[Row], sql: str, table: str) -> tuple[Row, ...]:
+    store.build([table])
+    return tuple(kind(**row) for row in store.select(sql))

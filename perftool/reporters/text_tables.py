@@ -1,0 +1,90 @@
+"""The tables of the text report: steps, rankings, and what Gaudi adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from perftool.model.report import BREAKDOWN, Engine, Fallback, Recipe, Share, Step
+from perftool.units import format_count, format_ns, format_ratio
+
+_MOST_STEPS = 8
+_MOST_ROWS = 10
+_LONGEST_NAME = 72
+# So that the table fits 100 columns.
+_SHORT = {"communication": "comm", "dataloader": "loader"}
+
+
+def steps_table(steps: Sequence[Step]) -> Table:
+    """The breakdown of each step in ms; long recordings are cut in the middle."""
+    table = _table("step", "total", *(_SHORT.get(part, part) for part in BREAKDOWN))
+    shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
+    ranks = len({step.rank for step in steps}) > 1
+    for at, step in enumerate(shown):
+        if len(shown) < len(steps) and at == _MOST_STEPS - 2:
+            table.add_row(f"… {len(steps) - len(shown)} more", *[""] * (len(BREAKDOWN) + 1))
+        name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{' (partial)' if step.partial else ''}"
+        parts = [_ms(step.breakdown_ns[part]) for part in BREAKDOWN]
+        table.add_row(Text(name), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
+    return table
+
+
+def shares_table(rows: Sequence[Share]) -> Table:
+    """A ranking: name, time, share of the window, how often."""
+    table = _table("", "time", "of window", "times")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
+    return table
+
+
+def engines_table(engines: Sequence[Engine]) -> Table:
+    """Engine groups: the union over their lanes, and how much of it their lanes fill on average."""
+    table = _table("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
+    ranks = len({engine.rank for engine in engines}) > 1
+    for row in engines:
+        name = f"rank {row.rank} {row.engine}" if ranks else row.engine
+        fill = row.lane_ns / (row.lanes * row.busy_ns) if row.busy_ns else 0.0
+        share = format_ratio(row.busy_ratio)
+        cells = (format_ns(row.busy_ns), share, str(row.lanes), format_ratio(fill), format_count(row.ops))
+        table.add_row(name, *cells)
+    return table
+
+
+def recipes_table(recipes: Sequence[Recipe]) -> Table:
+    """Recipes by device time: unions over all lanes, and per engine."""
+    table = _table("recipe", "device time", "MME", "TPC", "DMA", "launches", "first step")
+    for row in recipes[:_MOST_ROWS]:
+        name = (row.name or f"recipe {row.recipe}").rsplit("/", 1)[-1]
+        times = (format_ns(row.busy_ns), format_ns(row.mme_ns), format_ns(row.tpc_ns), format_ns(row.dma_ns))
+        first = "" if row.first_step is None else str(row.first_step)
+        table.add_row(_name(name), *times, format_count(row.launches), first)
+    return table
+
+
+def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
+    """Operators that ran on the CPU: executions in the run, and time in the trace."""
+    table = _table("operator", "executions", "in the trace", "time there", "types", "seen in")
+    for row in fallbacks[:_MOST_ROWS]:
+        traced = "" if row.traced is None else format_count(row.traced)
+        time = "unknown" if row.time_ns is None else format_ns(row.time_ns)
+        seen = row.source.replace("+", ", ").replace("_", " ")
+        table.add_row(_name(row.op), format_count(row.count), traced, time, row.dtypes or "", seen)
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=True, padding=(0, 1, 0, 2), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for column in others:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _name(name: str) -> Text:
+    return Text(name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…")
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:,.3f}"

@@ -1,0 +1,10 @@
+-- The complete steps of a rank together: what per-step numbers are divided by.
+--
+-- needs: steps
+-- column rank: INTEGER, distributed rank
+-- column ts: BIGINT, start of the first complete step in ns
+-- column end: BIGINT, end of the last complete step in ns
+-- column ns: BIGINT, sum of the lengths of the complete steps
+-- column steps: BIGINT, how many there are
+SELECT rank, min(ts) AS ts, max("end") AS "end", sum(dur)::BIGINT AS ns, count(*) AS steps
+FROM steps WHERE NOT partial GROUP BY rank

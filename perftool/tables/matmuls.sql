@@ -1,0 +1,58 @@
+-- One row per kernel of a matrix product or convolution on a device, inside the complete steps.
+--
+-- A kernel counts when the op that launched it is a product or convolution, when its name says that it is one, or
+-- when it runs on Gaudi's MME. The dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
+--
+-- needs: device_ops, ops, _step_totals
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, kernel name
+-- column op: BIGINT, op that launched it (slices.id)
+-- column op_name: VARCHAR, name of that op
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
+-- column batch: BIGINT, number of products, 1 for mm and addmm
+-- column m: BIGINT, rows of the first operand
+-- column k: BIGINT, columns of the first operand
+-- column n: BIGINT, columns of the second operand
+WITH work AS (
+    SELECT d.id, d.rank, d.name, d.engine, d.dtype, d.op, d.ts, d.dur,
+           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
+                THEN d.op_name END AS op_name
+    FROM device_ops AS d JOIN _step_totals AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
+    WHERE d.valid AND d.kind = 'kernel'
+),
+names AS (
+    SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,
+           CASE WHEN regexp_matches(name, 'bf16bf16|f16f16|h?884|[hs]16816|bf16|_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)|hgemm|fp16|half|bfloat16', 'i') THEN 16
+                WHEN regexp_matches(name, 'e4m3|e5m2|f8f8', 'i') THEN 8
+                WHEN regexp_matches(name, 'dgemm|f64f64|_DB_', 'i') THEN 64
+                WHEN regexp_matches(name, 's1688|sgemm|tf32|f32f32|_SB_|scudnn|dtype_Float|simt_', 'i') THEN 32 END AS bits
+    FROM (SELECT DISTINCT name FROM work)
+),
+matrix AS (
+    SELECT w.*, n.bits AS name_bits FROM work AS w JOIN names AS n USING (name)
+    WHERE n.matrix OR w.op_name IS NOT NULL OR w.engine = 'MME'
+),
+described AS (
+    SELECT x.*, o.input_types AS types,
+           json_extract(o.input_dims, CASE WHEN x.op_name IN ('aten::addmm', 'aten::baddbmm') THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
+           json_extract(o.input_dims, CASE WHEN x.op_name IN ('aten::addmm', 'aten::baddbmm') THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second
+    FROM matrix AS x LEFT JOIN ops AS o ON o.id = x.op AND x.op_name IS NOT NULL
+),
+operands AS (
+    SELECT *, CASE WHEN op_name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm')
+                   THEN try_cast(first AS BIGINT[]) END AS a,
+           try_cast(second AS BIGINT[]) AS b
+    FROM described
+)
+SELECT id, rank, name, op, op_name, ts, dur,
+       CASE WHEN regexp_matches(dtype, 'hf8|f8|int8', 'i') THEN 8 WHEN dtype LIKE '%16%' THEN 16
+            WHEN dtype LIKE '%32%' THEN 32
+            WHEN types LIKE '%Float8%' THEN 8 WHEN types LIKE '%BFloat16%' OR types LIKE '%Half%' THEN 16
+            WHEN types LIKE '%double%' THEN 64 WHEN types LIKE '%"float"%' THEN 32
+            ELSE name_bits END AS bits,
+       CASE len(a) WHEN 2 THEN 1 WHEN 3 THEN a[1] END AS batch, a[-2] AS m, a[-1] AS k,
+       CASE WHEN len(a) = len(b) THEN b[-1] END AS n
+FROM operands

@@ -1,0 +1,85 @@
+"""Damaged and awkward logs and metrics files, each with the counts a reader must find in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from builders.fallback_logs import per_call, table_f1, table_f2, table_f3, table_f4
+from builders.metrics_files import Snapshot, json_file
+from builders.runtime_logs import eviction
+
+_COUNTS = {"aten::nonzero": 48, "aten::index.Tensor_out": 12, "aten::digamma": 1}
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """Calls per op with overload, evicted recipe ids, and compilations of the last complete record."""
+
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+    evicted: tuple[str, ...] = ()
+    compilations: int | None = None
+    dropped_records: int = 0
+
+
+LogTrap = tuple[bytes, LogFacts]
+
+
+def every_table_shape() -> list[LogTrap]:
+    """The same counts in the shapes F1 to F4."""
+    facts = LogFacts(_COUNTS)
+    return [(shape(_COUNTS).encode(), facts) for shape in (table_f1, table_f2, table_f3, table_f4)]
+
+
+def calls_and_table() -> LogTrap:
+    """Per-call lines and the table at exit tell of the same calls: count them once."""
+    calls = (per_call("digamma", self="HPUBFloat16Type") + "\n") * 2
+    return (calls + table_f1({"aten::digamma": 2})).encode(), LogFacts({"aten::digamma": 2})
+
+
+def calls_without_table() -> LogTrap:
+    """A killed process prints no table: the per-call lines are all there is."""
+    return ((per_call("digamma", self="HPUBFloat16Type") + "\n") * 3).encode(), LogFacts({"aten::digamma": 3})
+
+
+def duplicated_table() -> LogTrap:
+    """Console and file log concatenated: the same record, time stamp included, stands there twice."""
+    return (table_f4(_COUNTS) * 2).encode(), LogFacts(_COUNTS)
+
+
+def interleaved_ranks() -> LogTrap:
+    """Two ranks print their tables into one console, line by line, behind launcher prefixes."""
+    lines = table_f4({"aten::nonzero": 5, "aten::digamma": 2}).splitlines()
+    others = table_f4({"aten::nonzero": 7, "aten::digamma": 1}).splitlines()
+    text = ""
+    for first, second in zip(lines, others, strict=True):
+        text += f"[1,0]<stdout>:{first}\n[1,1]<stdout>:{second}\n"
+    return text.encode(), LogFacts({"aten::nonzero": 12, "aten::digamma": 3})
+
+
+def coloured_windows_console() -> LogTrap:
+    """ANSI colour around the level, carriage returns, and a byte that is not UTF-8 before the table."""
+    text = table_f4(_COUNTS).replace("[critical]", "[\x1b[1m\x1b[31mcritical\x1b[0m]")
+    return b"caf\xe9 started\r\n" + text.replace("\n", "\r\n").encode(), LogFacts(_COUNTS)
+
+
+def wide_encoding() -> LogTrap:
+    """A log redirected by a shell that writes UTF-16 with a byte order mark."""
+    return table_f4(_COUNTS).encode("utf-16"), LogFacts(_COUNTS)
+
+
+def evictions() -> LogTrap:
+    """Evictions without the space (1.19) and with the one that documentation shows."""
+    spaced = eviction(9002, 900_000).replace("9002success", "9002 success")
+    return (eviction(9001, 1_000_000) + spaced).encode(), LogFacts(evicted=("9001", "9002"))
+
+
+def half_written_metrics() -> LogTrap:
+    """A killed process: cumulative records, the last one cut in the middle, no closing bracket."""
+    first = Snapshot("mark_step", "2024-10-18T20:56:53.275114", (("r_0", 900),), {"aten::nonzero": 1})
+    second = Snapshot(
+        "mark_step", "2024-10-18T20:56:54.275114", (("r_0", 900), ("r_1", 800)), {"aten::nonzero": 3}
+    )
+    text = json_file([first, second], closed=False)
+    cut = text.rindex('"TotalSuccessful"') - 5
+    return text[:cut].encode(), LogFacts({"aten::nonzero": 3}, compilations=2, dropped_records=1)

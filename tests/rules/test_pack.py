@@ -1,0 +1,114 @@
+"""What holds for the whole pack of rules."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from string import Formatter
+
+import pytest
+from cases import CASES_DIR, all_cases, pack
+
+from perftool.engine.pack import builtin_folder
+from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Rule
+from perftool.store.catalog import catalog
+
+FAMILIES = {
+    "TRC": "trace_health",
+    "FBK": "fallbacks",
+    "RCP": "recipes",
+    "GAP": "gaps",
+    "BAT": "batch",
+    "SYN": "synchronisation",
+    "CPY": "copies",
+    "FUS": "fused",
+    "PRC": "precision",
+    "COL": "collectives",
+    "ENG": "engines",
+    "MEM": "memory",
+    "STP": "steps",
+    "CFG": "configuration",
+}
+# What every query may use besides the rule's own params.
+GIVEN = {"steps", "step_ns", "window_ns"}
+# Reported by the engine itself, without a query.
+ENGINE_RULES = {"TRC000", "TRC001"}
+MOST_EVENTS = 10
+PLACES_OF_ONE_MACHINE = re.compile(r"/work\b|/home/|/root/|/tmp/|\.\./shared|localhost|127\.0\.0\.1")
+
+every_rule = pytest.mark.parametrize("rule", pack().values(), ids=lambda rule: rule.code)
+
+
+def test_codes_and_names_are_unique() -> None:
+    files = [path.stem for path in builtin_folder().rglob("*.toml")]
+    names = Counter(rule.name for rule in pack().values())
+
+    assert sorted(files) == sorted(pack())
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_each_rule_lies_in_the_folder_of_its_family() -> None:
+    folders = {path.stem: path.parent.name for path in builtin_folder().rglob("*.toml")}
+
+    assert folders == {code: FAMILIES[code[:3]] for code in folders}
+
+
+def test_each_rule_has_a_case_that_fires_and_two_that_do_not() -> None:
+    fires = Counter(case.code for case in all_cases() if case.findings)
+    quiet = Counter(case.code for case in all_cases() if not case.findings)
+
+    assert [code for code in pack() if not fires[code]] == []
+    assert [code for code in pack() if quiet[code] < 2] == []
+    assert [path.stem for path in CASES_DIR.glob("*.toml") if path.stem not in pack()] == []
+
+
+def test_cases_stay_small_and_have_names_of_their_own() -> None:
+    names = Counter((case.code, case.name) for case in all_cases())
+
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [(case.code, case.name) for case in all_cases() if len(case.events) > MOST_EVENTS] == []
+
+
+@every_rule
+def test_words_come_from_the_lists(rule: Rule) -> None:
+    assert rule.severity in SEVERITIES
+    assert rule.confidence in CONFIDENCES
+    assert rule.status in STATUSES
+    assert rule.tags
+
+
+@every_rule
+def test_texts_are_complete(rule: Rule) -> None:
+    texts = {"summary": rule.summary, "message": rule.message, "why": rule.why, "fix": rule.fix}
+
+    assert [name for name, text in texts.items() if not text.strip()] == []
+    assert all(param.why.strip() and param.unit.strip() for param in rule.params)
+    assert all(reference.startswith("https://") for reference in rule.references)
+    assert rule.references or rule.code in ENGINE_RULES
+
+
+@every_rule
+def test_no_text_mentions_a_machine(rule: Rule) -> None:
+    whole = "\n".join(
+        [rule.summary, rule.message, rule.why, rule.fix, rule.example, rule.sql or "", *rule.references]
+    )
+
+    assert PLACES_OF_ONE_MACHINE.findall(whole) == []
+
+
+@every_rule
+def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
+    assert [need for need in rule.needs if need not in catalog()] == []
+    assert (rule.sql is None) == (rule.code in ENGINE_RULES)
+    params = {param.name for param in rule.params}
+    used = set(re.findall(r"\$(\w+)", rule.sql or ""))
+    assert used - params - GIVEN == set()
+    assert params - used == set()
+
+
+@every_rule
+def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> None:
+    placeholders = {name for _, name, _, _ in Formatter().parse(rule.message) if name}
+    known = set(re.findall(r"\w+", rule.sql or "error")) | {"subject"}
+
+    assert {name for name in placeholders if not {name, f"{name}_ns", f"{name}_bytes"} & known} == set()

@@ -1,0 +1,117 @@
+"""Every sample trace yields the findings listed for it, and tells nothing about who recorded it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perftool.commands import analyze
+from perftool.engine.pack import builtin_folder, load_pack
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SAMPLES = Path(__file__).parents[1] / "sample_traces"
+LISTS = [file for file in (SAMPLES / "expected.toml", SAMPLES / "cpu" / "expected.toml") if file.exists()]
+CPU_FILES = sorted((SAMPLES / "cpu").rglob("*.json.gz"))
+MAX_BYTES = 150_000
+# A slash that begins a path: not the one between two words, as in torch/nn/modules.
+ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/\w|(?<!\w)[A-Za-z]:\\|~/")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An entry of an expected.toml; ``absent`` is "warnings" or codes."""
+
+    path: str
+    findings: tuple[str, ...]
+    first: str | None = None
+    later: tuple[str, ...] = ()
+    absent: str | tuple[str, ...] = ()
+
+
+def listed() -> list[Sample]:
+    entries = [entry for file in LISTS for entry in tomllib.loads(file.read_text(encoding="utf-8"))["sample"]]
+    return [
+        Sample(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+        for entry in entries
+    ]
+
+
+def report_on(path: Path, folder: Path) -> dict[str, Any]:
+    analyze.run([str(path)], analyze.Format.json, output_file=str(folder / "report.json"), quiet=True)
+    return json.loads((folder / "report.json").read_bytes())
+
+
+@pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
+def test_a_sample_yields_its_findings(sample: Sample, tmp_path: Path) -> None:
+    report = report_on(SAMPLES / sample.path, tmp_path)
+    codes = [finding["code"] for finding in report["findings"]]
+    shipped = {rule.code for rule in load_pack(builtin_folder())}
+    due = {*sample.findings, *(code for code in sample.later if code in shipped)}
+
+    assert [read["status"] for read in report["inputs"]] == ["ok"] * len(report["inputs"])
+    assert due - set(codes) == set()
+    if sample.first:
+        assert codes[0] == sample.first
+    if sample.absent == "warnings":
+        assert [found["message"] for found in report["findings"] if found["severity"] != "info"] == []
+    else:
+        assert set(sample.absent) & set(codes) == set()
+
+
+def test_every_recording_is_listed() -> None:
+    paths = [SAMPLES / sample.path for sample in listed()]
+
+    assert CPU_FILES
+    assert [file.name for file in CPU_FILES if file not in paths and file.parent not in paths] == []
+
+
+@pytest.mark.parametrize("file", CPU_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+def test_a_recording_is_small_and_has_steps(file: Path) -> None:
+    events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    steps = [event["name"] for event in events if str(event["name"]).startswith("ProfilerStep#")]
+
+    assert file.stat().st_size < MAX_BYTES
+    assert len(steps) >= 3
+
+
+@pytest.mark.parametrize("file", CPU_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+def test_a_recording_names_no_place_host_or_user(file: Path) -> None:
+    packed = file.read_bytes()
+    trace = json.loads(gzip.decompress(packed))
+
+    assert [text for text in strings(trace) if ABSOLUTE_PATH.search(text)] == []
+    assert trace["host_name"] == "host"
+    assert packed[4:8] == bytes(4)  # no time of packing
+    assert not packed[3] & 0b1000  # no file name
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every key and string anywhere in decoded JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from strings(item)
+
+
+def test_the_search_for_paths_finds_paths() -> None:
+    private = ["/home/me/a.py", "file:///srv/x", "at (/opt/x)", "C:\\Users\\me", "~/a.py", "x=/data/y"]
+    public = ["torch/nn/modules/module.py(1782): _call_impl", "aten::div", "a / b", "compile_id=0/1"]
+
+    assert [text for text in private + public if ABSOLUTE_PATH.search(text)] == private
