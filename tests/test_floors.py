@@ -99,6 +99,8 @@ LONGEST_MODULE, LONGEST_FUNCTION = 300, 50
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_modules_and_functions_stay_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     too_long = [f.name for f in functions if (f.end_lineno or 0) - f.lineno + 1 > LONGEST_FUNCTION]
     assert (len(text.splitlines()) <= LONGEST_MODULE, too_long) == (True, [])

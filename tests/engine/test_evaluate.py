@@ -51,7 +51,9 @@ def test_a_finding_carries_everything(run: Callable[..., Outcome]) -> None:
     ("gain", "expected"),
     [("400", Gain(400, 0.4)), ("5000", Gain(1000, 1.0)), ("-3", Gain(0, 0.0)), ("NULL", None), ("0.7", Gain(0, 0.0))],
 )
-def test_a_gain_lies_between_nothing_and_the_step(gain: str, expected: Gain | None, run: Callable[..., Outcome]) -> None:
+def test_a_gain_lies_between_nothing_and_the_step(
+    gain: str, expected: Gain | None, run: Callable[..., Outcome]
+) -> None:
     (finding,) = run(f"SELECT 'all' AS subject, 1 AS n, {gain} AS gain_ns").findings
     assert finding.gain == expected
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perftool.errors import InputError
-from perftool.readers.discover import find_traces
+from perftool.readers.discover import find_inputs
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("b.json", "a.json.gz", "sub/c.json.zst", "sub/[x].json"):
         path = tmp_path / "traces" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
+        path.write_bytes(b'{"traceEvents": []}')
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -35,11 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_paths_mean(folder: Path, paths: list[str], found: list[str]) -> None:
-    assert find_traces(paths) == found
+    assert find_inputs(paths).traces == tuple(found)
 
 
 def test_excluded_files_are_left_out(folder: Path) -> None:
-    assert find_traces(["traces/*"], exclude=["*.gz"]) == ["traces/b.json"]
+    assert find_inputs(["traces/*"], exclude=["*.gz"]).traces == ("traces/b.json",)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,14 @@ def test_excluded_files_are_left_out(folder: Path) -> None:
 )
 def test_paths_that_mean_nothing(folder: Path, paths: list[str], exclude: list[str], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        find_traces(paths, exclude)
+        find_inputs(paths, exclude=exclude)
     assert str(caught.value).startswith(sentence)
+
+
+def test_what_lies_beside_a_trace_is_found_too(folder: Path) -> None:
+    log = folder / "traces" / "run.log"
+    log.write_text("Frequency of op and op name that were executed on CPU:\n3 aten::nonzero\n")
+    assert find_inputs(["traces/b.json"]).texts == ("traces/run.log",)
+    assert find_inputs(["traces/b.json"], companions=False).texts == ()
+    assert find_inputs(["traces/b.json"], exclude=["*.log"]).texts == ()
+    assert find_inputs(["traces/b.json", "traces/run.log"]).texts == ("traces/run.log",)

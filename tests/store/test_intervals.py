@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from itertools import pairwise
 
 import duckdb
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ PROPERTY = settings(max_examples=40, deadline=None)
 def test_a_union_covers_the_same_points_with_separate_intervals(intervals: list[Interval]) -> None:
     union = call("interval_union", intervals)
     assert covered(union) == covered(intervals)
-    for before, after in zip(union, union[1:], strict=False):
+    for before, after in pairwise(union):
         assert before[:2] != after[:2] or before[3] < after[2]
 
 

@@ -17,7 +17,10 @@ TRACE = [step(1, 0, 100), x("op", 10, 5)]
 
 def test_a_select(store: Open) -> None:
     opened = store(TRACE)
-    assert opened.query("SELECT name, dur FROM ops WHERE dur > $least", {"least": 1}) == (["name", "dur"], [("op", 5000)])
+    assert opened.query("SELECT name, dur FROM ops WHERE dur > $least", {"least": 1}) == (
+        ["name", "dur"],
+        [("op", 5000)],
+    )
 
 
 @pytest.mark.parametrize(

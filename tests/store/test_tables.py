@@ -130,7 +130,8 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     # A read that waits, a blocking copy, an explicit wait; a read of a host value is none.
     "syncs": ([
         x("aten::is_nonzero", 0, 90), x("aten::item", 5, 80, **{"Call stack": "train.py(3)"}),
-        x("aten::_local_scalar_dense", 10, 70), runtime("cudaMemcpyAsync", 12, 5, 1), runtime("cudaStreamSynchronize", 20, 50),
+        x("aten::_local_scalar_dense", 10, 70), runtime("cudaMemcpyAsync", 12, 5, 1),
+        runtime("cudaStreamSynchronize", 20, 50),
         memcpy("Memcpy DtoH (Device -> Pageable)", 60, 5, 1), x("aten::item", 100, 5), x("aten::to", 200, 50),
         runtime("cudaStreamSynchronize", 210, 30), runtime("cudaDeviceSynchronize", 300, 40),
     ], [
@@ -174,7 +175,8 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     # The ops and launches inside.
     "optimizer_steps": ([
         x("Optimizer.step#AdamW.step", 0, 100, "user_annotation"), x("aten::add_", 10, 40), x("aten::mul_", 20, 10),
-        *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10), x("Optimizer.zero_grad#AdamW.zero_grad", 200, 10, "user_annotation"),
+        *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
+        x("Optimizer.zero_grad#AdamW.zero_grad", 200, 10, "user_annotation"),
     ], [
         (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1),
     ]),
@@ -235,11 +237,12 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
 def test_table(table: str, rows: Rows) -> None:
     events, expected = CASES[table]
     found = rows(table, events)
-    shown = [tuple("PATH" if key == "path" else value for key, value in row.items()) for row in sorted(found, key=order)]
+    shown = [
+        tuple("PATH" if key == "path" else value for key, value in row.items()) for row in sorted(found, key=order)
+    ]
     assert shown == expected
     assert all(list(row) == [column.name for column in catalog()[table].columns] for row in found)
 
 
 def order(row: dict[str, object]) -> tuple[object, ...]:
     return (row.get("rank") or 0, row.get("ts") or 0, row.get("id") or 0, str(row.get("metric")), str(row.get("kind")))
-
