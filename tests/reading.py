@@ -48,7 +48,7 @@ def read_path(path: str) -> Reading:
     """Read the trace file at ``path``, or stdin for '-'."""
     connection = _connection()
     connection.execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
-    read_file, metadata = load_trace(connection, path, 0)
+    read_file, metadata = load_trace(connection, path, lambda metadata: 0)
     found = connection.execute("SELECT * EXCLUDE (rank) FROM raw ORDER BY rowid").fetchall()
     issues = [(issue.kind, issue.count, issue.offset) for issue in read_file.issues]
     assert read_file.events == len(found)

@@ -42,18 +42,21 @@ _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BI
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 Progress = Callable[[int], None]
+RankFor = Callable[[dict[str, Any]], int]
 
 
 def load_trace(
-    connection: duckdb.DuckDBPyConnection, path: str, rank: int, progress: Progress | None = None
+    connection: duckdb.DuckDBPyConnection, path: str, rank_for: RankFor, progress: Progress | None = None
 ) -> tuple[InputFile, dict[str, Any]]:
-    """Append the events of the trace file at ``path`` under a provisional ``rank``; returns facts and metadata.
+    """Append the events of the trace file at ``path``; returns facts and metadata.
 
-    ``progress`` is called with the bytes of text loaded so far. Raises InputError when there is no trace in it.
+    ``rank_for`` gives the rank to file events under for the metadata known so far: it is asked after the head of
+    the file was read, and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises
+    InputError when there is no trace in the file.
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         trace = ChromeTrace(path, Path(spool))
-        events = _load_chunks(connection, trace, rank, progress)
+        events = _load_chunks(connection, trace, rank_for, progress)
         trace.finish()
     if not events:
         _require_trace(trace)
@@ -76,11 +79,13 @@ def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
 
 
 def _load_chunks(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, rank: int, progress: Progress | None
+    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, rank_for: RankFor, progress: Progress | None
 ) -> int:
     events = done = 0
     chunks = trace.chunks()
+    rank = None
     while batch := list(islice(chunks, _BATCH)):
+        rank = rank_for(trace.metadata) if rank is None else rank
         if not trace.ended:
             events += _load_batch(connection, trace, batch, rank)
         for chunk in batch:
@@ -88,6 +93,10 @@ def _load_chunks(
             done += chunk.size
         if progress:
             progress(done)
+    final = rank_for(trace.metadata)
+    if rank is not None and final != rank:
+        # Rewriting every row is slow, but metadata that names the rank comes before the events nearly always.
+        connection.execute(f"UPDATE raw SET rank = {final} WHERE rank = {rank}")
     return events
 
 

@@ -48,6 +48,8 @@ class TraceStore:
         self.readings: list[Reading] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
+        self._filled: dict[str, bool] = {}
+        self._locked = False
         self._ready = False
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
@@ -79,10 +81,17 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
         """Read one trace file. Raises InputError when it cannot be read at all."""
         self._require_open()
-        provisional = -1 - len(self.inputs)
-        read, metadata = load.load_trace(self._connection, path, provisional, progress)
+
+        def rank_for(metadata: dict[str, Any]) -> int:
+            return self._free_rank(load.rank_of(path, metadata))[0]
+
+        try:
+            read, metadata = load.load_trace(self._connection, path, rank_for, progress)
+        except InputError:
+            taken = ", ".join(map(str, self.metadata)) or "NULL"
+            self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
+            raise
         rank, issues = self._free_rank(load.rank_of(path, metadata))
-        self._connection.execute(f"UPDATE raw SET rank = {rank} WHERE rank = {provisional}")
         self.metadata[rank] = metadata
         added = replace(read, rank=rank, issues=(*read.issues, *issues))
         self.inputs.append(added)
@@ -146,8 +155,10 @@ class TraceStore:
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
-        self.build([name])
-        return bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+        if name not in self._filled:
+            self.build([name])
+            self._filled[name] = bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+        return self._filled[name]
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():
@@ -229,7 +240,9 @@ class TraceStore:
         return free, [ImportIssue("rank taken", 1, text)]
 
     def _lock_down(self) -> None:
-        self._connection.execute("SET enable_external_access = false")
+        if not self._locked:
+            self._connection.execute("SET enable_external_access = false")
+            self._locked = True
 
     def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         timer = threading.Timer(limit_s, self._connection.interrupt)

@@ -18,14 +18,16 @@
 -- column n: BIGINT, columns of the second operand
 WITH work AS (
     SELECT d.id, d.rank, d.name, d.engine, d.dtype, d.op, d.ts, d.dur,
-           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
+           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|'
+                                               || '(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
     FROM device_ops AS d JOIN _step_totals AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
     WHERE d.valid AND d.kind = 'kernel'
 ),
 names AS (
     SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,
-           CASE WHEN regexp_matches(name, 'bf16bf16|f16f16|h?884|[hs]16816|bf16|_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)|hgemm|fp16|half|bfloat16', 'i') THEN 16
+           CASE WHEN regexp_matches(name, 'bf16|f16f16|h?884|[hs]16816|hgemm|fp16|half|bfloat16|'
+                                          || '_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)', 'i') THEN 16
                 WHEN regexp_matches(name, 'e4m3|e5m2|f8f8', 'i') THEN 8
                 WHEN regexp_matches(name, 'dgemm|f64f64|_DB_', 'i') THEN 64
                 WHEN regexp_matches(name, 's1688|sgemm|tf32|f32f32|_SB_|scudnn|dtype_Float|simt_', 'i') THEN 32 END AS bits
@@ -37,8 +39,10 @@ matrix AS (
 ),
 described AS (
     SELECT x.*, o.input_types AS types,
-           json_extract(o.input_dims, CASE WHEN x.op_name IN ('aten::addmm', 'aten::baddbmm') THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
-           json_extract(o.input_dims, CASE WHEN x.op_name IN ('aten::addmm', 'aten::baddbmm') THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second
+           -- The first input of these two is the term that is added.
+           x.op_name IN ('aten::addmm', 'aten::baddbmm') AS added,
+           json_extract(o.input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
+           json_extract(o.input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second
     FROM matrix AS x LEFT JOIN ops AS o ON o.id = x.op AND x.op_name IS NOT NULL
 ),
 operands AS (

@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("b.json", "a.json.gz", "sub/c.json.zst", "sub/[x].json"):
         path = tmp_path / "traces" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b'{"traceEvents": []}')
+        path.write_bytes(b"")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_paths_mean(folder: Path, paths: list[str], found: list[str]) -> None:
-    assert find_inputs(paths).traces == tuple(found)
+    assert list(find_inputs(paths).traces) == found
 
 
 def test_excluded_files_are_left_out(folder: Path) -> None:
@@ -58,10 +58,22 @@ def test_paths_that_mean_nothing(folder: Path, paths: list[str], exclude: list[s
     assert str(caught.value).startswith(sentence)
 
 
-def test_what_lies_beside_a_trace_is_found_too(folder: Path) -> None:
-    log = folder / "traces" / "run.log"
-    log.write_text("Frequency of op and op name that were executed on CPU:\n3 aten::nonzero\n")
-    assert find_inputs(["traces/b.json"]).texts == ("traces/run.log",)
-    assert find_inputs(["traces/b.json"], companions=False).texts == ()
-    assert find_inputs(["traces/b.json"], exclude=["*.log"]).texts == ()
-    assert find_inputs(["traces/b.json", "traces/run.log"]).texts == ("traces/run.log",)
+def test_logs_and_metrics_beside_a_trace_are_found(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('[{"ph": "X"}]')
+    (tmp_path / "console.log").write_text("Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n")
+    (tmp_path / "metrics-rank0.json.1").write_text('[{"metric_name": "cpu_fallback", "statistics": {}}]')
+    (tmp_path / "notes.md").write_text("nothing")
+
+    found = find_inputs([str(tmp_path / "run.json")])
+
+    assert [Path(path).name for path in found.traces] == ["run.json"]
+    assert sorted(Path(path).name for path in found.texts) == ["console.log", "metrics-rank0.json.1"]
+
+
+def test_logs_that_are_named_replace_those_beside_the_trace(tmp_path: Path) -> None:
+    for name in ("run.json", "console.log", "other.txt"):
+        (tmp_path / name).write_text('[{"ph": "X"}]')
+
+    found = find_inputs([str(tmp_path / "run.json")], [str(tmp_path / "other.txt")])
+
+    assert [Path(path).name for path in found.texts] == ["other.txt"]

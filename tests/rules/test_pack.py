@@ -112,3 +112,11 @@ def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> Non
     known = set(re.findall(r"\w+", rule.sql or "error")) | {"subject"}
 
     assert {name for name in placeholders if not {name, f"{name}_ns", f"{name}_bytes"} & known} == set()
+
+
+@every_rule
+def test_no_count_shares_its_name_with_a_time_or_size(rule: Rule) -> None:
+    columns = set(re.findall(r"\bAS (\w+)", rule.sql or ""))
+    shown = {name for _, name, _, _ in Formatter().parse(rule.message) if name}
+
+    assert {name for name in shown & columns if {f"{name}_ns", f"{name}_bytes"} & columns} == set()
