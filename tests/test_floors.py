@@ -16,7 +16,6 @@ PACKAGE = Path(perftool.__file__).parent
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
-    "__init__": set(),
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
     "store": {"readers", "model", "errors", "units"},
@@ -26,7 +25,8 @@ BELOW: dict[str, set[str]] = {
     "bench": {"model", "errors", "units"},
     "sim": {"model", "errors", "units"},
 }
-TOP = {"cli", "commands", "__main__"}
+# ``api`` is for Python what ``commands`` are for the shell; the package hands out its names.
+TOP = {"cli", "commands", "api", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},

@@ -178,7 +178,8 @@ class TraceStore:
         self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
-        self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
+        facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
+        self._fill("_inputs" + _INPUT_COLUMNS, facts)
         issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
         for definition, rows in reading_tables(self.readings).items():
@@ -263,10 +264,6 @@ class TraceStore:
 
 _INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
 _ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
-
-
-def _input_row(read: InputFile) -> tuple[Any, ...]:
-    return (read.path, read.kind, read.rank, read.bytes, read.events, read.status)
 
 
 def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:

@@ -33,7 +33,8 @@ def run(store: Callable[..., TraceStore], tmp_path: Path) -> Callable[..., Outco
 def test_a_finding_carries_everything(run: Callable[..., Outcome]) -> None:
     sql = (
         "SELECT name AS subject, rank, step, ts, dur, kernel AS busy_ns, 0.5 AS share_ratio, 2048 AS moved_bytes,"
-        " 1234 AS n, $limit AS allowed, [{'name': 'x', 'ts': 1, 'dur': 2, 'step': 3}] AS related, 400 AS gain_ns FROM steps"
+        " 1234 AS n, $limit AS allowed, [{'name': 'x', 'ts': 1, 'dur': 2, 'step': 3}] AS related,"
+        " 400 AS gain_ns FROM steps"
     )
     message = "{subject}: {busy} {busy_ns} {share_ratio} {moved} {n} {allowed} {limit}"
     (finding,) = run(sql, message).findings

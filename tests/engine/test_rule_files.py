@@ -22,15 +22,27 @@ MALFORMED: dict[str, tuple[tuple[str, str], str]] = {
     "wrong text type": (('why = "why"', 'why = ["why"]'), "key text.why must be a text"),
     "wrong sql": (("sql = \"SELECT 'all' AS subject, 1 AS n\"", "sql = 1"), "key find.sql must be a text"),
     "unknown find": (("[find]", "[find]\nquery = ''"), "unknown key find.query"),
-    "code without digits": (('"USR901"', '"USR"'), "key code: 'USR' is not one to four capital letters and three digits"),
+    "code without digits": (
+        ('"USR901"', '"USR"'),
+        "key code: 'USR' is not one to four capital letters and three digits",
+    ),
     "code of another file": (('"USR901"', '"USR902"'), "key code: USR902 differs from the file's name"),
     "name with capitals": (('"a-rule"', '"A rule"'), "key name: 'A rule' is not lower-case words joined by hyphens"),
     "severity": (('"warning"', '"fatal"'), "key severity: 'fatal' is none of error, warning, info"),
     "confidence": (('"high"', '"sure"'), "key confidence: 'sure' is none of high, medium, low"),
     "status": (('"stable"', '"new"'), "key status: 'new' is none of preview, stable, deprecated"),
-    "device": (('devices = "any"', 'devices = ["gpu"]'), "key devices: 'gpu' is none of any, hpu, cuda, rocm, xpu, mtia, cpu"),
-    "parameter without reason": (('unit = "steps"\nwhy = "because"', 'unit = "steps"'), "key params.limit.why is missing or of the wrong type"),
-    "parameter without table": (('[params.limit]\nvalue = 2\nunit = "steps"\nwhy = "because"', "[params]\nlimit = 2"), "key params.limit must be a table with value, unit and why"),
+    "device": (
+        ('devices = "any"', 'devices = ["gpu"]'),
+        "key devices: 'gpu' is none of any, hpu, cuda, rocm, xpu, mtia, cpu",
+    ),
+    "parameter without reason": (
+        ('unit = "steps"\nwhy = "because"', 'unit = "steps"'),
+        "key params.limit.why is missing or of the wrong type",
+    ),
+    "parameter without table": (
+        ('[params.limit]\nvalue = 2\nunit = "steps"\nwhy = "because"', "[params]\nlimit = 2"),
+        "key params.limit must be a table with value, unit and why",
+    ),
 }  # fmt: skip
 
 

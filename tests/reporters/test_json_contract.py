@@ -75,7 +75,8 @@ TRACES: dict[str, list[Event]] = {
     "host alone": [x("aten::add", 0, 10)],
     "device alone": [kernel("k", 0, 10)],
     "starved": [
-        step(1, 0, 1000), loader(0, 800), *launch(1, 810, 5, 820, 100), step(2, 1000, 900), *launch(2, 1010, 5, 1020, 90)
+        step(1, 0, 1000), loader(0, 800), *launch(1, 810, 5, 820, 100), step(2, 1000, 900),
+        *launch(2, 1010, 5, 1020, 90),
     ],
     "odd": [step(1, 0, 100), kernel("impossible", 10, 10**9), runtime("cudaDeviceSynchronize", 20, 60)],
 }  # fmt: skip
