@@ -39,9 +39,7 @@ def msgspec_typed(path: str) -> None:
     texts = [(key, str, "") for key in ("ph", "cat", "name")]
     keys = [(key, int | str, 0) for key in ("pid", "tid", "id")]
     times = [(key, float, 0.0) for key in ("ts", "dur")]
-    event = msgspec.defstruct(
-        "Event", [*texts, *keys, *times, ("args", msgspec.Raw, msgspec.Raw())], gc=False
-    )
+    event = msgspec.defstruct("Event", [*texts, *keys, *times, ("args", msgspec.Raw, msgspec.Raw())], gc=False)
     trace = msgspec.defstruct("Trace", [("traceEvents", list[event])])
     msgspec.json.decode(Path(path).read_bytes(), type=trace)
 

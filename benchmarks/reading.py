@@ -78,9 +78,7 @@ def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
     ]
 
 
-def run_once(
-    program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]
-) -> None:
+def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]) -> None:
     """Add the cost of one more run of ``program``, or the note why there is none."""
     command = [options.python(program), str(ROOT / "benchmarks" / "contenders.py"), program, str(trace)]
     try:
@@ -169,9 +167,7 @@ def method(options: Options) -> str:
     """When, where, on what and how it was measured."""
     day = datetime.date.today().isoformat()
     load, source = " ".join(f"{value:.1f}" for value in os.getloadavg()), options.source.name
-    machine = (
-        f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    )
+    machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
         f"Source: `{source}`, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
@@ -188,13 +184,9 @@ def processor() -> str:
 
 def versions(options: Options) -> str:
     """The packages that are measured, each asked from the interpreter that runs it."""
-    script = (
-        "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
-    )
+    script = "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
     commands = (
-        [options.python(program), "-c", script, *PACKAGES[program]]
-        for program in options.programs
-        if PACKAGES[program]
+        [options.python(program), "-c", script, *PACKAGES[program]] for program in options.programs if PACKAGES[program]
     )
     runs = (subprocess.run(command, capture_output=True, text=True, check=False) for command in commands)
     return ", ".join(run.stdout.strip() for run in runs if run.stdout)
@@ -209,12 +201,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a run is stopped")
     parser.add_argument("--programs", default=",".join(CONTENDERS), help="which to run (default: all)")
     parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="run in the first round only")
-    parser.add_argument(
-        "--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only"
-    )
-    parser.add_argument(
-        "--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it"
-    )
+    parser.add_argument("--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only")
+    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it")
     parser.add_argument("--folder", type=Path, help="for the grown traces (default: a temporary one)")
     parser.add_argument("--output", type=Path, help="write the Markdown here too")
     given = parser.parse_args(arguments)

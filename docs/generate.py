@@ -20,8 +20,8 @@ def tables_page() -> str:
         "# Tables\n\nWhat a trace becomes after reading. Ask them with `habana_perf_tool query PATH SQL` (the SQL is\n"
         "DuckDB's), or as DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
         'integer nanoseconds as in the file; `end` is a word of SQL and needs quotes: `"end"`. Missing is NULL.\n'
-        "\nThe table `raw` holds every event as the file has it, of any phase: `rank`, `ph`, `cat`, `name`, `pid`, `tid`,\n"
-        "`ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event there.\n"
+        "\nThe table `raw` holds every event as the file has it, of any phase: `rank`, `ph`, `cat`, `name`, `pid`,\n"
+        "`tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event there.\n"
     )
     return "\n".join([NOTE, intro, *map(_table, public)])
 

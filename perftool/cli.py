@@ -16,7 +16,6 @@ from perftool.errors import PerfToolError
 
 app = typer.Typer(
     name="habana_perf_tool",
-    help="Say what slows a PyTorch run down, what each cause costs, and what to change.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -47,9 +47,7 @@ def _graph(trace: GaudiTrace, at: float, recipe: int) -> None:
         more = {"recipe": recipe, "recipe_name": name, "dtype": "bf16"}
         trace.mme("GEMM", begin, 180, lanes=8, EventName=f"{node}/gemm_12", **more)
         lanes = [die * 8 + tpc for die in range(8) for tpc in range(6)]
-        trace.tpc(
-            "fused_kernel_0x5f1c_12_bf16", begin + 60, 165, lanes=lanes, EventName=f"{node}/gelu", **more
-        )
+        trace.tpc("fused_kernel_0x5f1c_12_bf16", begin + 60, 165, lanes=lanes, EventName=f"{node}/gelu", **more)
         begin += 250
 
 

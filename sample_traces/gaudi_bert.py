@@ -28,9 +28,7 @@ def gemm(m: int, n: int, k: int, dtype: str, *, count: int = 1, beside: bool = F
     return Kernel("MME", name, round(dur, 3), dtype, _MME_LANES, beside)
 
 
-def stream(
-    name: str, elements: int, passes: float, dtype: str, *, group: int = 0, beside: bool = False
-) -> Kernel:
+def stream(name: str, elements: int, passes: float, dtype: str, *, group: int = 0, beside: bool = False) -> Kernel:
     """A TPC kernel that moves ``passes`` times its elements, on a third of the TPCs."""
     dur = max(2.5, elements * passes * _BYTES[dtype] / _STREAM_BYTES_PER_US)
     label = f"{name}_{_SUFFIX[dtype]}"

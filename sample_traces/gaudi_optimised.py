@@ -18,15 +18,11 @@ _FORWARD = Graph(
     700.0,
     4_120_331.0,
 )
-_BACKWARD = Graph(
-    "backward", (*bert.head(DTYPE, 2), *bert.fused_layer(DTYPE, 2) * bert.LAYERS), 1_500.0, 6_880_915.0
-)
+_BACKWARD = Graph("backward", (*bert.head(DTYPE, 2), *bert.fused_layer(DTYPE, 2) * bert.LAYERS), 1_500.0, 6_880_915.0)
 _ADAM = Graph(
     "FusedAdamW",
     tuple(
-        bert.stream(
-            "optimizer_adamw", sum(bert.parameter_sizes()) // 3, 7, DTYPE, group=group, beside=group > 0
-        )
+        bert.stream("optimizer_adamw", sum(bert.parameter_sizes()) // 3, 7, DTYPE, group=group, beside=group > 0)
         for group in range(3)
     ),
     260.0,

@@ -92,9 +92,7 @@ class Run:
     # The host ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def op(
-        self, name: str, *, cat: str = "cpu_op", tid: int | None = None, **shapes: list[object]
-    ) -> Iterator[None]:
+    def op(self, name: str, *, cat: str = "cpu_op", tid: int | None = None, **shapes: list[object]) -> Iterator[None]:
         """A host op around whatever happens inside it."""
         begin = self.now
         self.now += 2.0
@@ -185,9 +183,7 @@ class Run:
     def wait(self, until: float) -> None:
         """Block the host until the device reached a point in time."""
         woken = max(until + 8.0, self.now + 4.0)
-        self.out.synapse(
-            "synEventSynchronize", self.now, woken - self.now, args={"eventHandle": "0x7f30c40022a0"}
-        )
+        self.out.synapse("synEventSynchronize", self.now, woken - self.now, args={"eventHandle": "0x7f30c40022a0"})
         self.now = woken
 
     def copy_in(self, size: int, shape: list[int], dtype: str, *, pinned: bool = False) -> None:

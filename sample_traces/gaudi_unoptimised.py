@@ -69,13 +69,9 @@ def _load(state: Run, number: int, length: int) -> None:
 
 def _forward(state: Run, length: int) -> None:
     ids = [bert.BATCH, length]
-    state.leaf(
-        "aten::embedding", 21.0, dims=[[bert.VOCABULARY, bert.HIDDEN], ids], types=["float", "long int"]
-    )
+    state.leaf("aten::embedding", 21.0, dims=[[bert.VOCABULARY, bert.HIDDEN], ids], types=["float", "long int"])
     state.leaf("aten::constant_pad_nd", 18.0, dims=[[*ids, bert.HIDDEN]], types=["float"])
-    state.leaf(
-        "aten::native_layer_norm", 24.0, dims=[[bert.BATCH, bert.SEQUENCE, bert.HIDDEN]], types=["float"]
-    )
+    state.leaf("aten::native_layer_norm", 24.0, dims=[[bert.BATCH, bert.SEQUENCE, bert.HIDDEN]], types=["float"])
     compile_us = 13_200.0 + 8.0 * length
     state.item(Graph(f"embedding {length}", bert.embedding(length, DTYPE), 600.0, compile_us))
     for layer in range(bert.LAYERS):
@@ -158,9 +154,7 @@ def _report(state: Run) -> None:
     state.leaf("aten::linalg_vector_norm", 31.0)
     state.item(_NORM)
     step = len(state.snapshots) // 2
-    state.log(
-        f"{{'loss': {7.61 - 0.21 * step:.4f}, 'grad_norm': {2.9 - 0.17 * step:.4f}, 'learning_rate': 5e-05}}"
-    )
+    state.log(f"{{'loss': {7.61 - 0.21 * step:.4f}, 'grad_norm': {2.9 - 0.17 * step:.4f}, 'learning_rate': 5e-05}}")
 
 
 def _adam_kernels(size: int) -> tuple[Kernel, ...]:

@@ -50,13 +50,13 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
     for rule in rules:
         if rule.sql is None:
             continue
-        reason = _why_not(store, rule, context)
-        if reason:
-            skipped.append(NotApplicable(rule.code, reason))
-            continue
         try:
-            findings += _run(store, rule, context)
-        except (QueryError, KeyError, ValueError) as error:
+            reason = _why_not(store, rule, context)
+            if reason:
+                skipped.append(NotApplicable(rule.code, reason))
+            else:
+                findings += _run(store, rule, context)
+        except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
             if crash_rule is None:
                 raise QueryError(f"{rule.code}: {error}") from None
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": str(error)}))

@@ -13,6 +13,12 @@ ColorMode = Literal["auto", "always", "never"]
 _PIPE_WIDTH = 10_000
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Tell the caller instead of ending the program with exit code 1."""
+        raise BrokenPipeError
+
+
 def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
     """A console on stdout (or stderr, or ``file``): coloured when ``color`` and the environment allow it.
 
@@ -22,7 +28,7 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
     stream = file or (sys.stderr if stderr else sys.stdout)
     terminal = stream.isatty()
     coloured = _wants_color(color, terminal)
-    return Console(
+    return _Console(
         file=stream,
         force_terminal=coloured,
         color_system="auto" if coloured else None,

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from perftool.errors import InputError
-from perftool.model.inputs import ImportIssue, InputFile, InputStatus
+from perftool.model.inputs import InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
 
@@ -158,13 +158,3 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
 def _require_trace(trace: ChromeTrace) -> None:
     if trace.bare:
         raise InputError(f"{trace.path}: is a JSON array, but none of its elements is a trace event")
-
-
-def unpaired_issues(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
-    """What to say about begin and end events that the recording's edges cut off."""
-    if unmatched_ends:
-        text = f"{unmatched_ends:,} end events have no begin (started before the recording) and were dropped"
-        yield ImportIssue("unmatched ends", unmatched_ends, text)
-    if unmatched_begins:
-        text = f"{unmatched_begins:,} begin events have no end and were closed with their track"
-        yield ImportIssue("unmatched begins", unmatched_begins, text)

@@ -18,25 +18,29 @@ def nest(track: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int
     """
     order = np.lexsort((-end, start, track))
     track, start, end = track[order], start[order], end[order]
-    depth = _open_slices(track, start, end)
+    lasting = end > start
+    depth = _open_slices(track, start, end, lasting)
     parent = np.full(len(order), -1, dtype=np.int64)
-    above: Int64s = np.flatnonzero(depth == 0)
+    above: Int64s = np.flatnonzero((depth == 0) & lasting)
     for level in range(1, int(depth.max(initial=0)) + 1):
         here = np.flatnonzero(depth == level)
         # The slice one level up that started last is still open, or this one would not be at this depth.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
-        above = here
+        above = here[lasting[here]]
     return order, depth, parent
 
 
-def _open_slices(track: Int64s, start: Int64s, end: Int64s) -> Int64s:
-    """Number of earlier slices of the same track that have not ended when each slice starts."""
-    position = np.arange(len(start), dtype=np.int64)
+def _open_slices(track: Int64s, start: Int64s, end: Int64s, lasting: npt.NDArray[np.bool_]) -> Int64s:
+    """Number of earlier slices of the same track that have not ended when each slice starts.
+
+    Slices of no length contain nothing, so only the ``lasting`` ones count.
+    """
+    earlier: Int64s = np.cumsum(lasting) - lasting
     ended = np.empty(len(start), dtype=np.int64)
     bounds = np.flatnonzero(np.diff(track)) + 1
     for first, last in zip([0, *bounds], [*bounds, len(track)], strict=True):
-        ends = np.sort(end[first:last])
-        ended[first:last] = first + np.searchsorted(ends, start[first:last], side="right")
-    # A slice of no length has ended by its own start; it is not earlier than itself.
-    depth: Int64s = position - np.minimum(ended, position)
+        here = slice(first, last)
+        ends = np.sort(end[here][lasting[here]])
+        ended[here] = (earlier[first] if last > first else 0) + np.searchsorted(ends, start[here], side="right")
+    depth: Int64s = earlier - ended
     return depth

@@ -17,10 +17,9 @@ from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
 from perftool.store.lanes import CATEGORIES, LANES
-from perftool.store.nesting import nest
-from perftool.store.pairing import pair
 from perftool.store.readings import Reading, reading_tables
 
 if TYPE_CHECKING:
@@ -145,7 +144,8 @@ class TraceStore:
             raise QueryError(_first_line(error)) from None
         if len(statements) != 1 or statements[0].type.name not in _SELECTS:
             raise QueryError("only a single SELECT is allowed")
-        self.build(_names_in(sql))
+        # Slices are made with arrays from Python, which counts as external access.
+        self.build(["slices", *_names_in(sql)])
         self._lock_down()
         return self._run_limited(sql, params or {}, time_limit_s)
 
@@ -157,9 +157,10 @@ class TraceStore:
                 self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
                 self._built.add(name)
                 if name == "tracks":
-                    self._pair_begins_with_ends()
+                    for issue in pair_slices(self._connection):
+                        self._note(issue)
                 if name == "_spans":
-                    self._nest_slices()
+                    nest_slices(self._connection)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
@@ -187,7 +188,8 @@ class TraceStore:
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
-        self._fill("_inputs" + _INPUT_COLUMNS, [_input_row(read) for read in inputs])
+        facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
+        self._fill("_inputs" + _INPUT_COLUMNS, facts)
         issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
         self._fill("_issues" + _ISSUE_COLUMNS, issues)
         for definition, rows in reading_tables(self.readings).items():
@@ -199,37 +201,6 @@ class TraceStore:
             name = definition.split("(")[0]
             marks = ", ".join("?" * len(rows[0]))
             self._connection.executemany(f"INSERT INTO {name} VALUES ({marks})", [list(row) for row in rows])
-
-    def _pair_begins_with_ends(self) -> None:
-        events = self._connection.execute(
-            """SELECT rowid, rank, pid, tid, ph, name, ts FROM raw
-               WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
-        )
-        rows = iter(events.fetchone, None)
-        pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
-        _insert_arrays(self._connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
-        for issue in load.unpaired_issues(pairs.unmatched_ends, pairs.unmatched_begins):
-            self._note(issue)
-
-    def _nest_slices(self) -> None:
-        import numpy as np
-
-        # Old traces write steps as ops, and every op of a step lies inside it.
-        spans = self._connection.execute(
-            """SELECT id, track, ts, "end",
-                      (hash(CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
-               FROM _spans WHERE side = 'host'"""
-        ).fetchnumpy()
-        ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
-        order, depth, parent = nest(track, start, end)
-        inside = (parent >= 0) & (end[parent] >= end[order])
-        columns = {
-            "id": ids[order],
-            "depth": depth,
-            "parent": np.where(parent >= 0, ids[parent], -1),
-            "outermost": ~inside | (cat[parent] != cat[order]),
-        }
-        _insert_arrays(self._connection, "_nesting", columns)
 
     def _note(self, issue: ImportIssue) -> None:
         first = self.inputs[0].path if self.inputs else self.readings[0].path
@@ -249,15 +220,11 @@ class TraceStore:
         return free, [ImportIssue("rank taken", 1, text)]
 
     def _lock_down(self) -> None:
-<<<<<<< HEAD
         if not self._locked:
+            # Pairing and nesting hand arrays over, which counts as access from outside.
+            self.build(["slices"])
             self._connection.execute("SET enable_external_access = false")
             self._locked = True
-=======
-        # Pairing and nesting hand arrays over, which counts as access from outside.
-        self.build(["slices"])
-        self._connection.execute("SET enable_external_access = false")
->>>>>>> gaudi-rules
 
     def _run_limited(self, sql: str, params: dict[str, Any], limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         timer = threading.Timer(limit_s, self._connection.interrupt)
@@ -278,19 +245,6 @@ class TraceStore:
 
 _INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
 _ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
-
-
-def _input_row(read: InputFile) -> tuple[Any, ...]:
-    return (read.path, read.kind, read.rank, read.bytes, read.events, read.status)
-
-
-def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:
-    """Make a table of equally long integer columns; -1 means NULL."""
-    import numpy as np
-
-    arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
-    names = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
-    connection.execute(f"CREATE TABLE {name} AS SELECT {names} FROM arrays")
 
 
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:

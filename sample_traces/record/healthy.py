@@ -13,9 +13,7 @@ BATCH = 256
 def main() -> None:
     """Record ``cpu/healthy.json.gz``."""
     set_up()
-    model = nn.Sequential(
-        nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10)
-    )
+    model = nn.Sequential(nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     data = TensorDataset(torch.randn(16 * BATCH, 512), torch.randint(10, (16 * BATCH,)))
     # Whole batches are cut from the tensors at once: no collating of single samples.

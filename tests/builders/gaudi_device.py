@@ -65,9 +65,7 @@ class DevicePart(EventSink):
             fields["HW event name"] = monitor
         fields.update({key: str(value) for key, value in args.items()})
         start, end = nanoseconds(at), nanoseconds(at + dur)
-        event = Event(
-            "X", name, self._device_pid, tid, start, end - start, category, fields, "device", engine, work
-        )
+        event = Event("X", name, self._device_pid, tid, start, end - start, category, fields, "device", engine, work)
         return self._add(event)
 
     def monitored(self, engine: str, name: str, at: float, dur: float, **more: Any) -> None:

@@ -127,9 +127,7 @@ class BridgePart(EventSink):
         category = "enqueue" if self.generation == "B" else "ac2g"
         extra: dict[str, Value] = {"id": number, "bp": "e"}
         for ph, end in (("s", source), ("f", target)):
-            edge = Event(
-                ph, target.name, end.pid, end.tid, end.ts_ns, None, category, None, "host", extra=extra
-            )
+            edge = Event(ph, target.name, end.pid, end.tid, end.ts_ns, None, category, None, "host", extra=extra)
             self._add(edge)
 
     def _call(

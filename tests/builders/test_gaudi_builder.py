@@ -161,9 +161,7 @@ def test_lane_names_of_gaudi_3():
     trace.tpc("relu", 1, 1, lanes=[5, 8])
     trace.mme("GEMM", 1, 1)
     events = json.loads(trace.to_bytes())["traceEvents"]
-    names = [
-        event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 0
-    ]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name" and event["pid"] == 0]
     assert names == ["[HD0] MME", "[HD0] TPC 5", "[HD1] TPC 0"]
 
 

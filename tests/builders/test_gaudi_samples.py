@@ -47,9 +47,7 @@ def test_compressed_samples_carry_no_time_stamp(regenerated):
 
 
 def test_readme_lists_the_expected_findings():
-    rows = [
-        row.split("|") for row in (SAMPLES / "README.md").read_text().splitlines() if row.startswith("| `")
-    ]
+    rows = [row.split("|") for row in (SAMPLES / "README.md").read_text().splitlines() if row.startswith("| `")]
     listed = {row[1].strip(" `/"): re.findall(r"[A-Z]{3}\d{3}", row[-2]) for row in rows}
     expected = tomllib.loads((SAMPLES / "expected.toml").read_text())["sample"]
     assert listed == {sample["path"]: sample["findings"] for sample in expected}

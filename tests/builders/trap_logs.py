@@ -77,9 +77,7 @@ def evictions() -> LogTrap:
 def half_written_metrics() -> LogTrap:
     """A killed process: cumulative records, the last one cut in the middle, no closing bracket."""
     first = Snapshot("mark_step", "2024-10-18T20:56:53.275114", (("r_0", 900),), {"aten::nonzero": 1})
-    second = Snapshot(
-        "mark_step", "2024-10-18T20:56:54.275114", (("r_0", 900), ("r_1", 800)), {"aten::nonzero": 3}
-    )
+    second = Snapshot("mark_step", "2024-10-18T20:56:54.275114", (("r_0", 900), ("r_1", 800)), {"aten::nonzero": 3})
     text = json_file([first, second], closed=False)
     cut = text.rindex('"TotalSuccessful"') - 5
     return text[:cut].encode(), LogFacts({"aten::nonzero": 3}, compilations=2, dropped_records=1)

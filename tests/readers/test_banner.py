@@ -7,11 +7,7 @@ from perftool.model.records import ConfigEntry
 from perftool.readers import banner
 
 TITLE = "============================= HABANA PT BRIDGE CONFIGURATION =========================== \n"
-SETTINGS = (
-    " PT_HPU_LAZY_MODE = 1\n"
-    " PT_HPU_RECIPE_CACHE_CONFIG = \n"
-    " PT_HPU_MAX_COMPOUND_OP_SIZE = 9223372036854775807\n"
-)
+SETTINGS = " PT_HPU_LAZY_MODE = 1\n PT_HPU_RECIPE_CACHE_CONFIG = \n PT_HPU_MAX_COMPOUND_OP_SIZE = 9223372036854775807\n"
 SYSTEM = (
     "---------------------------: System Configuration :---------------------------\n"
     "Num CPU Cores : 160\n"
@@ -64,6 +60,4 @@ def test_every_process_prints_it() -> None:
 def test_cut_banner_does_not_swallow_the_log() -> None:
     reading = banner.read((TITLE + " PT_HPU_LAZY_MODE = 1\n" + "text\n" * 70 + "LR = 0.1\n").encode())
     assert [(entry.key, entry.value) for entry in reading.config] == [("PT_HPU_LAZY_MODE", "1")]
-    assert reading.issues == (
-        ImportIssue("cut banner", 1, "the start-up banner has no end, first in line 63"),
-    )
+    assert reading.issues == (ImportIssue("cut banner", 1, "the start-up banner has no end, first in line 63"),)

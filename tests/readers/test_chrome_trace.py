@@ -75,7 +75,8 @@ LAYOUTS: dict[str, str] = {
     "events in the middle": in_object(one_line(), after={"traceName": "a]b}.json"}),
     "events last": in_object(one_line()),
     "tabs and carriage returns": dump({**HEAD, "traceEvents": EVENTS}, indent="\t").replace("\n", "\r\n"),
-    "space around everything": " \n" + in_object(one_line()).replace('"traceEvents": [', '"traceEvents" :\n [\n') + "\n\n",
+    "space around everything": " \n"
+    + in_object(one_line()).replace('"traceEvents": [', '"traceEvents" :\n [\n') + "\n\n",
     "byte order mark": "\ufeff" + in_object(one_line()),
 }  # fmt: skip
 BARE: dict[str, str] = {

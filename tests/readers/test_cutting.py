@@ -110,7 +110,10 @@ def test_damage_in_one_block_leaves_the_others_alone(place: int, size: int) -> N
         (b'{"ph":"X"} , {"ph":"X"} ,\n{"name":', (23, 26)),
         (b'{"ph":"X"},{"ph":"X"},{"other":', None),
         (b'{"ph":"X","args":{"l":[{"name":1},{"name":2},{"name":3}]}},{"ph', None),
-        (b'{"ph":"X"},{"ph":"X","args":{"l":[{"name":1},{"name":2}]}},{"ph":"X","args":{"l":[{"name":1},{"name":2', (58, 59)),
+        (
+            b'{"ph":"X"},{"ph":"X","args":{"l":[{"name":1},{"name":2}]}},{"ph":"X","args":{"l":[{"name":1},{"name":2',
+            (58, 59),
+        ),
         (b'{"ph":"X"}', None),
         (b"", None),
     ],

@@ -165,7 +165,7 @@ METADATA = st.sampled_from([{}, {"distributedInfo": {"rank": 1}, "ranks": [[0, 1
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=200) | st.text("[]{}\",:\\phX1 traceEvents", max_size=200).map(str.encode))
+@given(st.binary(max_size=200) | st.text('[]{}",:\\phX1 traceEvents', max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     found = read_or_refuse(data)
     assert found is None or found.status in ("ok", "repaired", "truncated")

@@ -89,9 +89,7 @@ EXPECTED = [(None, "aten::nonzero", 48), (None, "aten::digamma", 1)]
         TABLE.replace("\n1\t", "\n[20:57:13.1][PT_LAZY][debug][tid:7] between\n\n1\t").encode(),
         TABLE.replace("\n1\t", "\nProgress 99%\n1\t").encode(),
         b"\x00\xff\xfe\n" + TABLE.encode(),
-        ("".join(f"[default0]:{line}\n" for line in TABLE.splitlines()))
-        .replace("[default0]:", "worker-1: ")
-        .encode(),
+        ("".join(f"[default0]:{line}\n" for line in TABLE.splitlines())).replace("[default0]:", "worker-1: ").encode(),
     ],
     ids=[
         "plain",

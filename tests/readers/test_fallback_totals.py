@@ -39,12 +39,8 @@ def test_log_and_metrics_of_one_run_agree() -> None:
 
 
 def test_killed_run_has_only_call_lines() -> None:
-    reading = fallback_log.read(
-        b"CPU fallback index : self=HPULongType\nCPU fallback index : self=HPULongType\n"
-    )
-    assert fallback_totals([reading]) == (
-        FallbackTotal("aten::index", "aten::index", 2, (), ("call",), (("int64",),)),
-    )
+    reading = fallback_log.read(b"CPU fallback index : self=HPULongType\nCPU fallback index : self=HPULongType\n")
+    assert fallback_totals([reading]) == (FallbackTotal("aten::index", "aten::index", 2, (), ("call",), (("int64",),)),)
 
 
 def test_ranks_add_up_and_files_do_not() -> None:

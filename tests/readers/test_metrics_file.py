@@ -58,8 +58,7 @@ Statistics:
 def compilations(*statistics: dict[str, object]) -> str:
     """A JSON metrics file with one graph_compilation record for each of ``statistics``."""
     records = [
-        {"metric_name": "graph_compilation", "triggered_by": "mark_step", "statistics": item}
-        for item in statistics
+        {"metric_name": "graph_compilation", "triggered_by": "mark_step", "statistics": item} for item in statistics
     ]
     return "[" + ",\n".join(map(json.dumps, records)) + "\n]\n"
 
@@ -239,9 +238,7 @@ def test_text_cut_in_a_number_drops_the_number() -> None:
     assert issues(reading) == {"damaged record": 1}
 
 
-@pytest.mark.parametrize(
-    "value", ["{'a': open('x')}", "__import__('os')", "{", "[" * 5000, "1if 2", "9" * 5000]
-)
+@pytest.mark.parametrize("value", ["{'a': open('x')}", "__import__('os')", "{", "[" * 5000, "1if 2", "9" * 5000])
 def test_text_values_are_never_evaluated(value: str) -> None:
     reading = read(f"Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 1\n\tFallbackOps: {value}\n")
     assert reading.metrics[0].values == (MetricValue("TotalNumber", 1, 1),)

@@ -127,6 +127,4 @@ def test_binary_viewer_file_says_how_to_get_json(read: object, tmp_path: Path) -
 
 def test_issue_texts() -> None:
     reading = profiler_csv.read("\n".join((HEADER, row("END", "1"))).encode())
-    assert reading.issues == (
-        ImportIssue("end without begin", 1, "work ends that began before the recording"),
-    )
+    assert reading.issues == (ImportIssue("end without begin", 1, "work ends that began before the recording"),)

@@ -61,9 +61,7 @@ def test_one_console_log_holds_everything() -> None:
     assert [(entry.key, entry.value) for entry in reading.config] == [("PT_HPU_LAZY_MODE", "1")]
     assert [(event.kind, event.name) for event in reading.events] == [("graph_cut", "local scalar")]
     assert [record.recipe for record in reading.compilations] == ["5"]
-    assert reading.fallbacks == (
-        FallbackRecord("aten::digamma", "aten::digamma", 2, "table", table=0, line=6),
-    )
+    assert reading.fallbacks == (FallbackRecord("aten::digamma", "aten::digamma", 2, "table", table=0, line=6),)
     assert reading.issues == ()
     assert reading.records == 4
 

@@ -69,9 +69,7 @@ def run(case: Case, folder: Path) -> Report:
 
 def _load(path: Path) -> Iterator[Case]:
     for table in tomllib.loads(path.read_text(encoding="utf-8"))["case"]:
-        keys: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-        }
+        keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
         yield Case(code=path.stem, **keys)
 
 

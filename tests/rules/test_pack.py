@@ -91,9 +91,7 @@ def test_texts_are_complete(rule: Rule) -> None:
 
 @every_rule
 def test_no_text_mentions_a_machine(rule: Rule) -> None:
-    whole = "\n".join(
-        [rule.summary, rule.message, rule.why, rule.fix, rule.example, rule.sql or "", *rule.references]
-    )
+    whole = "\n".join([rule.summary, rule.message, rule.why, rule.fix, rule.example, rule.sql or "", *rule.references])
 
     assert PLACES_OF_ONE_MACHINE.findall(whole) == []
 

@@ -36,7 +36,4 @@ def _shown(finding: Finding, folder: str) -> Mapping[str, Any]:
         "gain_ns": finding.gain.ns_per_step if finding.gain else None,
         **finding.evidence,
     }
-    return {
-        key: value.replace(f"{folder}/", "") if isinstance(value, str) else value
-        for key, value in row.items()
-    }
+    return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}

@@ -40,9 +40,7 @@ def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
         at += draw(st.integers(0, 30))
         length = draw(st.integers(40, 200))
         trace.steps.append((at, at + length))
-        trace.events.append(
-            x(f"ProfilerStep#{number}", at, length, "Operator" if old else "user_annotation")
-        )
+        trace.events.append(x(f"ProfilerStep#{number}", at, length, "Operator" if old else "user_annotation"))
         at += length
     if extra:
         # Work before and after the steps, so that the recording is longer than they are.

@@ -17,7 +17,9 @@ from perftool.store.trace_store import TraceStore
 
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
     """Steps last until the work launched in them is done; the next starts there."""
-    inside = [[w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps]
+    inside = [
+        [w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps
+    ]
     if not any(inside):
         return trace.steps
     reached = trace.steps[0][0]

@@ -1,0 +1,64 @@
+"""Two tables that SQL cannot derive: which begin belongs to which end, and how slices nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from perftool.model.inputs import ImportIssue
+from perftool.store.nesting import nest
+from perftool.store.pairing import pair
+
+
+def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[ImportIssue]:
+    """Make the table ``_pairs`` (id of the begin, end in ns); returns what the recording's edges cut off."""
+    events = connection.execute(
+        """SELECT rowid, rank, pid, tid, ph, name, ts FROM raw
+           WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
+    )
+    rows = iter(events.fetchone, None)
+    pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
+    _insert_arrays(connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
+    return list(_unpaired(pairs.unmatched_ends, pairs.unmatched_begins))
+
+
+def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table ``_nesting`` (id, depth, parent, outermost) of the host's slices."""
+    import numpy as np
+
+    # Old traces write steps as ops, and every op of a step lies inside it.
+    spans = connection.execute(
+        """SELECT id, track, ts, "end",
+                  (hash(CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
+           FROM _spans WHERE side = 'host'"""
+    ).fetchnumpy()
+    ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
+    order, depth, parent = nest(track, start, end)
+    inside = (parent >= 0) & (end[parent] >= end[order])
+    columns = {
+        "id": ids[order],
+        "depth": depth,
+        "parent": np.where(parent >= 0, ids[parent], -1),
+        "outermost": ~inside | (cat[parent] != cat[order]),
+    }
+    _insert_arrays(connection, "_nesting", columns)
+
+
+def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
+    if unmatched_ends:
+        text = f"{unmatched_ends:,} end events have no begin (started before the recording) and were dropped"
+        yield ImportIssue("unmatched ends", unmatched_ends, text)
+    if unmatched_begins:
+        text = f"{unmatched_begins:,} begin events have no end and were closed with their track"
+        yield ImportIssue("unmatched begins", unmatched_begins, text)
+
+
+def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:
+    """Make a table of equally long integer columns; -1 means NULL."""
+    import numpy as np
+
+    arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
+    names = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
+    connection.execute(f"CREATE TABLE {name} AS SELECT {names} FROM arrays")

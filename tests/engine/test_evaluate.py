@@ -1,0 +1,134 @@
+"""Which rules apply, what they find, how it reads, in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from events import kernel, runtime, step, x
+from rule_files import rule
+
+from perftool.engine.evaluate import Context, Outcome, evaluate, fingerprint
+from perftool.engine.pack import builtin_folder, load_rule
+from perftool.errors import QueryError
+from perftool.model.report import Gain, Location, NotApplicable
+from perftool.store.trace_store import TraceStore
+
+CONTEXT = Context("cuda", steps=2, step_ns=1000, window_ns=2000)
+CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
+
+
+@pytest.fixture
+def run(store: Callable[..., TraceStore], tmp_path: Path) -> Callable[..., Outcome]:
+    """A function that evaluates one rule, given by its query, message and other keys."""
+    opened = store([step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)])
+
+    def evaluate_one(sql: str | None = None, message: str | None = None, **keys: str) -> Outcome:
+        return evaluate(opened, [rule(tmp_path, sql, message, **keys)], CONTEXT, CRASHED)
+
+    return evaluate_one
+
+
+def test_a_finding_carries_everything(run: Callable[..., Outcome]) -> None:
+    sql = (
+        "SELECT name AS subject, rank, step, ts, dur, kernel AS busy_ns, 0.5 AS share_ratio, 2048 AS moved_bytes,"
+        " 1234 AS n, $limit AS allowed, [{'name': 'x', 'ts': 1, 'dur': 2, 'step': 3}] AS related,"
+        " 400 AS gain_ns FROM steps"
+    )
+    message = "{subject}: {busy} {busy_ns} {share_ratio} {moved} {n} {allowed} {limit}"
+    (finding,) = run(sql, message).findings
+    assert finding.message == "ProfilerStep#1: 10.0 us 10.0 us 50.0 % 2.00 KiB 1,234 2 2"
+    assert (finding.code, finding.subject, finding.rank) == ("USR901", "ProfilerStep#1", 0)
+    assert finding.location == Location(None, 1, 0, 100_000)
+    assert finding.related == (Location(None, 3, 1, 2, "x"),)
+    assert {key: float(value) for key, value in finding.evidence.items()} == {
+        "busy_ns": 10_000, "share_ratio": 0.5, "moved_bytes": 2048, "n": 1234, "allowed": 2,
+    }  # fmt: skip
+    assert finding.gain == Gain(400, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [("400", Gain(400, 0.4)), ("5000", Gain(1000, 1.0)), ("-3", Gain(0, 0.0)), ("NULL", None), ("0.7", Gain(0, 0.0))],
+)
+def test_a_gain_lies_between_nothing_and_the_step(
+    gain: str, expected: Gain | None, run: Callable[..., Outcome]
+) -> None:
+    (finding,) = run(f"SELECT 'all' AS subject, 1 AS n, {gain} AS gain_ns").findings
+    assert finding.gain == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"devices": '["hpu", "rocm"]'}, "is for hpu, rocm; this run used cuda"),
+        ({"needs": '["collectives"]'}, "the input shows no collectives"),
+        ({"needs": '["steps", "optimizer_steps"]'}, "the input shows no optimizer steps"),
+    ],
+)
+def test_why_a_rule_does_not_apply(keys: dict[str, str], reason: str, run: Callable[..., Outcome]) -> None:
+    assert run(**keys) == Outcome((), (NotApplicable("USR901", reason),))
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "error"),
+    [
+        ("SELECT nonsense FROM steps", None, "nonsense"),
+        ("SELEC 1", None, "syntax error"),
+        ("DROP TABLE raw", None, "only a single SELECT is allowed"),
+        ("SELECT 1 AS n", None, "subject"),
+        ("SELECT 'all' AS subject, 1 AS n WHERE 1 > $nothing", None, "nothing"),
+        ("SELECT 'all' AS subject", None, "n"),
+        ("SELECT 'all' AS subject, 1 AS n", "{n.missing}", "missing"),
+        ("SELECT 'all' AS subject, 1 AS n", "{", ""),
+        ("SELECT 'all' AS subject, 1 AS n, 3 AS related", None, ""),
+        ("SELECT 'all' AS subject, 1 AS n, 'infinity'::DOUBLE AS gain_ns", None, ""),
+    ],
+)
+def test_a_rule_that_crashes_is_a_finding(
+    sql: str, message: str | None, error: str, run: Callable[..., Outcome]
+) -> None:
+    (finding,) = run(sql, message).findings
+    assert (finding.code, finding.subject, finding.severity) == ("TRC001", "USR901", "error")
+    assert error in finding.message
+
+
+def test_a_rule_that_needs_an_unknown_table_is_a_finding(run: Callable[..., Outcome]) -> None:
+    (finding,) = run(needs='["nothing"]').findings
+    assert (finding.code, "unknown table nothing" in finding.message) == ("TRC001", True)
+
+
+def test_without_a_rule_for_crashes_the_error_names_the_rule(store: Callable[..., TraceStore], tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="USR901: "):
+        evaluate(store([step(1, 0, 100)]), [rule(tmp_path, "SELECT nonsense")], CONTEXT)
+
+
+def test_the_largest_gain_comes_first_then_the_worst(store: Callable[..., TraceStore], tmp_path: Path) -> None:
+    def one(code: str, severity: str, gain: str) -> object:
+        sql = f"SELECT 'all' AS subject, 1 AS n, {gain} AS gain_ns"
+        return rule(tmp_path, sql, code=f'"{code}"', severity=f'"{severity}"')
+
+    rules = [one("USR901", "info", "NULL"), one("USR902", "error", "NULL"), one("USR903", "info", "10"),
+             one("USR904", "info", "20"), one("USR905", "warning", "10")]  # fmt: skip
+    found = evaluate(store([step(1, 0, 100)]), rules, CONTEXT, CRASHED).findings  # type: ignore[arg-type]
+    assert [finding.code for finding in found] == ["USR904", "USR905", "USR903", "USR902", "USR901"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ProfilerStep#1", "ProfilerStep#25"),
+        ("/home/me/train.py(12): f", "/srv/job/src/train.py(340): f"),
+        ("object at 0x7f3a12", "object at 0xffff0001"),
+        ("rank 0", "rank 7"),
+    ],
+)
+def test_a_fingerprint_survives_what_changes_between_recordings(one: str, other: str) -> None:
+    assert fingerprint("USR901", one) == fingerprint("USR901", other)
+
+
+def test_a_fingerprint_tells_rules_and_subjects_apart() -> None:
+    marks = {fingerprint("USR901", "aten::add"), fingerprint("USR901", "aten::mul"), fingerprint("USR902", "aten::add")}
+    assert len(marks) == 3
+    assert all(len(mark) == 16 and int(mark, 16) >= 0 for mark in marks)

@@ -1,0 +1,88 @@
+"""The interval macros against naive Python, and the laws of unions."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import pairwise
+
+import duckdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perftool.store.catalog import macros
+
+Interval = tuple[int, int, int, int]
+"""Rank, class, start, end."""
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(macros())
+    return connection
+
+
+def call(macro: str, intervals: list[Interval]) -> list[tuple[int, ...]]:
+    connection = database()
+    connection.execute('CREATE OR REPLACE TABLE given (rank INTEGER, class INTEGER, ts BIGINT, "end" BIGINT)')
+    if intervals:
+        connection.executemany("INSERT INTO given VALUES (?, ?, ?, ?)", [list(row) for row in intervals])
+    return connection.execute(f"SELECT * FROM {macro}(given) ORDER BY ALL").fetchall()
+
+
+def covered(intervals: list[tuple[int, ...]]) -> set[tuple[int, int, int]]:
+    """The points (rank, class, time) of half-open intervals."""
+    return {(rank, kind, at) for rank, kind, ts, end in intervals for at in range(ts, end)}
+
+
+LENGTHS = st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 30), st.integers(-2, 8))
+INTERVALS = st.lists(LENGTHS.map(lambda i: (i[0], i[1], i[2], i[2] + i[3])), max_size=20)
+PROPERTY = settings(max_examples=40, deadline=None)
+
+
+@PROPERTY
+@given(INTERVALS)
+def test_a_union_covers_the_same_points_with_separate_intervals(intervals: list[Interval]) -> None:
+    union = call("interval_union", intervals)
+    assert covered(union) == covered(intervals)
+    for before, after in pairwise(union):
+        assert before[:2] != after[:2] or before[3] < after[2]
+
+
+@PROPERTY
+@given(INTERVALS, st.integers())
+def test_a_union_is_idempotent_and_blind_to_order(intervals: list[Interval], seed: int) -> None:
+    shuffled = random.Random(seed).sample(intervals, len(intervals))
+    union = call("interval_union", intervals)
+    assert call("interval_union", shuffled) == union
+    assert call("interval_union", union) == union  # type: ignore[arg-type]
+
+
+@PROPERTY
+@given(INTERVALS)
+def test_a_sweep_says_which_classes_are_active_when(intervals: list[Interval]) -> None:
+    window = [(rank, -1, 0, 40) for rank in (0, 1)]
+    union = call("interval_union", intervals)
+    active = covered(union)
+    swept = call("interval_sweep", [*window, *union])  # type: ignore[list-item]
+    for rank, ts, end, mask in swept:
+        for at in range(ts, end):
+            assert mask == sum(1 << kind for kind in range(4) if (rank, kind, at) in active)
+
+
+@PROPERTY
+@given(INTERVALS)
+def test_busy_and_idle_make_up_the_window(intervals: list[Interval]) -> None:
+    clipped = [(rank, 0, max(ts, 5), min(end, 25)) for rank, _, ts, end in intervals]
+    union = call("interval_union", clipped)
+    swept = call("interval_sweep", [(0, -1, 5, 25), (1, -1, 5, 25), *union])  # type: ignore[list-item]
+    for rank in (0, 1):
+        busy = sum(end - ts for at, ts, end, mask in swept if at == rank and mask)
+        idle = sum(end - ts for at, ts, end, mask in swept if at == rank and not mask)
+        assert busy == len({at for each, _, at in covered(clipped) if each == rank})
+        assert busy + idle == 20
+
+
+def test_touching_intervals_become_one() -> None:
+    assert call("interval_union", [(0, 0, 5, 8), (0, 0, 1, 5), (0, 1, 1, 2)]) == [(0, 0, 1, 8), (0, 1, 1, 2)]

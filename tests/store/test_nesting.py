@@ -1,0 +1,93 @@
+"""Depth and parent of slices against a naive stack."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perftool.store.nesting import nest
+
+Span = tuple[int, int, int]
+"""Track, start, end."""
+
+
+def nested(spans: list[Span]) -> list[tuple[int, int]]:
+    """(depth, parent) of each of ``spans``."""
+    columns = np.array(spans, dtype=np.int64).reshape(-1, 3).T
+    order, depth, parent = nest(*columns)
+    found = dict(zip(order.tolist(), zip(depth.tolist(), parent.tolist(), strict=True), strict=True))
+    return [found[index] for index in range(len(spans))]
+
+
+def naive(spans: list[Span]) -> list[tuple[int, int]]:
+    """The same with a stack per track: a slice lies in all that started before it and are still open."""
+    found: dict[int, tuple[int, int]] = {}
+    stacks: dict[int, list[int]] = {}
+    for index in sorted(range(len(spans)), key=lambda i: (spans[i][0], spans[i][1], -spans[i][2], i)):
+        track, start, _ = spans[index]
+        stack = [above for above in stacks.get(track, []) if spans[above][2] > start]
+        found[index] = (len(stack), stack[-1] if stack else -1)
+        stacks[track] = [*stack, index]
+    return [found[index] for index in range(len(spans))]
+
+
+def proper(children: st.SearchStrategy[list[Span]]) -> st.SearchStrategy[list[Span]]:
+    """Trees: children one after the other inside a slice around them."""
+
+    def around(groups: list[list[Span]]) -> list[Span]:
+        at, shifted = 1, []
+        for group in groups:
+            shifted += [(0, start + at, end + at) for _, start, end in group]
+            at += max((end for _, _, end in group), default=0) + 1
+        return [(0, 0, at), *shifted]
+
+    return st.lists(children, max_size=3).map(around)
+
+
+TREES = st.recursive(st.just([(0, 0, 2)]), proper, max_leaves=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TREES, st.randoms())
+def test_well_nested_slices(spans: list[Span], shuffle) -> None:
+    spans = [*spans, *((1, start, end) for _, start, end in spans)]
+    shuffle.shuffle(spans)
+    assert nested(spans) == naive(spans)
+
+
+SPANS = st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9)).map(
+    lambda span: (span[0], span[1], span[1] + span[2])
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(SPANS, max_size=12))
+def test_the_depth_of_overlapping_slices(spans: list[Span]) -> None:
+    assert [depth for depth, _ in nested(spans)] == [depth for depth, _ in naive(spans)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(SPANS, max_size=12))
+def test_a_parent_starts_first_on_the_same_track(spans: list[Span]) -> None:
+    for index, (depth, parent) in enumerate(nested(spans)):
+        assert (depth == 0) == (parent == -1)
+        if parent >= 0:
+            assert spans[parent][0] == spans[index][0]
+            assert spans[parent][1] <= spans[index][1]
+            assert parent != index
+
+
+def test_nothing() -> None:
+    assert nested([]) == []
+
+
+def test_a_child_and_its_sibling() -> None:
+    assert nested([(0, 0, 10), (0, 1, 4), (0, 4, 6), (0, 4, 5), (0, 10, 12)]) == [
+        (0, -1), (1, 0), (1, 0), (2, 2), (0, -1),
+    ]  # fmt: skip
+
+
+def test_slices_without_length() -> None:
+    """One at the start of another lies in it; one at its end follows it."""
+    assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]

@@ -1,0 +1,118 @@
+"""SQL from outside reads the tables and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from events import step, x
+
+from perftool.errors import InputError, QueryError
+from perftool.store.trace_store import TraceStore
+
+Open = Callable[..., TraceStore]
+TRACE = [step(1, 0, 100), x("op", 10, 5)]
+
+
+def test_a_select(store: Open) -> None:
+    opened = store(TRACE)
+    assert opened.query("SELECT name, dur FROM ops WHERE dur > $least", {"least": 1}) == (
+        ["name", "dur"],
+        [("op", 5000)],
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE raw",
+        "DELETE FROM raw",
+        "INSERT INTO raw SELECT * FROM raw",
+        "CREATE TABLE mine AS SELECT 1",
+        "ATTACH 'other.duckdb'",
+        "COPY raw TO 'out.csv'",
+        "EXPORT DATABASE 'out'",
+        "SET enable_external_access = true",
+        "PRAGMA database_size",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SELECT 1; DROP TABLE raw",
+        "",
+        "   ;",
+        "-- nothing",
+    ],
+)
+def test_anything_but_one_select_is_refused(sql: str, store: Open) -> None:
+    with pytest.raises(QueryError, match="only a single SELECT is allowed"):
+        store(TRACE).query(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM read_json('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM glob('{file}')",
+        "SELECT * FROM read_parquet('https://localhost/x.parquet')",
+    ],
+)
+def test_files_and_the_network_are_out_of_reach(sql: str, store: Open, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    with pytest.raises(QueryError):
+        store(TRACE).query(sql.format(file=secret))
+
+
+@pytest.mark.parametrize("sql", ["SELECT nonsense FROM ops", "SELECT * FROM nothing", "SELECT (", "SELECT $missing"])
+def test_an_error_is_one_sentence(sql: str, store: Open) -> None:
+    with pytest.raises(QueryError) as caught:
+        store(TRACE).query(sql)
+    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_query_that_takes_too_long(store: Open) -> None:
+    opened = store(TRACE)
+    with pytest.raises(QueryError, match=r"the query took longer than 0\.2 s"):
+        opened.query("SELECT sum(a.range * b.range) FROM range(10000000) AS a, range(10000000) AS b", time_limit_s=0.2)
+    assert opened.query("SELECT count(*) FROM ops")[1] == [(1,)]
+
+
+def test_tables_can_still_be_made_after_a_query(store: Open) -> None:
+    opened = store(TRACE)
+    opened.query("SELECT 1")
+    assert [row["dur"] for row in opened.rows("steps")] == [100_000]
+
+
+def test_inputs_come_before_tables(store: Open, write_trace: Callable[..., str]) -> None:
+    opened = store(TRACE)
+    opened.rows("ops")
+    with pytest.raises(QueryError, match="inputs must be added before"):
+        opened.add_trace(write_trace(TRACE, file="late.json"))
+
+
+def test_a_store_without_inputs() -> None:
+    with TraceStore() as empty, pytest.raises(InputError, match="no input was read"):
+        empty.rows("ops")
+
+
+def test_an_unknown_table_is_answered_with_the_known(store: Open) -> None:
+    with pytest.raises(QueryError, match=r"there is no table 'opps'; there are .*device_ops.*steps"):
+        store(TRACE).frame("opps")
+
+
+def test_a_frame(store: Open) -> None:
+    frame = store(TRACE).frame("ops")
+    assert frame[["name", "ts", "dur"]].values.tolist() == [["op", 10_000, 5000]]
+
+
+def test_ranks_come_from_the_trace_or_are_given(store: Open, write_trace: Callable[..., str]) -> None:
+    with TraceStore() as opened:
+        for number, metadata in enumerate([{"distributedInfo": {"rank": 2}}, {}, {"distributedInfo": {"rank": 2}}]):
+            opened.add_trace(write_trace(TRACE, file=f"t{number}.json", **metadata))
+        assert [read.rank for read in opened.inputs] == [2, 0, 1]
+        kinds = {read.rank: [issue.kind for issue in read.issues] for read in opened.inputs_with_issues()}
+    assert kinds == {2: [], 0: [], 1: ["rank taken"]}

@@ -1,0 +1,248 @@
+"""Each analysis table over a few events: all of its rows, all of their columns."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Rows
+from events import (
+    Event,
+    begin,
+    end,
+    instant,
+    kernel,
+    launch,
+    loader,
+    memcpy,
+    memset,
+    meta,
+    runtime,
+    step,
+    x,
+)  # fmt: skip
+
+from perftool.store.catalog import catalog
+
+# A batch, a launch that waits for the host, an optimizer, a launch at once, and work that was queued before.
+BUSY: list[Event] = [
+    step(1, 0, 1000), loader(0, 300), x("aten::mm", 300, 60), *launch(1, 310, 20, 400, 100),
+    x("Optimizer.step#SGD.step", 500, 100, "user_annotation"), *launch(2, 610, 10, 620, 100),
+    runtime("cudaLaunchKernel", 630, 10, 3), kernel("queued", 760, 40, 3),
+]  # fmt: skip
+
+# fmt: off
+# Table -> its events and its rows: every column in the documented order, rows by rank, time and id.
+CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
+    # Host threads, streams, device annotations and Gaudi lanes.
+    "tracks": ([
+        meta("process_name", "python", tid=0), meta("thread_name", "main"), x("a", 1, 2),
+        x("b", 1, 2, pid="", tid="x"), kernel("k", 1, 1), x("note", 1, 1, "gpu_user_annotation", pid=0, tid=8),
+        meta("process_name", "/device:HPU:0 x", pid=5, tid=0), x("nic", 1, 1, "kernel", pid=5, tid=14000),
+    ], [
+        (0, 0, '', 'x', None, None, 'host', None),
+        (1, 0, '0', '7', None, None, 'device', None),
+        (2, 0, '0', '8', None, None, 'device', None),
+        (3, 0, '1', '1', 'python', 'main', 'host', None),
+        (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
+    ]),
+    # Complete events, pairs, odd categories; on the host a negative length is no slice.
+    "slices": ([
+        x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
+        kernel("late", 1, -1), x("odd", 60, 0, "Something"), x("no time", None, 1),
+    ], [
+        (0, 0, 1, 'host', 'outer', 'cpu_op', 0, 10_000, 10_000, 0, None, True),
+        (5, 0, 0, 'device', 'late', 'kernel', 1000, -1000, 0, 0, None, True),
+        (1, 0, 1, 'host', 'inner', 'cpu_op', 2000, 3000, 5000, 1, 0, False),
+        (2, 0, 1, 'host', 'pair', 'cpu_op', 20_000, 5000, 25_000, 0, None, True),
+        (6, 0, 1, 'host', 'odd', 'something', 60_000, 0, 60_000, 0, None, True),
+    ]),
+    # A step lasts until its work is done; the last one launched nothing and is partial.
+    "steps": ([
+        step(3, 0, 100), *launch(1, 10, 5, 50, 80), step(4, 100, 100), *launch(2, 110, 5, 140, 20), step(5, 200, 50),
+    ], [
+        (0, 3, 'ProfilerStep#3', 0, 130_000, 130_000, 0, 100_000, False, 80_000, 0, 0, 0, 5000, 0, 0, 45_000),
+        (0, 4, 'ProfilerStep#4', 130_000, 70_000, 200_000, 100_000, 200_000, False, 20_000, 0, 0, 0, 0, 0,
+         0, 50_000),
+        (0, 5, 'ProfilerStep#5', 200_000, 50_000, 250_000, 200_000, 250_000, True, 0, 0, 0, 0, 0, 0, 0,
+         50_000),
+    ]),
+    # Self time is without the slices directly inside.
+    "ops": ([
+        x("linear", 0, 100, **{"External id": 7, "Input Dims": [[2, 3]], "Input type": ["float"],
+          "Concrete Inputs": ["1"], "Sequence number": 4, "Fwd thread id": 0, "Call stack": "a.py"}),
+        x("t", 10, 20), x("addmm", 40, 50), runtime("cudaLaunchKernel", 50, 10),
+    ], [
+        (0, 0, 0, 'linear', 0, 100_000, 100_000, 0, None, 30_000, '[[2,3]]', '["float"]', '["1"]', 7, 4, 0,
+         'a.py'),
+        (1, 0, 0, 't', 10_000, 20_000, 30_000, 1, 0, 20_000, None, None, None, None, None, None, None),
+        (2, 0, 0, 'addmm', 40_000, 50_000, 90_000, 1, 0, 40_000, None, None, None, None, None, None, None),
+    ]),
+    # Kinds, engines, and what submitted the work.
+    "device_ops": ([
+        x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
+        memcpy("Memcpy HtoD (Pinned -> Device)", 60, 5, 2, bytes=1000), memset(70, 5, 3),
+        kernel("ncclDevKernel_AllReduce", 80, 5, 4, stream=9), x("end", 0, 200, tid=2),
+    ], [
+        (2, 0, 0, 'gemm', 'kernel', 'compute', None, '7', '0', None, 40_000, 10_000, 50_000, None, 1, 0,
+         'aten::mm', True, None),
+        (3, 0, 0, 'Memcpy HtoD (Pinned -> Device)', 'memcpy', 'copy', None, '7', '0', None, 60_000, 5000,
+         65_000, 1000, None, None, None, True, None),
+        (4, 0, 0, 'Memset (Device)', 'memset', 'copy', None, '7', '0', None, 70_000, 5000, 75_000, None,
+         None, None, None, True, None),
+        (5, 0, 1, 'ncclDevKernel_AllReduce', 'collective', 'collective', None, '9', '0', None, 80_000, 5000,
+         85_000, None, None, None, None, True, None),
+    ]),
+    # The queue delay counts from the start of the call; a call without work has no row.
+    "launches": ([
+        x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
+        kernel("tail", 60, 10, 1), runtime("cudaGetDevice", 20, 1), runtime("cudaLaunchKernel", 22, 2, 9),
+    ], [
+        (1, 0, 1, 'cudaLaunchKernel', 10_000, 5000, 15_000, 1, None, 2, 40_000, 70_000, 30_000, 0),
+    ]),
+    # Overlapping and touching work counts once, clipped to the window.
+    "device_busy": ([
+        step(1, 100, 900), kernel("before", 50, 100), kernel("a", 200, 50), kernel("b", 240, 30, stream=9),
+        kernel("c", 270, 10), kernel("impossible", 300, 5000), kernel("d", 990, 100, stream=11),
+    ], [
+        (0, 100_000, 50_000, 150_000),
+        (0, 200_000, 80_000, 280_000),
+        (0, 990_000, 10_000, 1_000_000),
+    ]),
+    # The main cause of each gap.
+    "gaps": (BUSY, [
+        (0, 0, 1, 0, 400_000, 400_000, 'dataloader', 300_000),
+        (1, 0, 1, 500_000, 120_000, 620_000, 'optimizer', 100_000),
+        (2, 0, 1, 720_000, 40_000, 760_000, 'queued', 40_000),
+        (3, 0, 1, 800_000, 200_000, 1_000_000, 'unknown', 200_000),
+    ]),
+    # Every part of every gap.
+    "gap_causes": (BUSY, [
+        (0, 0, 'dataloader', 0, 300_000, 300_000),
+        (0, 0, 'framework_op', 300_000, 10_000, 310_000),
+        (0, 0, 'launch_call', 310_000, 20_000, 330_000),
+        (0, 0, 'launch_latency', 330_000, 30_000, 360_000),
+        (0, 0, 'launch_latency', 360_000, 40_000, 400_000),
+        (1, 0, 'optimizer', 500_000, 100_000, 600_000),
+        (1, 0, 'unknown', 600_000, 10_000, 610_000),
+        (1, 0, 'launch_call', 610_000, 10_000, 620_000),
+        (2, 0, 'queued', 720_000, 40_000, 760_000),
+        (3, 0, 'unknown', 800_000, 200_000, 1_000_000),
+    ]),
+    # A read that waits, a blocking copy, an explicit wait; a read of a host value is none.
+    "syncs": ([
+        x("aten::is_nonzero", 0, 90), x("aten::item", 5, 80, **{"Call stack": "train.py(3)"}),
+        x("aten::_local_scalar_dense", 10, 70), runtime("cudaMemcpyAsync", 12, 5, 1),
+        runtime("cudaStreamSynchronize", 20, 50),
+        memcpy("Memcpy DtoH (Device -> Pageable)", 60, 5, 1), x("aten::item", 100, 5), x("aten::to", 200, 50),
+        runtime("cudaStreamSynchronize", 210, 30), runtime("cudaDeviceSynchronize", 300, 40),
+    ], [
+        (0, 0, 1, 'scalar_read', 'aten::is_nonzero', 'aten::is_nonzero', 0, 90_000, 90_000, None),
+        (8, 0, 1, 'copy', 'cudaStreamSynchronize', 'aten::to', 210_000, 30_000, 240_000, None),
+        (9, 0, 1, 'explicit', 'cudaDeviceSynchronize', None, 300_000, 40_000, 340_000, None),
+    ]),
+    # Directions, bandwidth, memory of the host, and whether the host waited.
+    "copies": ([
+        x("aten::to", 0, 50), runtime("cudaMemcpyAsync", 5, 5, 1), runtime("cudaStreamSynchronize", 12, 30),
+        memcpy("Memcpy HtoD (Pageable -> Device)", 20, 10, 1, bytes=5000), runtime("cudaMemcpyAsync", 60, 5, 2),
+        memcpy("Memcpy DtoH (Device -> Pinned)", 70, 4, 2, bytes=8000), memcpy("Memcpy DtoD (Device -> Device)", 80, 2),
+        memcpy("Memcpy PtoP", 85, 5), x("end", 90, 100),
+    ], [
+        (3, 0, 'host_to_device', 5000, 20_000, 10_000, 30_000, 500000000.0, False, True, 'aten::to', 1),
+        (5, 0, 'device_to_host', 8000, 70_000, 4000, 74_000, 2000000000.0, True, False, None, 4),
+        (6, 0, 'device_to_device', None, 80_000, 2000, 82_000, None, None, False, None, None),
+        (7, 0, 'peer', None, 85_000, 5000, 90_000, None, None, False, None, None),
+    ]),
+    # The part behind compute, and on the host those that no device shows.
+    "collectives": ([
+        x("all", 0, 1000, tid=9), kernel("gemm", 100, 100), kernel("more", 150, 100, stream=8),
+        kernel("ncclDevKernel_AllReduce", 180, 120, stream=9, **{"Collective name": "allreduce", "In msg nelems": 10,
+               "dtype": "Float", "Process Group Name": "0"}),
+        x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
+    ], [
+        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', 'Float', 70_000),
+        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None),
+    ]),
+    # With and without worker processes, in the step where it begins.
+    "dataloader": ([
+        step(1, 0, 100), loader(10, 20), step(2, 100, 100), loader(90, 30, "_MultiProcessingDataLoaderIter", tid=2),
+        x("enumerate(DataPipe)#Batcher", 150, 5), x("enumerate(DataLoader)#Dataset.length", 160, 5),
+    ], [
+        (1, 0, 0, 1, 'enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__', False, 10_000, 20_000,
+         30_000),
+        (3, 0, 1, 1, 'enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__', True, 90_000, 30_000,
+         120_000),
+        (4, 0, 0, 2, 'enumerate(DataPipe)#Batcher', False, 150_000, 5000, 155_000),
+    ]),
+    # The ops and launches inside.
+    "optimizer_steps": ([
+        x("Optimizer.step#AdamW.step", 0, 100, "user_annotation"), x("aten::add_", 10, 40), x("aten::mul_", 20, 10),
+        *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
+        x("Optimizer.zero_grad#AdamW.zero_grad", 200, 10, "user_annotation"),
+    ], [
+        (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1),
+    ]),
+    # Allocations and releases as recorded.
+    "memory": ([
+        instant("[memory]", 5, **{"Device Type": 1, "Device Id": 0, "Addr": 18446744073709551615, "Bytes": 512,
+                "Total Allocated": 1024, "Total Reserved": 2048}),
+        instant("[memory]", 6, **{"Device Type": 0, "Device Id": -1, "Addr": 5, "Bytes": -64}), instant("other", 7),
+    ], [
+        (0, 5000, 1, 0, 18_446_744_073_709_551_615, 512, 1024, 2048),
+        (0, 6000, 0, -1, 5, -64, None, None),
+    ]),
+    # The phases of one compilation are one row.
+    "compilations": ([
+        step(1, 0, 10_000), x("dynamo", 100, 500), x("entire_frame_compile", 150, 300), step(2, 10_000, 10_000),
+        x("_compile.compile_inner (dynamo_timed)", 12_000, 1000),
+    ], [
+        (1, 0, 1, None, 'unknown', 'torch.compile', 100_000, 500_000, 600_000),
+        (4, 0, 2, None, 'unknown', 'torch.compile', 12_000_000, 1_000_000, 13_000_000),
+    ]),
+    # Begins and ends that the recording's edges cut off.
+    "input_issues": ([
+        begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40),
+    ], [
+        ('PATH', 'unmatched begins', 1, None, None,
+         '1 begin events have no end and were closed with their track'),
+        ('PATH', 'unmatched ends', 1, None, None,
+         '1 end events have no begin (started before the recording) and were dropped'),
+    ]),
+    # One file.
+    "inputs": ([
+        x("a", 0, 1),
+    ], [
+        ('PATH', 'trace', 0, 85, 1, 'ok'),
+    ]),
+    # Every number that this trace shows, and no other.
+    "summary": (BUSY, [
+        ('collective_time_ms', None, 'ms', None, None),
+        ('compilations', 0.0, 'count', None, None),
+        ('compile_ratio', 0.0, 'ratio', 0.0, 1.0),
+        ('dataloader_ratio', 0.3, 'ratio', 0.3, 1.0),
+        ('device_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
+        ('device_host_overlap_ratio', 0.041666666666666664, 'ratio', 0.01, 0.24),
+        ('device_idle_ratio', 0.76, 'ratio', 0.76, 1.0),
+        ('kernel_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
+        ('kernel_time_ms', 0.24, 'ms', None, None),
+        ('peak_memory_bytes', None, 'bytes', None, None),
+        ('step_time_ms', 1.0, 'ms', None, None),
+        ('steps', 1.0, 'count', None, None),
+        ('syncs_per_step', 0.0, 'count', None, None),
+        ('window_ms', 1.0, 'ms', None, None),
+    ]),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("table", CASES)
+def test_table(table: str, rows: Rows) -> None:
+    events, expected = CASES[table]
+    found = rows(table, events)
+    shown = [
+        tuple("PATH" if key == "path" else value for key, value in row.items()) for row in sorted(found, key=order)
+    ]
+    assert shown == expected
+    assert all(list(row) == [column.name for column in catalog()[table].columns] for row in found)
+
+
+def order(row: dict[str, object]) -> tuple[object, ...]:
+    return (row.get("rank") or 0, row.get("ts") or 0, row.get("id") or 0, str(row.get("metric")), str(row.get("kind")))

@@ -1,0 +1,244 @@
+"""What a user sees: arguments, exit code, stdout and stderr. ``--refresh-golden`` rewrites tests/golden/cli."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import Event, document, kernel, runtime, step, x
+
+import perftool
+from perftool.cli import app, main
+
+GOLDEN = Path(__file__).parent / "golden" / "cli"
+ROOT = Path(perftool.__file__).parent.parent
+
+
+def healthy() -> list[Event]:
+    """Two steps of 1 ms whose device works 96 % of the time."""
+    events = []
+    for number, at in enumerate((1000, 2000), 1):
+        events += [
+            step(number, at, 990),
+            x("aten::mm", at + 5, 30),
+            runtime("cudaLaunchKernel", at + 10, 10, number),
+            kernel("gemm", at + 30, 960, number),
+        ]
+    return events
+
+
+FILES: dict[str, bytes] = {
+    "good.json": document(healthy(), deviceProperties=[{"id": 0, "name": "NVIDIA A100"}]),
+    "good.json.gz": gzip.compress(document(healthy()), mtime=0),
+    "damaged.json": document(healthy()).replace(b"aten::mm", b"aten::\x01mm", 1),
+    "starved.json": document([step(1, 0, 1000), *healthy()[1:2], runtime("cudaLaunchKernel", 800, 10, 5),
+                              kernel("gemm", 820, 180, 5)]),
+    "empty.json": b"",
+    "text.json": b"hello",
+    "other.json": b'{"a": 1}',
+    "nothing/readme.md": b"no traces here",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with ``FILES``."""
+    for name, data in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """A function that runs the program in this process, through the function the console scripts call."""
+
+    def run(*arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["habana_perf_tool", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        code = caught.value.code
+        return Ran(code if isinstance(code, int) else 0, *capfd.readouterr())
+
+    return run
+
+
+def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """The program in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
+
+
+# Named as their files; every text here is ours, so it does not change with a library.
+CASES: dict[str, tuple[str, ...]] = {
+    "no-such-file": ("--trace", "none.json"),
+    "empty-file": ("--trace", "empty.json"),
+    "not-json": ("--trace", "text.json"),
+    "not-a-trace": ("--trace", "other.json"),
+    "folder-without-traces": ("analyze", "nothing"),
+    "pattern-without-match": ("analyze", "*.trace"),
+    "text": ("--trace", "good.json"),
+    "text-of-a-damaged-trace": ("--trace", "damaged.json"),
+    "text-with-findings": ("analyze", "starved.json"),
+    "one-of-two-unreadable": ("analyze", "good.json", "other.json"),
+    "json": ("--trace", "good.json", "--output-format", "json"),
+    "gzip": ("analyze", "good.json.gz"),
+    "trace-and-command": ("--trace", "good.json", "query", "--tables"),
+    "query-table": ("query", "good.json", "SELECT name, dur FROM device_ops ORDER BY ts"),
+    "query-csv": ("query", "good.json", "SELECT name, dur, input_dims FROM ops ORDER BY ts", "--output-format", "csv"),
+    "query-json": ("query", "good.json", "SELECT step, kernel FROM steps", "--output-format", "json"),
+    "query-no-rows": ("query", "good.json", "SELECT name FROM collectives", "--output-format", "json"),
+    "query-not-a-select": ("query", "good.json", "DROP TABLE raw"),
+    "query-two-statements": ("query", "good.json", "SELECT 1; SELECT 2"),
+    "query-wrong-column": ("query", "good.json", "SELECT nonsense FROM steps"),
+    "query-a-file": ("query", "good.json", "SELECT * FROM read_text('good.json')"),
+    "query-without-sql": ("query", "good.json"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str, cli, request: pytest.FixtureRequest) -> None:
+    arguments = CASES[case]
+    ran = cli(*arguments)
+    shown = f"$ habana_perf_tool {' '.join(map(quoted, arguments))}\nexit {ran.code}\n"
+    shown += f"--- stdout\n{stable(ran.out)}--- stderr\n{ran.err}"
+    golden = GOLDEN / f"{case}.txt"
+    if request.config.getoption("--refresh-golden"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(shown, encoding="utf-8")
+    assert shown == golden.read_text(encoding="utf-8")
+
+
+def quoted(argument: str) -> str:
+    return f'"{argument}"' if " " in argument else argument
+
+
+def stable(text: str) -> str:
+    """Without what changes with every new rule and every release."""
+    text = re.sub(r"\d+ rules applied", "N rules applied", text)
+    text = re.sub(r"(Not applicable to this input:)[^\n]*(\n[A-Z]{1,4}\d{3}[^\n]*)*", r"\1 ...", text)
+    text = re.sub(r'"not_applicable": \[[^]]*\]', '"not_applicable": [...]', text)
+    return re.sub(rf'"version": "{re.escape(perftool.__version__)}"', '"version": "X.Y.Z"', text)
+
+
+def test_every_golden_file_has_its_case() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == sorted(CASES)
+
+
+def test_version(cli) -> None:
+    expected = Ran(0, f"habana_perf_tool {perftool.__version__}\n", "")
+    assert [cli("--version"), cli("-V")] == [expected, expected]
+
+
+COMMANDS = [(command.name or command.callback.__name__,) for command in app.registered_commands if command.callback]
+
+
+@pytest.mark.parametrize("command", [(), *COMMANDS])
+def test_help(command: tuple[str, ...], cli) -> None:
+    ran = cli(*command, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Usage: " in ran.out
+    assert "Examples:" in ran.out
+    assert cli(*command, "-h") == ran
+
+
+def test_no_arguments_print_help(cli) -> None:
+    ran = cli()
+    assert (ran.code, ran.out.rstrip(), ran.err) == (2, cli("--help").out.rstrip(), "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--nonsense",), "--nonsense"),
+        (("analyse", "good.json"), "analyse"),
+        (("analyze",), "PATHS"),
+        (("--trace", "good.json", "--output-format", "xml"), "xml"),
+        (("query", "good.json", "SELECT 1", "--time-limit", "soon"), "--time-limit"),
+    ],
+)
+def test_wrong_options(arguments: tuple[str, ...], named: str, cli) -> None:
+    ran = cli(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert named in ran.err
+
+
+def test_stdin(folder: Path) -> None:
+    ran = process("analyze", "-", "--output-format", "json", input=FILES["good.json.gz"], capture_output=True)
+    report = json.loads(ran.stdout)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert report["inputs"][0] | {"issues": None} == {
+        "path": "<stdin>", "kind": "trace", "rank": 0, "bytes": len(FILES["good.json.gz"]), "events": 8,
+        "status": "ok", "issues": None,
+    }  # fmt: skip
+
+
+def test_the_document_goes_to_the_file_and_a_note_to_stderr(cli, tmp_path: Path) -> None:
+    ran = cli("--trace", "good.json", "--output-format", "json", "-o", "report.json")
+    assert ran == Ran(0, "", "Wrote report.json\n")
+    assert (tmp_path / "report.json").read_text() == cli("--trace", "good.json", "--output-format", "json").out
+    assert cli("--trace", "good.json", "-o", "report.txt", "-q") == Ran(0, "", "")
+    assert cli("--trace", "good.json", "-o", "none/report.txt").code == 2
+
+
+def test_every_table_is_listed(cli) -> None:
+    from perftool.store.catalog import catalog
+
+    ran = cli("query", "--tables")
+    public = [table for table in catalog().values() if table.public]
+    assert (ran.code, ran.err) == (0, "")
+    assert re.findall(r"^(\w+): ", ran.out, re.MULTILINE) == [table.name for table in public]
+    assert len(re.findall(r"^  \w+ +\w", ran.out, re.MULTILINE)) == sum(len(table.columns) for table in public)
+
+
+ESCAPE = "\x1b["
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"CLICOLOR_FORCE": "1"}, True),
+        ((), {"FORCE_COLOR": ""}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour(
+    options: tuple[str, ...], environment: dict[str, str], coloured: bool, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TERM": "xterm-256color", **environment}.items():
+        monkeypatch.setenv(name, value)
+    ran = cli("--trace", "starved.json", *options)
+    assert (ran.code, ESCAPE in ran.out, ran.err) == (0, coloured, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--trace", "good.json"), ("--trace", "good.json", "--output-format", "json"), ("query", "--tables")],
+)
+def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = process(*arguments, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")
