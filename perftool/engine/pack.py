@@ -143,7 +143,9 @@ _TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
 
 def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     if not CODE.fullmatch(data["code"]):
-        raise RuleError(f"{path}: key code: {data['code']!r} is not one to four capital letters and three digits")
+        raise RuleError(
+            f"{path}: key code: {data['code']!r} is not one to four capital letters and three digits"
+        )
     if data["code"] != path.stem:
         raise RuleError(f"{path}: key code: {data['code']} differs from the file's name")
     if not NAME.fullmatch(data["name"]):

@@ -73,7 +73,9 @@ def _require_known(selector: Selector, rules: Sequence[Rule]) -> None:
     if any(selector.specificity(rule) is not None for rule in rules):
         return
     known = [text for rule in rules for text in (rule.code, rule.name)]
-    close = get_close_matches(selector.text, known, n=1) or get_close_matches(selector.text.upper(), known, n=1)
+    close = get_close_matches(selector.text, known, n=1) or get_close_matches(
+        selector.text.upper(), known, n=1
+    )
     hint = f"; did you mean {close[0]}?" if close else ""
     raise RuleError(f"unknown rule selector {selector.text!r} (from {selector.origin}){hint}")
 

@@ -46,7 +46,9 @@ def codes(select: str, ignore: str = "", preview: bool = False) -> list[str]:
         ("GAP103", "", True, ["GAP103"]),
     ],
 )
-def test_the_more_specific_selector_wins(select: str, ignore: str, preview: bool, expected: list[str]) -> None:
+def test_the_more_specific_selector_wins(
+    select: str, ignore: str, preview: bool, expected: list[str]
+) -> None:
     assert codes(select, ignore, preview) == expected
 
 
@@ -66,7 +68,9 @@ def test_rules_that_report_failures_go_only_by_their_exact_code() -> None:
 def test_an_unknown_selector_is_named_with_its_origin() -> None:
     with pytest.raises(RuleError) as caught:
         choose(RULES, Selection(selectors(["gap101"], "a.toml, key select")))
-    assert str(caught.value) == "unknown rule selector 'gap101' (from a.toml, key select); did you mean GAP101?"
+    assert (
+        str(caught.value) == "unknown rule selector 'gap101' (from a.toml, key select); did you mean GAP101?"
+    )
 
 
 def test_contradictory_selectors_leave_nothing_and_say_so() -> None:
