@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from perftool.engine.evaluate import Context, evaluate, make_finding
 from perftool.engine.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.model.report import BREAKDOWN, Finding, Metric, Report, Share, Step
+from perftool.model.report import BREAKDOWN, Device, Finding, Metric, NotApplicable, Report, Share, Step
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
@@ -100,7 +101,8 @@ def _unreadable(path: str, error: InputError) -> InputFile:
 def _unreadable_findings(rule: Rule | None, unreadable: Sequence[InputFile]) -> list[Finding]:
     if rule is None:
         return []
-    return [make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
+    rows = [(read.path, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
+    return [replace(make_finding(rule, row), path=path) for path, row in rows]
 
 
 # Always present, in this order; those the input does not show have no value.
@@ -117,8 +119,18 @@ METRICS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+def empty_report(rules: Sequence[Rule]) -> Report:
+    """The report over no input at all: every number is missing, and no rule has anything to say."""
+    reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
+    return Report((), Device(None, None, 0), _metrics([]), (), (), (), (), (), reasons, tuple(rules))
+
+
 def _summary(store: TraceStore) -> dict[str, Metric]:
-    found = {row["metric"]: row for row in store.rows("summary")}
+    return _metrics(store.rows("summary"))
+
+
+def _metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
+    found = {row["metric"]: row for row in rows}
     empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
     return {
         name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]

@@ -30,6 +30,10 @@ class Selector:
             return _EXACT
         return len(self.text) if rule.code.startswith(self.text) else None
 
+    def means(self, code: str, name: str) -> bool:
+        """Whether the rule with this ``code`` and ``name`` is meant."""
+        return self.text in (ALL, name) or code.startswith(self.text)
+
 
 @dataclass(frozen=True)
 class Selection:
