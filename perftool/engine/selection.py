@@ -66,14 +66,15 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     because its input could not be read.
     """
     for selector in (*selection.select, *selection.ignore):
-        _require_known(selector, rules)
+        require_known(selector, rules)
     chosen = tuple(rule for rule in rules if _wanted(rule, selection))
     if not any(rule.sql for rule in chosen):
         raise RuleError("no rule is left to run: what is selected is also ignored, or only in preview")
     return Chosen(chosen, tuple(_warnings(rules, selection)))
 
 
-def _require_known(selector: Selector, rules: Sequence[Rule]) -> None:
+def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
+    """Raises RuleError when ``selector`` means none of ``rules``."""
     if any(selector.specificity(rule) is not None for rule in rules):
         return
     known = [text for rule in rules for text in (rule.code, rule.name)]

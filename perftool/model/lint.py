@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from perftool.model.report import Finding, Report
-from perftool.model.rule import Rule
+from perftool.model.rule import Rule, Severity
 
 BaselineState = Literal["new", "unchanged"]
 
@@ -58,6 +58,15 @@ class LintReport:
     def active(self) -> tuple[LintFinding, ...]:
         """The findings that are not suppressed."""
         return tuple(found for found in self.findings if not found.suppressed)
+
+    @property
+    def suppressed(self) -> int:
+        """How many findings the baseline accepts."""
+        return len(self.findings) - len(self.active)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings of ``severity`` are not suppressed."""
+        return sum(found.finding.severity == severity for found in self.active)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
