@@ -52,7 +52,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return json_text(value)
     if isinstance(value, dict):
-        return {str(key): _clean(part) for key, part in value.items()}
+        return {json_text(str(key)): _clean(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_clean(part) for part in value]
     if value is None or isinstance(value, (bool, int, float)):

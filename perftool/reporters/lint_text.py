@@ -28,10 +28,10 @@ def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> 
 
 
 def print_statistics(result: LintReport, console: Console) -> None:
-    """Print how often each rule fired, the most frequent first: count, code and name separated by tabs."""
+    """Print how often each rule fired, the most frequent first: count, code and name."""
     tally = Counter((found.finding.code, found.finding.name) for found in result.active)
     for (code, name), count in sorted(tally.items(), key=lambda item: (-item[1], item[0])):
-        console.print(Text(f"{count}\t{code}\t{name}"), soft_wrap=True)
+        console.print(Text(f"{count:>5}  {code}  {name}"), soft_wrap=True)
     console.print(Text(summary_line(result)), soft_wrap=True)
 
 
