@@ -10,8 +10,10 @@ import typer
 
 from perftool import __version__
 from perftool.commands import analyze as analyze_command
+from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
@@ -29,6 +31,8 @@ _verbose = False
 
 app.command()(analyze_command.analyze)
 app.command()(lint_command.lint)
+app.command()(diff_command.diff)
+app.command()(rule_command.rule)
 app.command()(settings_command.config)
 
 

@@ -18,6 +18,7 @@ else:
     import tomli as tomllib
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
+CASES = "cases"
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
@@ -40,7 +41,9 @@ def builtin_folder() -> Path:
 
 def load_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``, sorted by code. Raises RuleError when there is none or one is malformed."""
-    rules = [load_rule(path) for path in sorted(folder.rglob("*.toml"))]
+    # The cases of a pack may lie beside it.
+    files = [path for path in sorted(folder.rglob("*.toml")) if path.parent.name != CASES]
+    rules = [load_rule(path) for path in files]
     if not rules:
         raise RuleError(f"{folder}: holds no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)

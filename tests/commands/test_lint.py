@@ -8,41 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from perftool import cli
+from builders.program import Run
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SLOW, GOOD = str(SAMPLES / "gaudi2_unoptimised"), str(SAMPLES / "gaudi2_optimised")
 SLOW_CODES = {"GAP101", "GAP102", "SYN101"}
-
-
-@pytest.fixture(autouse=True)
-def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration, no repository and no CI around the run; the caller's environment does not matter."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(("GITHUB_", "CI_", "HABANA_PERF_TOOL_")):
-            monkeypatch.delenv(name)
-
-
-class Run:
-    """What a run of the program gave."""
-
-    def __init__(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capture, self._patch = capfdbinary, monkeypatch
-        self.out = self.err = ""
-
-    def __call__(self, *arguments: str) -> int:
-        self._patch.setattr("sys.argv", ["habana_perf_tool", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = self._capture.readouterr()
-        self.out, self.err = captured.out.decode(), captured.err.decode()
-        return int(ended.value.code or 0)
-
-
-@pytest.fixture
-def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
-    return Run(capfdbinary, monkeypatch)
 
 
 def trace(name: str, content: str | None = None) -> str:
