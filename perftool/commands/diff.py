@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from perftool.commands import options
 from perftool.commands.options import Given
 from perftool.commands.output import write_document
-from perftool.commands.prepare import note, prepare
+from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ def diff(
       habana_perf_tool diff main.json branch.json --output-format markdown -o comment.md
     """
     from perftool.engine.diff import compare, fails, load_side, parse_fail_if
+    from perftool.engine.portable import shown_paths
 
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
     with progress(quiet) as show:
         sides = [load_side(path, prepared.rules, show) for path in (base, new)]
-    result = compare(*sides)
+    shown = shown_paths([side.name for side in sides], project_root())
+    result = compare(*(replace(side, name=shown[side.name]) for side in sides))
     write_document(_render(result, output_format), output_file)
     to_file = output_file not in (None, "-")
     if not quiet:
