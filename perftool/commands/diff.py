@@ -27,7 +27,9 @@ class Format(str, Enum):
 
 
 def diff(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")
+    ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the run to judge.")],
     fail_if: Annotated[
         str | None,

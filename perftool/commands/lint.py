@@ -40,7 +40,9 @@ ExitZero = Annotated[
 ]
 MinSeverity = Annotated[
     str | None,
-    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE),
+    typer.Option(
+        metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE
+    ),
 ]
 MinConfidence = Annotated[
     str | None,
@@ -70,7 +72,9 @@ FormatOption = Annotated[
 Also = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="FORMAT:FILE", help="Write this format too: sarif:out.sarif; repeatable.", rich_help_panel=_OUTPUT
+        metavar="FORMAT:FILE",
+        help="Write this format too: sarif:out.sarif; repeatable.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Statistics = Annotated[
@@ -78,11 +82,16 @@ Statistics = Annotated[
     typer.Option("--statistics", help="Print how often each rule fired instead.", rich_help_panel=_OUTPUT),
 ]
 AllowEmpty = Annotated[
-    bool, typer.Option("--allow-empty", help="Having nothing to check is no error.", rich_help_panel="File selection")
+    bool,
+    typer.Option(
+        "--allow-empty", help="Having nothing to check is no error.", rich_help_panel="File selection"
+    ),
 ]
 StdinName = Annotated[
     str | None,
-    typer.Option("--stdin-filename", metavar="NAME", help="Name of what '-' reads.", rich_help_panel="File selection"),
+    typer.Option(
+        "--stdin-filename", metavar="NAME", help="Name of what '-' reads.", rich_help_panel="File selection"
+    ),
 ]
 
 

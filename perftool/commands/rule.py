@@ -58,7 +58,9 @@ def rule(
     from perftool.engine.pack import load_packs
 
     known = load_packs([Path(folder) for folder in rules or ()])
-    write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
+    write_document(
+        _render(known if code is None else [_find(code, known)], output_format, every), output_file
+    )
 
 
 def _check(folder: Path) -> None:

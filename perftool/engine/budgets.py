@@ -23,7 +23,9 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 _LIMIT = re.compile(r"\s*(<=|>=|==|<|>)\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
 _OPTION = re.compile(r"\s*([\w-]+)\s*((?:<=|>=|==|<|>)[^<>=]*)")
-_QUERY_OPTION = re.compile(r"\s*([\w-]+)\s*:\s*(select\b.*?|with\b.*?)\s*((?:<=|>=|==|<|>)\s*[\d.]+\s*%?)\s*", re.I | re.S)
+_QUERY_OPTION = re.compile(
+    r"\s*([\w-]+)\s*:\s*(select\b.*?|with\b.*?)\s*((?:<=|>=|==|<|>)\s*[\d.]+\s*%?)\s*", re.I | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
         if limit is None:
             raise SettingsError(f"{text.origin}: {text.limit!r} is no limit such as '<= 120' or '<= 5%'")
         if text.query is None and text.name not in known:
-            raise SettingsError(f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}")
+            raise SettingsError(
+                f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}"
+            )
         number = float(limit[2]) / (100 if limit[3] else 1)
         budgets.append(Budget(text.name, limit[1], number, text.query))
     return tuple(budgets)

@@ -98,7 +98,13 @@ def _write(case: Case, folder: Path) -> list[Path]:
 
 def _copies(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     on_device = event.get("cat") in _DEVICE_WORK
-    base: dict[str, Any] = {"ph": "X", "pid": 0 if on_device else 1, "tid": 7 if on_device else 1, "args": {}, "ts": 0}
+    base: dict[str, Any] = {
+        "ph": "X",
+        "pid": 0 if on_device else 1,
+        "tid": 7 if on_device else 1,
+        "args": {},
+        "ts": 0,
+    }
     base |= {key: value for key, value in event.items() if key not in ("repeat", "every", "rank")}
     for index in range(event.get("repeat", 1)):
         args = dict(base["args"])

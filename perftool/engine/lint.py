@@ -115,4 +115,3 @@ def _order(found: LintFinding) -> tuple[int | str, ...]:
         finding.rank if finding.rank is not None else -1, place.ts_ns if place.ts_ns is not None else -1,
         finding.message,
     )  # fmt: skip
-

@@ -23,7 +23,9 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
     base = os.path.realpath(root)
     outside = [os.path.dirname(place) for place in places.values() if not _inside(place, base)]
     shared = os.path.commonpath(outside) if outside else base
-    shown = {path: _relative(place, base if _inside(place, base) else shared) for path, place in places.items()}
+    shown = {
+        path: _relative(place, base if _inside(place, base) else shared) for path, place in places.items()
+    }
     return {**shown, STDIN_NAME: stdin_name or STDIN_NAME}
 
 

@@ -23,11 +23,17 @@ _LONGEST_NAME = 80
 def render_diff_text(result: Comparison) -> bytes:
     """The verdict first, then what moved."""
     lines = [headline(result), ""]
-    lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
+    lines += [
+        f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}"
+        for part, before, after, delta in _parts(result)
+    ]
     for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
         if changes:
             lines += ["", f"{title} (per step)"]
-            lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
+            lines += [
+                f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}"
+                for change in changes[:_MOST]
+            ]
             lines += _left_out(changes)
     for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
         if findings:
@@ -47,7 +53,12 @@ def render_diff_markdown(result: Comparison) -> bytes:
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
     for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
         if findings:
-            lines += ["", f"**{title}**", "", *(f"- {markdown_cell(_finding(finding))}" for finding in findings)]
+            lines += [
+                "",
+                f"**{title}**",
+                "",
+                *(f"- {markdown_cell(_finding(finding))}" for finding in findings),
+            ]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
@@ -102,7 +113,12 @@ def _parts(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
     moved = sorted(result.parts, key=lambda part: (-abs(part.new_ns - part.base_ns), part.part))
     for part in moved:
         if part.base_ns or part.new_ns:
-            yield part.part, format_ns(part.base_ns), format_ns(part.new_ns), _delta(part.new_ns - part.base_ns)
+            yield (
+                part.part,
+                format_ns(part.base_ns),
+                format_ns(part.new_ns),
+                _delta(part.new_ns - part.base_ns),
+            )
 
 
 def _name(change: OpChange) -> str:

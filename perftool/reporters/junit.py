@@ -67,7 +67,9 @@ def _add_case(
         tag = "error" if first.code == _CRASHED else "failure"
         message = xml_text(one_line(first.message))
         node = SubElement(case, tag, type=first.severity, message=message)
-        node.text = xml_text("\n".join(_line(one) for one in active) + f"\n\nFix: {' '.join(first.fix.split())}")
+        node.text = xml_text(
+            "\n".join(_line(one) for one in active) + f"\n\nFix: {' '.join(first.fix.split())}"
+        )
     elif found:
         SubElement(case, "skipped", message=f"{len(found)} suppressed by the baseline")
     elif reason := _why_not(rule, result):

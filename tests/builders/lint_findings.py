@@ -12,7 +12,9 @@ from perftool.model.report import Finding, Gain, Location
 
 # A name as hostile as a trace may hold: control characters, markup, separators, and half a surrogate pair.
 HOSTILE = 'op\x00\x1b[31m\r\n::error::%0A,:|<b>&"`_*\u2028\ud800end'
-RULES = tuple(rule for rule in load_pack(builtin_folder()) if rule.code in ("GAP101", "SYN101", "TRC000", "TRC001"))
+RULES = tuple(
+    rule for rule in load_pack(builtin_folder()) if rule.code in ("GAP101", "SYN101", "TRC000", "TRC001")
+)
 
 
 def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes: object) -> LintFinding:
@@ -31,4 +33,6 @@ def report(*findings: LintFinding) -> LintReport:
     """A lint report with ``findings`` of the one trace ``runs/a.json``."""
     read = InputFile("runs/a.json", "trace", 0, 10, 2, "ok")
     whole = replace(empty_report(RULES), inputs=(read,), not_applicable=())
-    return LintReport(replace(whole, findings=tuple(one.finding for one in findings)), findings, (), bool(findings))
+    return LintReport(
+        replace(whole, findings=tuple(one.finding for one in findings)), findings, (), bool(findings)
+    )

@@ -18,11 +18,21 @@ SLOW_CODES = {"GAP101", "GAP102", "SYN101"}
 def trace(name: str, content: str | None = None) -> str:
     """A trace file with one step and one op, or with ``content``."""
     events = [
-        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000},
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": "ProfilerStep#1",
+            "pid": 1,
+            "tid": 1,
+            "ts": 0,
+            "dur": 1000,
+        },
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 100},
     ]
     Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(json.dumps({"traceEvents": events}) if content is None else content, encoding="utf-8")
+    Path(name).write_text(
+        json.dumps({"traceEvents": events}) if content is None else content, encoding="utf-8"
+    )
     return name
 
 

@@ -102,7 +102,10 @@ def test_a_good_pack_passes_and_can_be_used(run: Run) -> None:
     assert run("rule", "--check", "pack") == 0
     assert run.out == "1 rules, 3 cases, 0 problems\n"
     assert run("rule", "OPS901", "--rules", "pack") == 0
-    trace = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 5} for at in (0, 9)]
+    trace = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 5}
+        for at in (0, 9)
+    ]
     Path("trace.json").write_text(json.dumps({"traceEvents": trace}), encoding="utf-8")
     select = ["--rules", "pack", "--select", "OPS", "--fail-on", "info"]
     assert run("lint", "trace.json", *select) == 1
@@ -119,9 +122,17 @@ def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
     ("old", "new", "problem"),
     [
         ("FROM ops", "FROM opps", "OPS901: key find.sql: Catalog Error: "),
-        ("$most", "$least", "OPS901: key find.sql: $least is neither a threshold of the rule nor one of steps,"),
+        (
+            "$most",
+            "$least",
+            "OPS901: key find.sql: $least is neither a threshold of the rule nor one of steps,",
+        ),
         ("AS subject", "AS op", "OPS901: key find.sql: no column is called subject"),
-        ("{calls}", "{reads}", "OPS901: key text.message: {reads} is no column of the query and no threshold"),
+        (
+            "{calls}",
+            "{reads}",
+            "OPS901: key text.message: {reads} is no column of the query and no threshold",
+        ),
         ('["ops"]', '["opps"]', "OPS901: key needs: there is no table opps"),
         ("> $most", "> $most + 1", "OPS901: case 'called twice': finds nothing instead of aten::mm"),
         ("sum(dur)::BIGINT", "7", "OPS901: case 'called twice': aten::mm: took_ns is 7 instead of 20000"),

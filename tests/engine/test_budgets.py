@@ -45,7 +45,10 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
     [
         ("step_time_ms", "--budget 'step_time_ms': must be a number and its limit"),
         ("step_time_ms<=fast", "--budget: '<=fast' is no limit such as '<= 120' or '<= 5%'"),
-        ("speed<=1", "--budget: there is no number 'speed'; there are dataloader_ratio, peak_memory_bytes, step"),
+        (
+            "speed<=1",
+            "--budget: there is no number 'speed'; there are dataloader_ratio, peak_memory_bytes, step",
+        ),
         ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': must be"),
     ],
 )
@@ -65,7 +68,10 @@ def check(tmp_path: Path, *budgets: Budget) -> list[tuple[str, str]]:
 
 
 def test_a_budget_that_holds_says_nothing(tmp_path: Path) -> None:
-    assert check(tmp_path, Budget("step_time_ms", "<=", 125.0), Budget("n", "<", 2, "SELECT count(*) FROM ops")) == []
+    assert (
+        check(tmp_path, Budget("step_time_ms", "<=", 125.0), Budget("n", "<", 2, "SELECT count(*) FROM ops"))
+        == []
+    )
 
 
 def test_a_broken_budget_and_a_missing_number_are_findings(tmp_path: Path) -> None:

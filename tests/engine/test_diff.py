@@ -25,8 +25,12 @@ def steps(median_ns: int) -> tuple[int, ...]:
     return tuple(median_ns + part * median_ns // 100 for part in NOISE)
 
 
-def side(step_ns: tuple[int, ...], ops: tuple[OpTotal, ...] = (), all_ops: bool = True, kernel: float = 0) -> RunSide:
-    return RunSide("a.json", step_ns, {**dict.fromkeys(BREAKDOWN, 0.0), "kernel": kernel}, ops, (), (), all_ops)
+def side(
+    step_ns: tuple[int, ...], ops: tuple[OpTotal, ...] = (), all_ops: bool = True, kernel: float = 0
+) -> RunSide:
+    return RunSide(
+        "a.json", step_ns, {**dict.fromkeys(BREAKDOWN, 0.0), "kernel": kernel}, ops, (), (), all_ops
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,9 @@ def test_twice_as_long_is_always_slower(values: list[int]) -> None:
 
 
 def test_the_slowest_rank_sets_the_step() -> None:
-    made = [Step(rank, name, 0, dur, {}, False) for rank, name, dur in ((0, "s1", 5), (1, "s1", 9), (0, "s2", 4))]
+    made = [
+        Step(rank, name, 0, dur, {}, False) for rank, name, dur in ((0, "s1", 5), (1, "s1", 9), (0, "s2", 4))
+    ]
     assert step_lengths(made) == (9, 4)
 
 
@@ -115,7 +121,9 @@ def test_a_wrong_condition(text: str) -> None:
 
 
 def test_formats_agree() -> None:
-    result = compare(side(steps(100_000), kernel=10), side(steps(120_000), (OpTotal("x|y", 9, 1),), kernel=30))
+    result = compare(
+        side(steps(100_000), kernel=10), side(steps(120_000), (OpTotal("x|y", 9, 1),), kernel=30)
+    )
     assert json.loads(render_diff_json(result))["verdict"] == "slower"
     text, markdown = render_diff_text(result).decode(), render_diff_markdown(result).decode()
     assert text.startswith("Median step 100 us -> 120 us (+20.0 %, 95.0 % interval +")
@@ -132,7 +140,8 @@ def test_other_files_are_no_saved_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "message"), [(2, "is a report of version 2, not 1"), (1, "is a damaged report (KeyError: 'steps')")]
+    ("version", "message"),
+    [(2, "is a report of version 2, not 1"), (1, "is a damaged report (KeyError: 'steps')")],
 )
 def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None:
     saved = tmp_path / "saved.json"

@@ -55,7 +55,9 @@ def test_code_subject_and_file_all_count() -> None:
     assert all(len(text) == 16 for text in prints)
 
 
-@given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["aten::mm", "kernel_{}", "rank {}: x"]))
+@given(
+    st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["aten::mm", "kernel_{}", "rank {}: x"])
+)
 def test_counters_do_not_matter(one: int, other: int, pattern: str) -> None:
     assert fingerprint("GAP101", pattern.format(one)) == fingerprint("GAP101", pattern.format(other))
 

@@ -133,7 +133,9 @@ def test_json_says_what_the_gate_decided() -> None:
 def test_github() -> None:
     properties = "title=habana_perf_tool (GAP101),file=runs/a.json,line=1,col=1,endLine=1,endColumn=2"
     message = "rank0/MME:step 3: 50%25 idle%0ADo less."
-    assert render_github(report(finding(message="50% idle"))).decode() == f"::warning {properties}::{message}\n"
+    assert (
+        render_github(report(finding(message="50% idle"))).decode() == f"::warning {properties}::{message}\n"
+    )
 
 
 def test_github_escapes_properties() -> None:

@@ -70,7 +70,9 @@ def sarif(*findings: LintFinding) -> Any:
 
 
 def test_the_structure_is_that_of_the_standard() -> None:
-    log = sarif(finding(), finding("SYN101", related=()), replace(finding(suppressed=True), baseline="unchanged"))
+    log = sarif(
+        finding(), finding("SYN101", related=()), replace(finding(suppressed=True), baseline="unchanged")
+    )
     assert log["version"] == "2.1.0"
     assert [result["level"] for result in log["runs"][0]["results"]] == ["warning"] * 3
 
