@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import traceback
-from enum import Enum
 from typing import Annotated
 
 import typer
 
 from perftool import __version__
 from perftool.commands import analyze as analyze_command
+from perftool.commands import diff as diff_command
+from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import rule as rule_command
+from perftool.commands import settings as settings_command
+from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
+from perftool.commands.prepare import prepare
 from perftool.errors import PerfToolError
 
 app = typer.Typer(
@@ -23,34 +28,11 @@ app = typer.Typer(
 _verbose = False
 
 
-class Color(str, Enum):
-    """When to colour the output."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
-
-
-OutputFormat = Annotated[
-    analyze_command.Format,
-    typer.Option("--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", help="Format of the report."),
-]
-OutputFile = Annotated[
-    str | None,
-    typer.Option("--output-file", "-o", metavar="FILE", help="Write the report here instead of to stdout."),
-]
-Logs = Annotated[
-    list[str] | None,
-    typer.Option("--log", metavar="FILE", help="Console or fallback log of the run; globs and '-' too; repeatable."),
-]
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metrics", metavar="FILE", help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable."
-    ),
-]
-ColorOption = Annotated[Color, typer.Option(help="When to colour the output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.")]
+app.command()(analyze_command.analyze)
+app.command()(lint_command.lint)
+app.command()(diff_command.diff)
+app.command()(rule_command.rule)
+app.command()(settings_command.config)
 
 
 def _show_version(wanted: bool) -> None:
@@ -68,7 +50,7 @@ def root(
     ] = None,
     log: Logs = None,
     metrics: Metrics = None,
-    output_format: OutputFormat = analyze_command.Format.text,
+    output_format: analyze_command.FormatOption = None,
     output_file: OutputFile = None,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
@@ -106,35 +88,8 @@ def root(
     if not trace and not texts:
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
-    analyze_command.run(trace or [], texts, output_format, output_file, color.value, quiet)
-
-
-@app.command()
-def analyze(
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
-    log: Logs = None,
-    metrics: Metrics = None,
-    output_format: OutputFormat = analyze_command.Format.text,
-    output_file: OutputFile = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.")
-    ] = None,
-    color: ColorOption = Color.auto,
-    quiet: Quiet = False,
-) -> None:
-    """Print where the time goes and what to change
-
-    Several traces are several ranks of one run. Logs, metrics files and configuration can be given too, alone or
-    with a trace; those that lie beside a trace are found.
-
-    Examples:
-
-      habana_perf_tool analyze rank0.json.gz rank1.json.gz
-
-      zcat run.json.gz | habana_perf_tool analyze -
-    """
-    texts = [*(log or ()), *(metrics or ())]
-    analyze_command.run(paths, texts, output_format, output_file, color.value, quiet, exclude or ())
+    given = Given(output_format=output_format.value if output_format else None, output_file=output_file)
+    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
 
 
 @app.command()

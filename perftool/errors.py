@@ -23,3 +23,15 @@ class QueryError(PerfToolError):
 
 class MissingExtraError(PerfToolError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+class NoInputError(InputError):
+    """Paths that exist or are well-formed but hold nothing to read."""
+
+
+class SettingsError(PerfToolError):
+    """A configuration file, or an option, with an unknown key or a value of the wrong type."""
+
+
+class BaselineError(PerfToolError):
+    """A baseline that is missing, damaged, or of another version."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from enum import Enum
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from perftool.commands import options
+from perftool.commands.options import Color, Given
 from perftool.commands.output import leave_pipe, write_document
+from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
-from perftool.reporters.console import ColorMode, make_console
+from perftool.commands.settings import show_settings
+from perftool.errors import PerfToolError
+from perftool.reporters.console import make_console
+
+if TYPE_CHECKING:
+    from perftool.model.report import Report
 
 
 class Format(str, Enum):
@@ -17,54 +29,102 @@ class Format(str, Enum):
     json = "json"
 
 
-def run(
-    paths: Sequence[str],
-    logs: Sequence[str] = (),
-    output_format: Format = Format.text,
-    output_file: str | None = None,
-    color: ColorMode = "auto",
-    quiet: bool = False,
-    exclude: Sequence[str] = (),
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
+        help="Format of the report; the default is text.",
+    ),
+]  # fmt: skip
+
+
+def analyze(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+    ] = None,
+    log: options.Logs = None,
+    metrics: options.Metrics = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    extend_select: options.ExtendSelect = None,
+    extend_ignore: options.ExtendIgnore = None,
+    preview: options.Preview = None,
+    rules: options.RulePacks = None,
+    output_format: FormatOption = None,
+    output_file: options.OutputFile = None,
+    exclude: options.Exclude = None,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+    settings: options.ShowSettings = False,
+    color: options.ColorOption = Color.auto,
+    quiet: options.Quiet = False,
 ) -> None:
+    """Print where the time goes and what to change
+
+    Several traces are several ranks of one run. Logs, metrics files and configuration can be given too, alone or
+    with a trace; those that lie beside a trace are found.
+
+    Examples:
+
+      habana_perf_tool analyze rank0.json.gz rank1.json.gz
+
+      zcat run.json.gz | habana_perf_tool analyze -
+    """
+    texts = [*(log or ()), *(metrics or ())]
+    given = Given(
+        select, ignore, extend_select, extend_ignore, preview, rules, exclude,
+        output_format.value if output_format else None, output_file,
+    )  # fmt: skip
+    prepared = prepare(paths or texts, config or [], isolated, given)
+    if settings:
+        show_settings(prepared.settings)
+    elif not paths and not texts:
+        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
+    else:
+        run(paths or [], texts, prepared, color, quiet)
+
+
+def run(paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analyze_inputs
-    from perftool.engine.pack import builtin_folder, load_pack
     from perftool.readers.discover import find_inputs
 
-    inputs = find_inputs(paths, logs, exclude)
+    settings = prepared.settings
+    inputs = find_inputs(paths, logs, settings.exclude)
     with progress(quiet) as show:
-        report = analyze_inputs(inputs, load_pack(builtin_folder()), show)
-    if output_format is Format.json:
+        report = analyze_inputs(inputs, prepared.rules, show)
+    target = settings.output_file
+    to_file = target not in (None, "-")
+    if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
 
-        document = render_json(report)
-        write_document(document, output_file)
-    elif output_file not in (None, "-"):
-        write_document(_as_text(report), output_file)
+        write_document(render_json(report), target)
+    elif to_file:
+        write_document(_as_text(report), target)
     else:
         _print(report, color)
-    if output_file not in (None, "-") and not quiet:
-        make_console(color, stderr=True).print(f"Wrote {output_file}", markup=False)
+    if not quiet:
+        note([*prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
 
 
-def _print(report: object, color: ColorMode) -> None:
-    from perftool.model.report import Report
+def _format(prepared: Prepared) -> Format:
+    """The format of the settings; a file may name one that only ``lint`` has, which then means nothing here."""
+    name = prepared.settings.output_format
+    return Format(name) if name in {form.value for form in Format} else Format.text
+
+
+def _print(report: Report, color: Color) -> None:
     from perftool.reporters.text import print_report
 
-    assert isinstance(report, Report)
     try:
-        print_report(report, make_console(color))
+        print_report(report, make_console(color.value))
     except BrokenPipeError:
         leave_pipe()
 
 
-def _as_text(report: object) -> bytes:
-    import io
-
-    from perftool.model.report import Report
+def _as_text(report: Report) -> bytes:
     from perftool.reporters.text import print_report
 
-    assert isinstance(report, Report)
     text = io.StringIO()
     print_report(report, make_console("never", file=text))
-    return text.getvalue().encode()
+    return text.getvalue().encode("utf-8", "replace")

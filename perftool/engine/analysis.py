@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from perftool.engine import overview
 from perftool.engine.evaluate import Context, evaluate, make_finding
 from perftool.engine.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.model.report import Finding, Report
+from perftool.model.report import Device, Finding, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
@@ -102,4 +103,25 @@ def _unreadable(path: str, error: InputError) -> InputFile:
 def _unreadable_findings(rule: Rule | None, unreadable: Sequence[InputFile]) -> list[Finding]:
     if rule is None:
         return []
-    return [make_finding(rule, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
+    rows = [(read.path, {"subject": read.path, "error": read.issues[0].message}) for read in unreadable]
+    return [replace(make_finding(rule, row), path=path) for path, row in rows]
+
+
+def empty_report(rules: Sequence[Rule]) -> Report:
+    """The report over no input at all: every number is missing, and no rule has anything to say."""
+    reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
+    return Report(
+        inputs=(),
+        device=Device(None, None, 0),
+        summary=overview.metrics([]),
+        steps=(),
+        idle_causes=(),
+        top_device_ops=(),
+        top_ops=(),
+        engines=(),
+        recipes=(),
+        fallbacks=(),
+        findings=(),
+        not_applicable=reasons,
+        rules=tuple(rules),
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from perftool.engine.fingerprint import fingerprint
 from perftool.errors import QueryError
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
@@ -21,8 +21,6 @@ _PARAM = re.compile(r"\$(\w+)")
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# What changes between recordings of the same run: numbers, hashes, addresses, folders.
-_VOLATILE = re.compile(r"0x[0-9a-fA-F]+|/[^\s:]*/|\d+")
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,6 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=rule.benchmark,
     )
-
-
-def fingerprint(code: str, subject: str) -> str:
-    """What identifies a finding across recordings of the same run: 16 hexadecimal digits."""
-    stable = _VOLATILE.sub("#", subject)
-    return hashlib.sha256(f"{code}\n{stable}".encode()).hexdigest()[:16]
 
 
 def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, Recipe, Share, Step
@@ -28,7 +28,12 @@ METRICS: tuple[tuple[str, str], ...] = (
 
 def summary(store: TraceStore) -> dict[str, Metric]:
     """Every metric of the contract; those the input does not show have no value."""
-    found = {row["metric"]: row for row in store.rows("summary")}
+    return metrics(store.rows("summary"))
+
+
+def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
+    """The metrics of the contract from rows of the table ``summary``."""
+    found = {row["metric"]: row for row in rows}
     empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
     return {
         name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Param, Rule
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
+CASES = "cases"
+USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
 _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
@@ -35,10 +37,47 @@ def builtin_folder() -> Path:
 
 def load_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``, sorted by code. Raises RuleError when there is none or one is malformed."""
-    rules = [load_rule(path) for path in sorted(folder.rglob("*.toml"))]
+    # The cases of a pack may lie beside it.
+    files = [path for path in sorted(folder.rglob("*.toml")) if path.parent.name != CASES]
+    rules = [load_rule(path) for path in files]
     if not rules:
         raise RuleError(f"{folder}: holds no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)
+
+
+def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
+    """The shipped pack and the packs of users in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
+
+    Raises RuleError for a malformed file, a code outside that range, and a code or name given twice.
+    """
+    rules = load_pack(builtin_folder())
+    for folder in folders:
+        rules += load_user_pack(folder)
+    _require_unique(rules)
+    return sorted(rules, key=lambda rule: rule.code)
+
+
+def load_user_pack(folder: Path) -> list[Rule]:
+    """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
+    if not folder.is_dir():
+        raise RuleError(f"{folder}: is no folder")
+    rules = load_pack(folder)
+    for rule in rules:
+        if not USER_CODE.fullmatch(rule.code):
+            text = f"key code: {rule.code} is kept for shipped rules; use 9 as the first digit"
+            raise RuleError(f"{folder}: {text}")
+        if rule.sql is None:
+            raise RuleError(f"{folder}: {rule.code}: key find is missing")
+    return rules
+
+
+def _require_unique(rules: Sequence[Rule]) -> None:
+    seen: dict[str, str] = {}
+    for rule in rules:
+        for text in (rule.code, rule.name):
+            if text in seen:
+                raise RuleError(f"two rules are called {text}: {seen[text]} and {rule.code}")
+            seen[text] = rule.code
 
 
 def load_rule(path: Path) -> Rule:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from perftool.errors import InputError
+from perftool.errors import InputError, NoInputError
 from perftool.readers import envelope, text_input
 from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
@@ -48,7 +48,7 @@ def find_inputs(
     beside = [] if texts or not companions else _beside(traces)
     others = [file for file in given if file not in traces]
     if not traces and not others and not named:
-        raise InputError("no input is left after --exclude" if patterns else "no input")
+        raise NoInputError("no input is left after --exclude" if patterns else "no input")
     found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
     return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)))
 
@@ -61,7 +61,7 @@ def _expand(path: str) -> list[str]:
         files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
         files += [file for file in _companions(place, recursive=True) if file not in files]
         if not files:
-            raise InputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
+            raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
         return files
     if place.exists():
         return [path]
@@ -69,7 +69,7 @@ def _expand(path: str) -> list[str]:
         raise InputError(f"{path}: no such file")
     matches = sorted(match for match in glob.glob(path, recursive=True) if Path(match).is_file())
     if not matches:
-        raise InputError(f"{path}: the pattern matches no file")
+        raise NoInputError(f"{path}: the pattern matches no file")
     return matches
 
 

@@ -1,0 +1,79 @@
+"""``diff``: what got slower, with confidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perftool.commands import options
+from perftool.commands.options import Given
+from perftool.commands.output import write_document
+from perftool.commands.prepare import note, prepare, project_root
+from perftool.commands.progress import progress
+
+if TYPE_CHECKING:
+    from perftool.model.diff import Comparison
+
+
+class Format(str, Enum):
+    """How to print the comparison."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
+def diff(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the run to judge.")],
+    fail_if: Annotated[
+        str | None,
+        typer.Option(metavar="slower:N%", help="Exit 1 when steps are slower by more, beyond doubt."),
+    ] = None,
+    output_format: Annotated[Format, typer.Option("--output-format", help="Format of the comparison.")] = Format.text,
+    output_file: options.OutputFile = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    rules: options.RulePacks = None,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two runs: step time, breakdown, ops, findings
+
+    The change of the median step has a 95 % bootstrap interval; a change inside the noise fails nothing, and with
+    fewer than 5 steps on a side nothing is judged.
+
+    Examples:
+
+      habana_perf_tool diff main/ branch/ --fail-if slower:5%
+
+      habana_perf_tool diff main.json branch.json --output-format markdown -o comment.md
+    """
+    from perftool.engine.diff import compare, fails, load_side, parse_fail_if
+    from perftool.engine.portable import shown_paths
+
+    limit = None if fail_if is None else parse_fail_if(fail_if)
+    prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
+    with progress(quiet) as show:
+        sides = [load_side(path, prepared.rules, show) for path in (base, new)]
+    shown = shown_paths([side.name for side in sides], project_root())
+    result = compare(*(replace(side, name=shown[side.name]) for side in sides))
+    write_document(_render(result, output_format), output_file)
+    to_file = output_file not in (None, "-")
+    if not quiet:
+        note([*prepared.warnings, *([f"Wrote {output_file}"] if to_file else [])])
+    if limit is not None and fails(result, limit):
+        raise typer.Exit(1)
+
+
+def _render(result: Comparison, output_format: Format) -> bytes:
+    from perftool.reporters.diff import render_diff_json, render_diff_markdown, render_diff_text
+
+    render = {
+        Format.text: render_diff_text, Format.json: render_diff_json, Format.markdown: render_diff_markdown,
+    }[output_format]  # fmt: skip
+    return render(result)

@@ -1,0 +1,219 @@
+"""``lint``: a run as a gate for CI."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perftool.commands import options
+from perftool.commands.lint_output import Format, Sink, emit, parse_sinks
+from perftool.commands.options import Color, Given
+from perftool.commands.output import write_document
+from perftool.commands.prepare import Prepared, note, prepare, project_root
+from perftool.commands.progress import progress
+from perftool.commands.settings import show_settings
+from perftool.errors import NoInputError, PerfToolError
+
+if TYPE_CHECKING:
+    from perftool.engine.lint import LintPlan
+    from perftool.model.lint import LintReport
+    from perftool.readers.discover import Inputs
+
+_GATE = "Gate"
+_OUTPUT = "Output"
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")]
+FailOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SEVERITY", rich_help_panel=_GATE,
+        help="Exit 1 from this severity on: error, warning (the default), info, never.",
+    ),
+]  # fmt: skip
+ExitZero = Annotated[bool, typer.Option("--exit-zero", "-e", help="Exit 0 even with findings.", rich_help_panel=_GATE)]
+MinSeverity = Annotated[
+    str | None,
+    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE),
+]
+MinConfidence = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="Hide findings below: high, medium, low.", rich_help_panel=_GATE),
+]
+Baseline = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Subtract these accepted findings.", rich_help_panel=_GATE)
+]
+WriteBaseline = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Accept today's findings: write them here.", rich_help_panel=_GATE),
+]
+BudgetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget", metavar="LIMIT", rich_help_panel=_GATE,
+        help="Limit of a number: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
+    ),
+]  # fmt: skip
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
+        help="Format of the findings; the default is text.",
+    ),
+]  # fmt: skip
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FORMAT:FILE",
+        help="Write this format too: sarif:out.sarif; repeatable.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Statistics = Annotated[
+    bool,
+    typer.Option("--statistics", help="Print how often each rule fired instead.", rich_help_panel=_OUTPUT),
+]
+AllowEmpty = Annotated[
+    bool,
+    typer.Option("--allow-empty", help="Having nothing to check is no error.", rich_help_panel="File selection"),
+]
+StdinName = Annotated[
+    str | None,
+    typer.Option("--stdin-filename", metavar="NAME", help="Name of what '-' reads.", rich_help_panel="File selection"),
+]
+
+
+def lint(
+    paths: Paths = None,
+    log: options.Logs = None,
+    metrics: options.Metrics = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    extend_select: options.ExtendSelect = None,
+    extend_ignore: options.ExtendIgnore = None,
+    preview: options.Preview = None,
+    rules: options.RulePacks = None,
+    fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
+    min_severity: MinSeverity = None,
+    min_confidence: MinConfidence = None,
+    baseline: Baseline = None,
+    write_baseline: WriteBaseline = None,
+    budget: BudgetOption = None,
+    output_format: FormatOption = None,
+    output_file: options.OutputFile = None,
+    also: Also = None,
+    statistics: Statistics = False,
+    exclude: options.Exclude = None,
+    allow_empty: AllowEmpty = False,
+    stdin_filename: StdinName = None,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+    settings: options.ShowSettings = False,
+    color: options.ColorOption = Color.auto,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fail when a run has findings: a gate for CI
+
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly.
+
+    Examples:
+
+      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:out.sarif
+
+      habana_perf_tool lint run.json --output-format github --budget 'step_time_ms<=120'
+    """
+    given = Given(
+        select, ignore, extend_select, extend_ignore, preview, rules, exclude,
+        output_format.value if output_format else None, output_file, fail_on, exit_zero or None,
+        min_severity, min_confidence, None if write_baseline else baseline,
+    )  # fmt: skip
+    prepared = _with_budgets(prepare(paths or [], config or [], isolated, given), budget or [])
+    if settings:
+        show_settings(prepared.settings)
+        return
+    if not paths and not log and not metrics:
+        raise PerfToolError("lint needs PATHS: files, folders, globs, or '-'")
+    sinks = parse_sinks(prepared.settings, also or [], statistics)
+    plan = _plan(prepared, stdin_filename, write_baseline)
+    result = _run(paths or [], [*(log or ()), *(metrics or ())], plan, allow_empty, quiet)
+    _finish(_accepted(result, plan, write_baseline), prepared, sinks, color, quiet, statistics)
+
+
+def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
+    from perftool.engine.budgets import budget_option
+
+    given = tuple(budget_option(text) for text in texts)
+    names = {budget.name for budget in given}
+    kept = tuple(budget for budget in prepared.settings.budgets if budget.name not in names)
+    return replace(prepared, settings=replace(prepared.settings, budgets=kept + given))
+
+
+def _plan(prepared: Prepared, stdin_name: str | None, write_baseline: str | None) -> LintPlan:
+    from perftool.engine.lint import LintPlan
+
+    # What is about to be written anew need not exist yet.
+    settings = replace(prepared.settings, baseline=None) if write_baseline else prepared.settings
+    return LintPlan(prepared.rules, settings, project_root(), stdin_name)
+
+
+def _run(paths: list[str], texts: list[str], plan: LintPlan, allow_empty: bool, quiet: bool) -> LintReport:
+    from perftool.engine.lint import lint_inputs
+
+    inputs = _inputs(paths, texts, plan, allow_empty)
+    with progress(quiet) as show:
+        return lint_inputs(inputs, plan, show)
+
+
+def _inputs(paths: list[str], texts: list[str], plan: LintPlan, allow_empty: bool) -> Inputs:
+    from perftool.readers.discover import Inputs, find_inputs
+
+    try:
+        return find_inputs(paths, texts, plan.settings.exclude)
+    except NoInputError:
+        if not allow_empty:
+            raise
+        return Inputs((), ())
+
+
+def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintReport:
+    """``result`` as it is with the baseline written to ``target`` from its findings."""
+    if target is None:
+        return result
+    from perftool.engine.baseline import read_baseline, render_baseline
+    from perftool.engine.lint import accept
+
+    write_document(render_baseline(result.findings), target)
+    return accept(result, read_baseline(Path(target)), plan.settings)
+
+
+def _finish(
+    result: LintReport, prepared: Prepared, sinks: list[Sink], color: Color, quiet: bool, statistics: bool
+) -> None:
+    # Files first: a reader that closes stdout early ends the program.
+    ordered = sorted(sinks, key=lambda sink: not sink.to_file)
+    written = [emit(result, sink, color, quiet, statistics) for sink in ordered]
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary and any(sink.format is Format.github for sink in sinks):
+        _append_summary(result, Path(summary))
+    if not quiet:
+        note([*prepared.warnings, *_stale_notes(result), *(text for text in written if text)], color)
+    if result.fails:
+        raise typer.Exit(1)
+
+
+def _stale_notes(result: LintReport) -> list[str]:
+    notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
+    return [*notes, "rewrite the baseline with --write-baseline to drop them"] if notes else []
+
+
+def _append_summary(result: LintReport, target: Path) -> None:
+    from perftool.reporters.github import render_step_summary
+
+    try:
+        with target.open("ab") as file:
+            file.write(render_step_summary(result))
+    except OSError as error:
+        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None

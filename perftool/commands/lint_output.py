@@ -1,0 +1,105 @@
+"""Where the findings of ``lint`` go, in which formats."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from perftool.commands.options import Color
+from perftool.commands.output import leave_pipe, write_document
+from perftool.errors import PerfToolError
+from perftool.reporters.console import make_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perftool.engine.settings import Settings
+    from perftool.model.lint import LintReport
+
+
+class Format(str, Enum):
+    """How to write the findings."""
+
+    text = "text"
+    json = "json"
+    json_lines = "json-lines"
+    sarif = "sarif"
+    junit = "junit"
+    github = "github"
+    gitlab = "gitlab"
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One format and its file; None and '-' are stdout."""
+
+    format: Format
+    target: str | None
+
+    @property
+    def to_file(self) -> bool:
+        return self.target not in (None, "-")
+
+
+def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
+    """The sink of the settings, then those of --also. Raises PerfToolError when they cannot be told apart."""
+    first = Sink(Format(settings.output_format), settings.output_file)
+    if statistics and first.format is not Format.text:
+        raise PerfToolError("--statistics is for the text format")
+    sinks = [first, *map(_also, also)]
+    targets = [sink.target for sink in sinks if sink.to_file]
+    twice = next((target for target in targets if targets.count(target) > 1), None)
+    if twice:
+        raise PerfToolError(f"{twice}: two formats cannot be written to one file")
+    return sinks
+
+
+def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> str | None:
+    """Write ``result`` to ``sink``; returns what to say about it."""
+    if sink.format is Format.text and not sink.to_file:
+        _print(result, make_console(color.value), quiet, statistics)
+        return None
+    if sink.format is Format.text:
+        out = io.StringIO()
+        _print(result, make_console("never", file=out), quiet, statistics)
+        document = out.getvalue().encode("utf-8", "replace")
+    else:
+        document = _renderer(sink.format)(result)
+    write_document(document, sink.target)
+    return f"Wrote {sink.target}" if sink.to_file else None
+
+
+def _also(text: str) -> Sink:
+    name, colon, target = text.partition(":")
+    known = [form.value for form in Format]
+    if not colon or not target or target == "-" or name not in known:
+        raise PerfToolError(f"--also {text!r}: must be FORMAT:FILE, with FORMAT one of {', '.join(known)}")
+    return Sink(Format(name), target)
+
+
+def _print(result: LintReport, console: Console, quiet: bool, statistics: bool) -> None:
+    from perftool.reporters.lint_text import print_lint, print_statistics
+
+    try:
+        if statistics:
+            print_statistics(result, console)
+        else:
+            print_lint(result, console, quiet=quiet)
+    except BrokenPipeError:
+        leave_pipe()
+
+
+def _renderer(form: Format) -> Callable[[LintReport], bytes]:
+    from perftool.reporters.github import render_github
+    from perftool.reporters.gitlab import render_gitlab
+    from perftool.reporters.junit import render_junit
+    from perftool.reporters.lint_json import render_json_lines, render_lint_json
+    from perftool.reporters.sarif import render_sarif
+
+    return {
+        Format.json: render_lint_json, Format.json_lines: render_json_lines, Format.sarif: render_sarif,
+        Format.junit: render_junit, Format.github: render_github, Format.gitlab: render_gitlab,
+    }[form]  # fmt: skip

@@ -1,0 +1,124 @@
+"""Options that several commands share: the same name means the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+_SELECTION = "Rule selection"
+_CONFIG = "Configuration"
+_FILES = "File selection"
+_OUTPUT = "Output"
+
+
+class Color(str, Enum):
+    """When to colour the output."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+OutputFile = Annotated[
+    str | None,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE", envvar="HABANA_PERF_TOOL_OUTPUT_FILE",
+        help="Write the report here instead of to stdout.", rich_help_panel=_OUTPUT,
+    ),
+]  # fmt: skip
+ColorOption = Annotated[Color, typer.Option(help="When to colour the output.", rich_help_panel=_OUTPUT)]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.", rich_help_panel=_OUTPUT),
+]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log", metavar="FILE", rich_help_panel=_FILES,
+        help="Console or fallback log of the run; globs and '-' too; repeatable.",
+    ),
+]  # fmt: skip
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metrics", metavar="FILE", rich_help_panel=_FILES,
+        help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable.",
+    ),
+]  # fmt: skip
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.", rich_help_panel=_FILES),
+]
+
+
+def _many(name: str, text: str, panel: str, metavar: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
+
+
+Select = Annotated[
+    list[str] | None,
+    _many("--select", "Rules to run: codes, names, prefixes, ALL (the default).", _SELECTION, "RULE"),
+]
+Ignore = Annotated[
+    list[str] | None,
+    _many("--ignore", "Rules not to run; the more specific selector wins.", _SELECTION, "RULE"),
+]
+ExtendSelect = Annotated[
+    list[str] | None,
+    _many("--extend-select", "Rules to run besides those selected.", _SELECTION, "RULE"),
+]
+ExtendIgnore = Annotated[
+    list[str] | None,
+    _many("--extend-ignore", "Rules not to run besides those ignored.", _SELECTION, "RULE"),
+]
+Preview = Annotated[
+    bool | None,
+    typer.Option("--preview/--no-preview", help="Run preview rules too.", rich_help_panel=_SELECTION),
+]
+RulePacks = Annotated[
+    list[str] | None,
+    _many("--rules", "Folder with rules of your own (codes x9xx); repeatable.", _SELECTION, "DIR"),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", metavar="FILE|PAIR", envvar="HABANA_PERF_TOOL_CONFIG", rich_help_panel=_CONFIG,
+        help="Use this configuration file, or set one key: 'fail-on = \"error\"'; repeatable.",
+    ),
+]  # fmt: skip
+Isolated = Annotated[bool, typer.Option("--isolated", help="Ignore all configuration files.", rich_help_panel=_CONFIG)]
+ShowSettings = Annotated[
+    bool,
+    typer.Option(
+        "--show-settings", help="Print the settings in use and where they come from.", rich_help_panel=_CONFIG
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line sets itself; None where it says nothing. The fields are keys of the configuration."""
+
+    select: list[str] | None = None
+    ignore: list[str] | None = None
+    extend_select: list[str] | None = None
+    extend_ignore: list[str] | None = None
+    preview: bool | None = None
+    rule_packs: list[str] | None = None
+    exclude: list[str] | None = None
+    output_format: str | None = None
+    output_file: str | None = None
+    fail_on: str | None = None
+    exit_zero: bool | None = None
+    min_severity: str | None = None
+    min_confidence: str | None = None
+    baseline: str | None = None
+
+    def as_keys(self) -> Mapping[str, Any]:
+        """What was given under the names that the configuration uses."""
+        found = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        return {key: value for key, value in found.items() if value not in (None, [])}

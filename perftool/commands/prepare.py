@@ -1,0 +1,61 @@
+"""What the commands that run rules do first: settings, then the rules these select."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perftool.commands.options import Color, Given
+from perftool.reporters.console import make_console
+
+if TYPE_CHECKING:
+    from perftool.engine.settings import Settings
+    from perftool.model.rule import Rule
+
+# Where CI systems say the checkout is.
+_ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The settings of a run and the rules to run, thresholds and severities already adjusted."""
+
+    settings: Settings
+    rules: tuple[Rule, ...]
+    warnings: tuple[str, ...]
+
+
+def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given) -> Prepared:
+    """Settings for ``paths``, and their rules. Raises SettingsError and RuleError."""
+    from perftool.engine.pack import load_packs
+    from perftool.engine.selection import choose, require_known
+    from perftool.engine.settings import adjust, load_settings
+
+    settings = load_settings(paths, config, isolated, given.as_keys())
+    rules = adjust(load_packs(settings.rule_packs), settings.overrides)
+    for _, chosen_here in settings.per_file_ignores:
+        for selector in chosen_here:
+            require_known(selector, rules)
+    chosen = choose(rules, settings.selection)
+    return Prepared(settings, chosen.rules, chosen.warnings)
+
+
+def note(messages: Sequence[str], color: Color = Color.auto) -> None:
+    """Say ``messages`` on stderr, one a line."""
+    if messages:
+        console = make_console(color.value, stderr=True)
+        for message in messages:
+            console.print(message, markup=False, soft_wrap=True)
+
+
+def project_root() -> Path:
+    """What artefacts' paths are relative to: the CI checkout, the git repository, or the working directory."""
+    here = Path.cwd()
+    for variable in _ROOT_VARIABLES:
+        root = os.environ.get(variable)
+        if root and here.resolve().is_relative_to(Path(root).resolve()):
+            return Path(root)
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)

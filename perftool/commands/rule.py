@@ -1,0 +1,90 @@
+"""``rule``: explain rules, and check packs of one's own."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perftool.commands import options
+from perftool.commands.output import write_document
+from perftool.commands.prepare import note
+from perftool.errors import PerfToolError, RuleError
+
+if TYPE_CHECKING:
+    from perftool.model.rule import Rule
+
+
+class Format(str, Enum):
+    """How to print rules."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
+def rule(
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Code or name of a rule.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+    check: Annotated[
+        str | None, typer.Option("--check", metavar="DIR", help="Check a pack of rules and run its cases.")
+    ] = None,
+    rules: options.RulePacks = None,
+    output_format: Annotated[Format, typer.Option("--output-format", help="Format of the explanation.")] = Format.text,
+    output_file: options.OutputFile = None,
+) -> None:
+    """Explain a rule, or list them all
+
+    A pack of your own is a folder of CODE.toml files with codes x9xx; its cases are in cases/CODE.toml.
+
+    Examples:
+
+      habana_perf_tool rule GAP101
+
+      habana_perf_tool rule --all --output-format json
+
+      habana_perf_tool rule --check my-rules/
+    """
+    if (code is not None) + every + (check is not None) != 1:
+        raise PerfToolError("rule needs exactly one of CODE, --all and --check DIR")
+    if check is not None:
+        _check(Path(check))
+        return
+    from perftool.engine.pack import load_packs
+
+    known = load_packs([Path(folder) for folder in rules or ()])
+    write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
+
+
+def _check(folder: Path) -> None:
+    from perftool.engine.check_pack import check_pack
+
+    result = check_pack(folder)
+    lines = [*result.problems, f"{result.rules} rules, {result.cases} cases, {len(result.problems)} problems"]
+    write_document("".join(f"{line}\n" for line in lines).encode(), None)
+    if not result.cases:
+        note([f"no cases were found in {folder / 'cases'}"])
+    if result.problems:
+        raise typer.Exit(1)
+
+
+def _find(code: str, rules: list[Rule]) -> Rule:
+    found = next((known for known in rules if code in (known.code, known.name)), None)
+    if found is None:
+        names = [text for known in rules for text in (known.code, known.name)]
+        close = get_close_matches(code, names, n=1) or get_close_matches(code.upper(), names, n=1)
+        raise RuleError(f"there is no rule {code!r}{f'; did you mean {close[0]}?' if close else ''}")
+    return found
+
+
+def _render(rules: list[Rule], output_format: Format, every: bool) -> bytes:
+    from perftool.reporters import rules as pages
+
+    if output_format is Format.json:
+        return pages.render_rules_json(rules) if every else pages.render_rule_json(rules[0])
+    if output_format is Format.markdown:
+        return pages.render_rules_markdown(rules)
+    return pages.render_rules_text(rules)

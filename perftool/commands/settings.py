@@ -1,0 +1,63 @@
+"""``config`` and ``--show-settings``: what can be set, and what is set."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perftool.commands.output import write_document
+from perftool.errors import SettingsError
+
+if TYPE_CHECKING:
+    from perftool.engine.settings import Settings
+
+
+def config(
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="One key; without it, all.")] = None,
+) -> None:
+    """List the keys of the configuration
+
+    Files: .habana_perf_tool.toml, habana_perf_tool.toml, or the table [tool.habana_perf_tool] of pyproject.toml,
+    in the folder of the inputs or the closest one above.
+
+    Examples:
+
+      habana_perf_tool config
+
+      habana_perf_tool config fail-on
+    """
+    from perftool.engine.setting_keys import BY_KEY, KEYS
+
+    if key is not None and key not in BY_KEY:
+        close = get_close_matches(key, BY_KEY, n=1)
+        raise SettingsError(f"there is no key {key!r}{f'; did you mean {close[0]}?' if close else ''}")
+    lines = []
+    for known in KEYS if key is None else (BY_KEY[key],):
+        choices = f" ({', '.join(known.choices)})" if known.choices else ""
+        lines.append(f"{known.key}: {known.type}{choices}, default {known.default}\n  {known.summary}\n")
+    write_document("".join(lines).encode(), None)
+
+
+def show_settings(settings: Settings) -> None:
+    """Print every key as TOML with the place that set it."""
+    from perftool.engine.setting_keys import BY_KEY
+    from perftool.engine.settings import describe
+
+    lines = []
+    for key, value, origin in describe(settings):
+        text = BY_KEY[key].default if value is None else _toml(value)
+        lines.append(f"{key} = {text}  # {origin}\n")
+    write_document("".join(lines).encode(), None)
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(part) for part in value) + "]"
+    # A JSON text is a TOML basic string.
+    return json.dumps(value, ensure_ascii=False)

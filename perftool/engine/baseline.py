@@ -1,0 +1,97 @@
+"""Accepted findings: a file of fingerprints, written once and subtracted from every run after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool import __version__
+from perftool.errors import BaselineError
+from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
+
+VERSION = 1
+# Failures and broken budgets are never accepted: a gate must not learn to live with a missing input.
+_NEVER_ACCEPTED = ("TRC000", "TRC001", "BUD101", "BUD102")
+_TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message": str, "count": int}
+
+
+def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
+    """The entries of the baseline at ``path``. Raises BaselineError when it is missing, damaged or too new."""
+    try:
+        data = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise BaselineError(f"{path}: the baseline cannot be read ({error.strerror or error})") from None
+    except orjson.JSONDecodeError as error:
+        raise BaselineError(f"{path}: the baseline is not valid JSON ({error})") from None
+    version = data.get("version") if isinstance(data, dict) else None
+    if version != VERSION:
+        text = f"is of version {version}, not {VERSION}; write it again with --write-baseline"
+        raise BaselineError(f"{path}: the baseline {text}")
+    entries = data.get("findings")
+    if not isinstance(entries, list):
+        raise BaselineError(f"{path}: key findings must be a list")
+    return tuple(_entry(path, at, entry) for at, entry in enumerate(entries))
+
+
+def render_baseline(findings: Iterable[LintFinding]) -> bytes:
+    """The baseline that accepts ``findings``: sorted JSON without times, hosts or absolute paths."""
+    groups: dict[str, list[LintFinding]] = {}
+    for found in findings:
+        if acceptable(found):
+            groups.setdefault(found.finding.fingerprint, []).append(found)
+    entries = sorted((_accepted(group) for group in groups.values()), key=_order)
+    header = {"version": VERSION, "tool": {"name": "habana_perf_tool", "version": __version__}}
+    data = {**header, "findings": [asdict(entry) for entry in entries]}
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def subtract(
+    findings: Sequence[LintFinding], entries: Sequence[BaselineEntry], codes: Iterable[str]
+) -> tuple[list[LintFinding], list[BaselineEntry]]:
+    """``findings`` with the accepted ones marked, and the entries that were not found again.
+
+    Of each fingerprint as many findings are accepted as the baseline counts, in the given order. An entry of a rule
+    that is not among ``codes`` was not looked for and so is not stale.
+    """
+    left = Counter({entry.fingerprint: entry.count for entry in entries})
+    marked = []
+    for found in findings:
+        known = acceptable(found) and left[found.finding.fingerprint] > 0
+        if known:
+            left[found.finding.fingerprint] -= 1
+        state: BaselineState = "unchanged" if known else "new"
+        marked.append(replace(found, finding=replace(found.finding, suppressed=known), baseline=state))
+    seen = {found.finding.fingerprint for found in findings}
+    looked_for = set(codes)
+    stale = [entry for entry in entries if entry.fingerprint not in seen and entry.code in looked_for]
+    return marked, stale
+
+
+def acceptable(found: LintFinding) -> bool:
+    """Whether a baseline may hold ``found``."""
+    return found.finding.code not in _NEVER_ACCEPTED
+
+
+def _accepted(group: Sequence[LintFinding]) -> BaselineEntry:
+    first = min(group, key=lambda found: (found.file, found.finding.subject, found.finding.message))
+    finding = first.finding
+    return BaselineEntry(finding.fingerprint, finding.code, first.file, finding.subject, finding.message, len(group))
+
+
+def _order(entry: BaselineEntry) -> tuple[str, ...]:
+    return (entry.file, entry.code, entry.subject, entry.fingerprint)
+
+
+def _entry(path: Path, at: int, entry: Any) -> BaselineEntry:
+    place = f"{path}: key findings[{at}]"
+    if not isinstance(entry, dict) or set(entry) != set(_TYPES):
+        raise BaselineError(f"{place} must have the keys {', '.join(_TYPES)}")
+    for key, kind in _TYPES.items():
+        if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
+            raise BaselineError(f"{place}.{key} must be a {'text' if kind is str else 'number'}")
+    return BaselineEntry(**entry)

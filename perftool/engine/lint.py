@@ -1,0 +1,118 @@
+"""A run as a gate: findings with their places, what is accepted, and whether the rest fails the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+from perftool.engine.analysis import Progress, empty_report, open_inputs, report_on
+from perftool.engine.baseline import read_baseline, subtract
+from perftool.engine.budgets import Budget, check_budgets, parse_budgets
+from perftool.engine.fingerprint import fingerprint
+from perftool.engine.overview import METRICS
+from perftool.engine.portable import file_of, make_portable, shown_paths
+from perftool.engine.settings import Settings
+from perftool.model.lint import BaselineEntry, LintFinding, LintReport
+from perftool.model.report import Finding, Report
+from perftool.model.rule import CONFIDENCES, SEVERITIES, Rule
+from perftool.readers.discover import Inputs
+
+
+@dataclass(frozen=True)
+class LintPlan:
+    """What a lint run needs besides its inputs; raises on wrong budgets and baselines before anything is read."""
+
+    rules: Sequence[Rule]
+    settings: Settings
+    root: Path
+    stdin_name: str | None = None
+    budgets: tuple[Budget, ...] = field(init=False)
+    accepted: tuple[BaselineEntry, ...] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        budgets = parse_budgets(self.settings.budgets, [name for name, _ in METRICS])
+        baseline = self.settings.baseline
+        object.__setattr__(self, "budgets", budgets)
+        object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))
+
+
+def lint_inputs(inputs: Inputs, plan: LintPlan, progress: Progress | None = None) -> LintReport:
+    """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
+    if not inputs.traces and not inputs.texts:
+        return judge(empty_report(plan.rules), plan)
+    with open_inputs(inputs, progress) as (store, unreadable):
+        if progress:
+            progress("analysing", 0)
+        report = report_on(store, plan.rules, unreadable)
+        broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
+    return judge(replace(report, findings=(*report.findings, *broken)), plan)
+
+
+def judge(report: Report, plan: LintPlan) -> LintReport:
+    """``report`` as a gate sees it: sorted, filtered, compared with the baseline."""
+    shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
+    portable = make_portable(report, shown)
+    placed = [_place(finding, portable) for finding in portable.findings]
+    kept = sorted((found for found in placed if _shown(found, plan.settings)), key=_order)
+    if plan.accepted is None:
+        return _judged(portable, kept, (), plan.settings)
+    marked, stale = subtract(kept, plan.accepted, [rule.code for rule in plan.rules])
+    return _judged(portable, marked, stale, plan.settings)
+
+
+def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
+    """``result`` as it is once ``entries`` are the baseline."""
+    marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
+    return _judged(result.report, marked, stale, settings)
+
+
+def _judged(
+    report: Report, findings: Sequence[LintFinding], stale: Iterable[BaselineEntry], settings: Settings
+) -> LintReport:
+    failing = SEVERITIES[: 0 if settings.fail_on == "never" else _rank(SEVERITIES, settings.fail_on) + 1]
+    fails = any(found.finding.severity in failing and not found.suppressed for found in findings)
+    listed = replace(report, findings=tuple(found.finding for found in findings))
+    return LintReport(listed, tuple(findings), tuple(stale), fails and not settings.exit_zero)
+
+
+def _place(finding: Finding, report: Report) -> LintFinding:
+    file = file_of(finding, report.inputs) if report.inputs else ""
+    stable = fingerprint(finding.code, finding.subject, file)
+    return LintFinding(replace(finding, fingerprint=stable), file)
+
+
+def _shown(found: LintFinding, settings: Settings) -> bool:
+    finding = found.finding
+    if _rank(SEVERITIES, finding.severity) > _rank(SEVERITIES, settings.min_severity):
+        return False
+    if _rank(CONFIDENCES, finding.confidence) > _rank(CONFIDENCES, settings.min_confidence):
+        return False
+    return not _ignored_here(found, settings)
+
+
+def _ignored_here(found: LintFinding, settings: Settings) -> bool:
+    names = (found.file, Path(found.file).name)
+    return any(
+        selector.means(found.finding.code, found.finding.name)
+        for pattern, chosen in settings.per_file_ignores
+        if any(fnmatch(name, pattern) for name in names)
+        for selector in chosen
+    )
+
+
+def _rank(order: Sequence[str], value: str) -> int:
+    return order.index(value)
+
+
+def _order(found: LintFinding) -> tuple[int | str, ...]:
+    """The worst first: by severity, then gain; then by name, so that the order never depends on the run."""
+    finding = found.finding
+    gain = finding.gain.ns_per_step if finding.gain else -1
+    place = finding.location
+    return (
+        _rank(SEVERITIES, finding.severity), -gain, finding.code, found.file, finding.subject,
+        finding.rank if finding.rank is not None else -1, place.ts_ns if place.ts_ns is not None else -1,
+        finding.message,
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Which rules run: selectors into rules, the more specific selector winning over the order of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from perftool.errors import RuleError
+from perftool.model.rule import Rule
+
+COMMAND_LINE = "the command line"
+ALL = "ALL"
+# Above the length of any prefix of a code.
+_EXACT = 100
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was written."""
+
+    text: str
+    origin: str = COMMAND_LINE
+
+    def specificity(self, rule: Rule) -> int | None:
+        """How precisely this means ``rule``: 0 for ALL, the length of a prefix, most for a code or name."""
+        if self.text == ALL:
+            return 0
+        if self.text in (rule.code, rule.name):
+            return _EXACT
+        return len(self.text) if rule.code.startswith(self.text) else None
+
+    def means(self, code: str, name: str) -> bool:
+        """Whether the rule with this ``code`` and ``name`` is meant."""
+        return self.text in (ALL, name) or code.startswith(self.text)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for: the rules that ``select`` means without those that ``ignore`` means."""
+
+    select: tuple[Selector, ...] = (Selector(ALL, "the defaults"),)
+    ignore: tuple[Selector, ...] = ()
+    preview: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rules to run, in the order given, and remarks for the user."""
+
+    rules: tuple[Rule, ...]
+    warnings: tuple[str, ...]
+
+
+def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Selector, ...]:
+    """The selectors in ``values``, each of which may hold several separated by commas."""
+    texts = (text.strip() for value in values for text in value.split(","))
+    return tuple(Selector(text, origin) for text in texts if text)
+
+
+def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
+    """The rules of ``selection``.
+
+    Raises RuleError for a selector that means no rule, and when nothing that looks at tables is left. Rules that
+    report failures (those without a query) stay unless ignored by their exact code: a gate must not turn green
+    because its input could not be read.
+    """
+    for selector in (*selection.select, *selection.ignore):
+        require_known(selector, rules)
+    chosen = tuple(rule for rule in rules if _wanted(rule, selection))
+    if not any(rule.sql for rule in chosen):
+        raise RuleError("no rule is left to run: what is selected is also ignored, or only in preview")
+    return Chosen(chosen, tuple(_warnings(rules, selection)))
+
+
+def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
+    """Raises RuleError when ``selector`` means none of ``rules``."""
+    if any(selector.specificity(rule) is not None for rule in rules):
+        return
+    known = [text for rule in rules for text in (rule.code, rule.name)]
+    close = get_close_matches(selector.text, known, n=1) or get_close_matches(selector.text.upper(), known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise RuleError(f"unknown rule selector {selector.text!r} (from {selector.origin}){hint}")
+
+
+def _wanted(rule: Rule, selection: Selection) -> bool:
+    selected, ignored = _strongest(rule, selection.select), _strongest(rule, selection.ignore)
+    if rule.sql is None:
+        return ignored is None or ignored[0] < _EXACT
+    if selected is None or (ignored is not None and ignored >= selected):
+        return False
+    if rule.status == "preview":
+        return selection.preview
+    return rule.status != "deprecated" or selected[0] == _EXACT
+
+
+def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
+    """Specificity of the best selector, and whether it comes from the command line, which beats a file."""
+    found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
+    return max(((level, flag) for level, flag in found if level is not None), default=None)
+
+
+def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
+    for selector in dict.fromkeys(selection.select):
+        for rule in rules:
+            if selector.specificity(rule) != _EXACT:
+                continue
+            if rule.status == "deprecated":
+                yield f"{rule.code} ({rule.name}) is deprecated"
+            elif rule.status == "preview" and not selection.preview:
+                yield f"{rule.code} ({rule.name}) is in preview and needs --preview"

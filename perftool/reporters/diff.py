@@ -1,0 +1,141 @@
+"""Two runs side by side: for people, as Markdown for a pull request, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from perftool import __version__
+from perftool.model.diff import Comparison, OpChange, RunSide
+from perftool.model.report import Finding
+from perftool.reporters.escape import markdown_cell, one_line
+from perftool.reporters.lint_json import dump
+from perftool.units import format_ns, format_ratio
+
+VERSION = 1
+METHOD = "percentile bootstrap of the median, 2000 resamples"
+_MOST = 10
+_LONGEST_NAME = 80
+
+
+def render_diff_text(result: Comparison) -> bytes:
+    """The verdict first, then what moved."""
+    lines = [headline(result), ""]
+    lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
+    for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
+        if changes:
+            lines += ["", f"{title} (per step)"]
+            lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
+            lines += _left_out(changes)
+    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+        if findings:
+            lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
+    return "".join(f"{line.rstrip()}\n" for line in lines).encode("utf-8", "replace")
+
+
+def render_diff_markdown(result: Comparison) -> bytes:
+    """A comment for a pull request."""
+    lines = ["### habana_perf_tool", "", markdown_cell(headline(result)), ""]
+    lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
+    lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
+    for title, changes in (("Device op", result.device_ops), ("Host op", result.ops)):
+        if changes:
+            lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
+            rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
+            lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
+    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+        if findings:
+            lines += [
+                "",
+                f"**{title}**",
+                "",
+                *(f"- {markdown_cell(_finding(finding))}" for finding in findings),
+            ]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def render_diff_json(result: Comparison) -> bytes:
+    """The whole comparison as one object, times in ns."""
+    data = {
+        "version": VERSION,
+        "tool": {"name": "habana_perf_tool", "version": __version__},
+        "base": _side(result.base),
+        "new": _side(result.new),
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "method": METHOD,
+        "interval": None if result.interval is None else asdict(result.interval),
+        "breakdown": [asdict(part) for part in result.parts],
+        "device_ops": [_change(change) for change in result.device_ops],
+        "ops": [_change(change) for change in result.ops],
+        "new_findings": [_plain(finding) for finding in result.new_findings],
+        "fixed_findings": [_plain(finding) for finding in result.fixed_findings],
+    }
+    return dump(data, indent=True)
+
+
+def headline(result: Comparison) -> str:
+    """The step times, their change with its interval, and the verdict, in one sentence."""
+    before, after = _median(result.base), _median(result.new)
+    if before is None or after is None:
+        return "Step times cannot be compared: a side has no complete step."
+    times = f"Median step {format_ns(before)} -> {format_ns(after)}"
+    interval = result.interval
+    if interval is None:
+        change = f"{_signed(after / before - 1)}" if before else "no change known"
+        return f"{times} ({change}); significance cannot be judged: {result.reason}."
+    bounds = f"{_signed(interval.low)} to {_signed(interval.high)}"
+    share = f"{format_ratio(interval.confidence)} interval {bounds}"
+    return f"{times} ({_signed(interval.change)}, {share}): {result.verdict}."
+
+
+def _median(side: RunSide) -> float | None:
+    return median(side.step_ns) if side.step_ns else None
+
+
+def _signed(ratio: float) -> str:
+    return ("+" if ratio >= 0 else "") + format_ratio(ratio)
+
+
+def _delta(ns: float) -> str:
+    return ("+" if ns >= 0 else "") + format_ns(ns)
+
+
+def _parts(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
+    moved = sorted(result.parts, key=lambda part: (-abs(part.new_ns - part.base_ns), part.part))
+    for part in moved:
+        if part.base_ns or part.new_ns:
+            yield (
+                part.part,
+                format_ns(part.base_ns),
+                format_ns(part.new_ns),
+                _delta(part.new_ns - part.base_ns),
+            )
+
+
+def _name(change: OpChange) -> str:
+    name = one_line(change.name)
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def _left_out(changes: Sequence[OpChange]) -> list[str]:
+    return [f"  and {len(changes) - _MOST} more"] if len(changes) > _MOST else []
+
+
+def _finding(finding: Finding) -> str:
+    return one_line(f"{finding.code} {finding.name} [{finding.severity}] {finding.message}")
+
+
+def _side(side: RunSide) -> dict[str, Any]:
+    return {"name": side.name, "steps": len(side.step_ns), "median_step_ns": _median(side)}
+
+
+def _change(change: OpChange) -> dict[str, Any]:
+    return {**asdict(change), "delta_ns": change.delta_ns}
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    keys = ("code", "name", "severity", "subject", "message", "rank")
+    return {key: getattr(finding, key) for key in keys}

@@ -1,0 +1,50 @@
+"""Findings as annotations of GitHub Actions, and as the Markdown summary of a job's step."""
+
+from __future__ import annotations
+
+from perftool.model.lint import LintFinding, LintReport
+from perftool.reporters.escape import github_message, github_property, json_text, markdown_cell, one_line
+from perftool.reporters.lint_text import place_of, summary_line
+from perftool.units import format_ns
+
+_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
+
+
+def render_github(result: LintReport) -> bytes:
+    """One workflow command per finding, the worst first, because GitHub shows only the first few of a step."""
+    return "".join(f"{_command(found)}\n" for found in result.active).encode("utf-8", "replace")
+
+
+def render_step_summary(result: LintReport) -> bytes:
+    """All findings that are not suppressed as a Markdown table, for the file in GITHUB_STEP_SUMMARY."""
+    lines = ["### habana_perf_tool", "", summary_line(result), ""]
+    if result.active:
+        lines += ["| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|"]
+        lines += [_row(found) for found in result.active]
+        lines.append("")
+    if result.stale:
+        codes = ", ".join(sorted({entry.code for entry in result.stale}))
+        lines += [f"Accepted in the baseline but gone: {len(result.stale)} ({codes}).", ""]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def _command(found: LintFinding) -> str:
+    finding = found.finding
+    properties = {
+        "title": f"habana_perf_tool ({finding.code})",
+        "file": found.file,
+        "line": "1", "col": "1", "endLine": "1", "endColumn": "2",
+    }  # fmt: skip
+    listed = ",".join(f"{key}={github_property(one_line(value))}" for key, value in properties.items())
+    place = place_of(finding)
+    help_text = " ".join(finding.fix.split())
+    text = f"{place + ': ' if place else ''}{finding.message}"
+    return f"::{_LEVEL[finding.severity]} {listed}::{github_message(one_line(text))}%0A{github_message(help_text)}"
+
+
+def _row(found: LintFinding) -> str:
+    finding = found.finding
+    where = ":".join(part for part in (found.file, place_of(finding)) if part)
+    gain = format_ns(finding.gain.ns_per_step) if finding.gain else ""
+    cells = (finding.severity, f"{finding.code} {finding.name}", where, json_text(finding.message), gain)
+    return f"| {' | '.join(markdown_cell(cell) for cell in cells)} |"

@@ -1,0 +1,76 @@
+"""Findings for people and for grep: one line each, and one line that sums up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from perftool.model.lint import LintFinding, LintReport
+from perftool.model.report import Finding
+from perftool.model.rule import SEVERITIES
+from perftool.reporters.escape import one_line
+from perftool.units import format_ns
+
+_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
+_PLURAL = {"error": "errors", "warning": "warnings", "info": "infos"}
+_RELATED = 3
+
+
+def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> None:
+    """Print the findings that are not suppressed, with evidence and help on a terminal, and the summary line."""
+    for found in result.active:
+        _print_finding(found, console)
+    if not quiet:
+        console.print(Text(summary_line(result)), soft_wrap=True)
+
+
+def print_statistics(result: LintReport, console: Console) -> None:
+    """Print how often each rule fired, the most frequent first: count, code and name."""
+    tally = Counter((found.finding.code, found.finding.name) for found in result.active)
+    for (code, name), count in sorted(tally.items(), key=lambda item: (-item[1], item[0])):
+        console.print(Text(f"{count:>5}  {code}  {name}"), soft_wrap=True)
+    console.print(Text(summary_line(result)), soft_wrap=True)
+
+
+def summary_line(result: LintReport) -> str:
+    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.`` or ``All checks passed!``"""
+    accepted = f"{result.suppressed} suppressed" if result.suppressed else ""
+    total = len(result.active)
+    if not total:
+        return f"All checks passed! ({accepted})" if accepted else "All checks passed!"
+    parts = [(result.count(severity), severity) for severity in SEVERITIES]
+    listed = ", ".join(f"{n} {_PLURAL[severity] if n > 1 else severity}" for n, severity in parts if n)
+    return f"Found {total} finding{'s' if total > 1 else ''} ({listed}){', ' + accepted if accepted else ''}."
+
+
+def place_of(finding: Finding) -> str:
+    """Where in its file a finding is: ``rank0/MME:step 3``; empty when it concerns the whole file."""
+    track = finding.location.track
+    rank = "" if finding.rank is None else f"rank{finding.rank}"
+    lane = "/".join(part for part in (rank, "" if track is None else str(track)) if part)
+    step = "" if finding.location.step is None else f"step {finding.location.step}"
+    return ":".join(part for part in (lane, step) if part)
+
+
+def _print_finding(found: LintFinding, console: Console) -> None:
+    finding = found.finding
+    place = ":".join(part for part in (found.file, place_of(finding)) if part)
+    line = Text.assemble(
+        one_line(place), ": ", (finding.code, "bold"), " [", (finding.severity, _STYLE[finding.severity]), "] ",
+        one_line(finding.message),
+    )  # fmt: skip
+    console.print(line, soft_wrap=True)
+    if console.is_terminal:
+        _print_evidence(finding, console)
+
+
+def _print_evidence(finding: Finding, console: Console) -> None:
+    for place in finding.related[:_RELATED]:
+        step = "" if place.step is None else f"step {place.step}, "
+        at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {one_line(place.name or '')}"
+        console.print(Padding(Text(f"see {at.rstrip()}", style="dim"), (0, 0, 0, 4)))
+    help_text = Text.assemble(("help: ", "bold"), " ".join(finding.fix.split()))
+    console.print(Padding(help_text, (0, 0, 0, 4)))

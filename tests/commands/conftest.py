@@ -1,0 +1,23 @@
+"""Every command is tested without configuration, repository or CI around it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+
+
+@pytest.fixture(autouse=True)
+def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No configuration, no repository and no CI around the run; the caller's environment does not matter."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("GITHUB_", "CI_", "HABANA_PERF_TOOL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(capfdbinary, monkeypatch)

@@ -1,0 +1,243 @@
+"""``lint`` as CI sees it: exit codes, streams, files; run in process on the samples and on tiny traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SLOW, GOOD = str(SAMPLES / "gaudi2_unoptimised"), str(SAMPLES / "gaudi2_optimised")
+SLOW_CODES = {"GAP101", "GAP102", "SYN101"}
+
+
+def trace(name: str, content: str | None = None) -> str:
+    """A trace file with one step and one op, or with ``content``."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": "ProfilerStep#1",
+            "pid": 1,
+            "tid": 1,
+            "ts": 0,
+            "dur": 1000,
+        },
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 100},
+    ]
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(json.dumps({"traceEvents": events}) if content is None else content, encoding="utf-8")
+    return name
+
+
+def codes(run: Run) -> set[str]:
+    return {json.loads(line)["code"] for line in run.out.splitlines()}
+
+
+def test_a_good_run_passes(run: Run) -> None:
+    assert run("lint", GOOD) == 0
+    assert run.out == "All checks passed!\n"
+    assert run.err == ""
+
+
+def test_a_slow_run_fails_and_says_why(run: Run) -> None:
+    assert run("lint", SLOW, "--output-format", "json-lines") == 1
+    assert codes(run) >= SLOW_CODES
+    assert run.err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--fail-on", "error"], 0),
+        (["--fail-on", "info"], 1),
+        (["--fail-on", "never"], 0),
+        (["--exit-zero"], 0),
+        (["--min-severity", "error"], 0),
+        (["--ignore", "ALL", "--select", "GAP101"], 1),
+    ],
+)
+def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
+    assert run("lint", SLOW, "--select", "GAP,SYN", *options) == code
+    hidden = "--min-severity" in options
+    assert ("GAP101" in run.out) is not hidden
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "lint needs PATHS"),
+        (["missing.json"], "missing.json: no such file"),
+        (["*.json"], "*.json: the pattern matches no file"),
+        (["."], ".: the folder holds no traces"),
+        ([SLOW, "--select", "XYZ"], "unknown rule selector 'XYZ' (from the command line)"),
+        ([SLOW, "--select", "GAP101", "--ignore", "GAP101"], "no rule is left to run"),
+        ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is none of"),
+        ([SLOW, "--baseline", "missing.json"], "missing.json: the baseline cannot be read"),
+        ([SLOW, "--budget", "speed<=1"], "there is no number 'speed'"),
+        ([SLOW, "--budget", "step_time_ms"], "must be a number and its limit"),
+        ([SLOW, "--also", "sarif"], "must be FORMAT:FILE"),
+        ([SLOW, "--also", "xml:out.xml"], "must be FORMAT:FILE"),
+        ([SLOW, "-o", "a", "--also", "json:a"], "two formats cannot be written to one file"),
+        ([SLOW, "-o", "no/such/folder.txt"], "cannot be written"),
+        ([SLOW, "--rules", "missing"], "missing: is no folder"),
+        ([SLOW, "--config", "missing.toml"], "missing.toml: cannot be read"),
+        ([SLOW, "--statistics", "--output-format", "sarif"], "--statistics is for the text format"),
+    ],
+)
+def test_what_cannot_run_exits_2_with_one_sentence(run: Run, arguments: list[str], message: str) -> None:
+    assert run("lint", *arguments, "--exit-zero") == 2
+    assert run.out == ""
+    assert message in run.err
+    assert len(run.err.splitlines()) == 1
+
+
+def test_a_wrong_option_exits_2(run: Run) -> None:
+    assert run("lint", "--no-such-option") == 2
+    assert "No such option" in run.err
+
+
+def test_nothing_to_check_can_be_allowed(run: Run) -> None:
+    assert run("lint", ".", "--allow-empty", "--output-format", "json") == 0
+    assert json.loads(run.out)["findings"] == []
+
+
+def test_only_unreadable_inputs_exit_2(run: Run) -> None:
+    assert run("lint", trace("empty.json", "")) == 2
+    assert run.err.startswith("habana_perf_tool: empty.json: ")
+
+
+def test_one_unreadable_input_among_others_is_a_finding(run: Run) -> None:
+    assert run("lint", trace("a.json"), trace("b.json", "no trace"), "--output-format", "json-lines") == 1
+    (found,) = [json.loads(line) for line in run.out.splitlines() if "TRC000" in line]
+    assert found["file"] == "b.json"
+
+
+def test_stdin_has_the_name_given_to_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(trace("a.json"), encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert run("lint", "-", "--stdin-filename", "night.json", "--output-format", "json") in (0, 1)
+    assert [read["path"] for read in json.loads(run.out)["inputs"]] == ["night.json"]
+
+
+@pytest.mark.parametrize("name", ["text", "json", "json-lines", "sarif", "junit", "github", "gitlab"])
+def test_artefacts_hold_no_absolute_path(run: Run, name: str) -> None:
+    assert run("lint", SLOW, "--output-format", name) == 1
+    assert str(SAMPLES) not in run.out
+    assert "rank0" in run.out
+
+
+def test_the_same_input_gives_the_same_bytes(run: Run) -> None:
+    run("lint", SLOW, "--output-format", "sarif")
+    first = run.out
+    run("lint", SLOW, "--output-format", "sarif")
+    assert run.out == first
+
+
+def test_several_formats_in_one_run(run: Run) -> None:
+    assert run("lint", SLOW, "-o", "out.txt", "--also", "sarif:out.sarif", "--also", "junit:out.xml") == 1
+    assert run.out == ""
+    assert run.err.splitlines() == ["Wrote out.txt", "Wrote out.sarif", "Wrote out.xml"]
+    assert json.loads(Path("out.sarif").read_bytes())["version"] == "2.1.0"
+    assert sorted(path.name for path in Path().iterdir()) == ["out.sarif", "out.txt", "out.xml"]
+
+
+def test_quiet_prints_findings_only(run: Run) -> None:
+    assert run("lint", SLOW, "-q", "--select", "GAP101") == 1
+    assert len(run.out.splitlines()) == 1
+    assert run.err == ""
+
+
+def test_statistics(run: Run) -> None:
+    assert run("lint", SLOW, "--select", "GAP101,SYN101", "--statistics") == 1
+    assert run.out.splitlines()[0] == "    1  GAP101  host-bound"
+
+
+def test_github_appends_to_the_step_summary(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("summary.md").write_text("before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert run("lint", SLOW, "--output-format", "github") == 1
+    text = Path("summary.md").read_text(encoding="utf-8")
+    assert text.startswith("before\n### habana_perf_tool\n")
+    assert "GAP101 host-bound" in text
+
+
+def test_the_life_of_a_baseline(run: Run) -> None:
+    assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
+    text = Path("accepted.json").read_text(encoding="utf-8")
+    assert str(SAMPLES) not in text
+    assert run("lint", SLOW, "--baseline", "accepted.json") == 0
+    assert run.out.startswith("All checks passed! (")
+    assert run("lint", GOOD, "--baseline", "accepted.json") == 0
+    assert "stale baseline entry: GAP101" in run.err
+
+
+def test_a_new_finding_fails_beside_a_baseline(run: Run) -> None:
+    assert run("lint", SLOW, "--ignore", "SYN101", "--write-baseline", "accepted.json") == 0
+    assert run("lint", SLOW, "--baseline", "accepted.json", "--output-format", "json-lines") == 1
+    new = [found for found in map(json.loads, run.out.splitlines()) if not found["suppressed"]]
+    assert [(found["code"], found["baseline_state"]) for found in new] == [("SYN101", "new")]
+
+
+@pytest.mark.parametrize(
+    ("budget", "code", "expected"),
+    [
+        ("step_time_ms<=1000", 0, set()),
+        ("step_time_ms<=1", 1, {"BUD101"}),
+        ("collective_time_ms<=1", 1, {"BUD102"}),
+        ("items: SELECT count(*) FROM ops WHERE name = 'aten::item' <= 1000", 0, set()),
+        ("items: SELECT count(*) FROM ops <= 10", 1, {"BUD101"}),
+    ],
+)
+def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
+    options = ["--select", "TRC", "--output-format", "json-lines"]
+    assert run("lint", GOOD, "--budget", budget, *options) == code
+    assert codes(run) == expected
+
+
+def test_a_broken_budget_cannot_be_accepted(run: Run) -> None:
+    assert run("lint", GOOD, "--budget", "step_time_ms<=1", "--write-baseline", "accepted.json") == 1
+    assert json.loads(Path("accepted.json").read_bytes())["findings"] == []
+
+
+def test_configuration_counts_and_options_beat_it(run: Run) -> None:
+    text = 'select = ["GAP101"]\nfail-on = "error"\noutput-format = "json-lines"\n[rules.GAP101]\nseverity = "error"\n'
+    Path("habana_perf_tool.toml").write_text(text, encoding="utf-8")
+    assert run("lint", SLOW) == 1
+    assert codes(run) == {"GAP101"}
+    assert run("lint", SLOW, "--fail-on", "never") == 0
+    assert run("lint", SLOW, "--isolated", "--fail-on", "error") == 0
+
+
+def test_a_wrong_configuration_exits_2(run: Run) -> None:
+    Path("habana_perf_tool.toml").write_text("colour = 1\n", encoding="utf-8")
+    assert run("lint", SLOW) == 2
+    assert run.err.startswith("habana_perf_tool: habana_perf_tool.toml: unknown key colour")
+
+
+def test_files_can_ignore_rules(run: Run) -> None:
+    pair = 'per-file-ignores = {"*.gz" = ["GAP", "SYN101"]}'
+    assert run("lint", SLOW, "--select", "GAP,SYN101", "--config", pair) == 0
+
+
+def test_show_settings(run: Run) -> None:
+    assert run("lint", "--show-settings", "--fail-on", "error", "--config", 'ignore = ["GAP"]') == 0
+    assert 'fail-on = "error"  # the command line\n' in run.out
+    assert 'ignore = ["GAP"]  # --config \'ignore = ["GAP"]\'\n' in run.out
+    assert 'min-severity = "info"  # the defaults\n' in run.out
+
+
+def test_config_lists_keys(run: Run) -> None:
+    assert run("config", "fail-on") == 0
+    assert run.out.startswith('fail-on: text (error, warning, info, never), default "warning"\n')
+    assert run("config") == 0
+    assert "min-confidence: " in run.out
+    assert run("config", "fail-in") == 2
+    assert "did you mean fail-on?" in run.err
+
+
+def test_analyze_selects_rules_too(run: Run) -> None:
+    assert run("analyze", SLOW, "--select", "SYN", "--output-format", "json") == 0
+    assert {found["code"] for found in json.loads(run.out)["findings"]} == {"SYN101"}

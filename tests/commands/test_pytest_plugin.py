@@ -1,0 +1,75 @@
+"""The pytest plugin, in runs of pytest of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+# Kept over the inner runs of pytest, which otherwise import these anew: extension modules do not survive that.
+import duckdb  # noqa: F401
+import numpy as np  # noqa: F401
+import pytest
+
+import perftool.engine.lint  # noqa: F401
+
+pytest_plugins = ["pytester"]
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+@pytest.fixture
+def outcome(pytester: pytest.Pytester, pytestconfig: pytest.Config):
+    """Runs a test that lints ``trace`` and returns the result."""
+    # Installed, the plugin is found by its entry point; in a bare checkout it has to be named.
+    loaded = pytestconfig.pluginmanager.hasplugin("habana_perf_tool")
+
+    def run(trace: str, *arguments: str, call: str = "") -> pytest.RunResult:
+        pytester.makepyfile(f"def test_speed(lint_trace):\n    lint_trace({trace!r}{call})\n")
+        named = () if loaded else ("-p", "perftool.pytest_plugin")
+        return pytester.runpytest_inprocess(*named, *arguments)
+
+    return run
+
+
+UNOPTIMISED, OPTIMISED = str(SAMPLES / "gaudi2_unoptimised"), str(SAMPLES / "gaudi2_optimised")
+
+
+def test_a_good_trace_passes_and_says_nothing(outcome) -> None:
+    result = outcome(OPTIMISED)
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*habana_perf_tool ===*")
+
+
+def test_a_slow_trace_fails_the_test_that_made_it(outcome) -> None:
+    result = outcome(UNOPTIMISED)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*GAP101 ?warning? *", "*= habana_perf_tool =*", "*test_speed: Found *"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call", "outcomes"),
+    [
+        (["--perf-fail-on", "never"], "", {"passed": 1}),
+        ([], ", select=['GAP101']", {"failed": 1}),
+        ([], ", select=['TRC']", {"passed": 1}),
+        ([], ", select=['TRC'], budgets=['step_time_ms<=1']", {"failed": 1}),
+    ],
+)
+def test_options_and_arguments(outcome, arguments: list[str], call: str, outcomes: dict[str, int]) -> None:
+    outcome(UNOPTIMISED, *arguments, call=call).assert_outcomes(**outcomes)
+
+
+def test_the_ini_counts_and_its_paths_are_relative_to_it(outcome, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nperf_fail_on = info\nperf_baseline = accepted.json\n")
+    pytester.makefile(".json", accepted=json.dumps({"version": 1, "findings": []}))
+    outcome(UNOPTIMISED).assert_outcomes(failed=1)
+    outcome(UNOPTIMISED, "--perf-fail-on", "never").assert_outcomes(passed=1)
+
+
+def test_a_wrong_value_is_a_usage_error(outcome) -> None:
+    result = outcome(OPTIMISED, "--perf-fail-on", "bad")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--perf-fail-on: 'bad' is none of error, warning, info, never*"])
+
+
+def test_the_fixture_is_documented(outcome) -> None:
+    outcome(OPTIMISED, "--fixtures").stdout.fnmatch_lines(["lint_trace*", "*Lint traces recorded by the test*"])

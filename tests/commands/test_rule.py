@@ -1,0 +1,148 @@
+"""``rule``: explanations in every format, and the check of a pack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+
+RULE = """
+code = "OPS901"
+name = "too-many-ops"
+summary = "An op is called often"
+severity = "info"
+confidence = "high"
+status = "stable"
+since = "1"
+devices = "any"
+needs = ["ops"]
+[params.most]
+value = 1
+unit = "calls"
+why = "once is enough"
+[find]
+sql = '''SELECT name AS subject, count(*) AS calls, sum(dur)::BIGINT AS took_ns
+    FROM ops GROUP BY name HAVING count(*) > $most'''
+[text]
+message = "{subject} is called {calls} times, {took}"
+why = "It costs."
+fix = "Do less."
+"""
+CASES = """
+[[case]]
+name = "called twice"
+events = [{ cat = "cpu_op", name = "aten::mm", ts = 0, dur = 10, repeat = 2, every = 20 }]
+findings = [{ subject = "aten::mm", calls = 2, took_ns = 20_000 }]
+
+[[case]]
+name = "called once"
+events = [{ cat = "cpu_op", name = "aten::mm", ts = 0, dur = 10 }]
+findings = []
+
+[[case]]
+name = "empty"
+findings = []
+applicable = false
+"""
+
+
+def pack(rule: str = RULE, cases: str | None = CASES) -> None:
+    Path("pack/cases").mkdir(parents=True)
+    Path("pack/OPS901.toml").write_text(rule, encoding="utf-8")
+    if cases is not None:
+        Path("pack/cases/OPS901.toml").write_text(cases, encoding="utf-8")
+
+
+def test_one_rule_by_code_or_name(run: Run) -> None:
+    assert run("rule", "GAP101") == 0
+    by_code = run.out
+    assert by_code.startswith("# host-bound (GAP101)\n")
+    assert "- `max_idle` = 0.2 " in by_code
+    assert run("rule", "host-bound") == 0
+    assert run.out == by_code
+
+
+def test_one_rule_as_json(run: Run) -> None:
+    assert run("rule", "GAP101", "--output-format", "json") == 0
+    keys = {
+        "name", "code", "summary", "message", "explanation", "severity", "confidence", "status", "since", "params",
+        "tags", "url",
+    }  # fmt: skip
+    assert keys <= set(json.loads(run.out))
+
+
+def test_all_rules_in_every_format(run: Run) -> None:
+    assert run("rule", "--all", "--output-format", "json") == 0
+    listed = [rule["code"] for rule in json.loads(run.out)]
+    assert listed == sorted(listed)
+    assert {"GAP101", "BUD101", "TRC000"} <= set(listed)
+    assert run("rule", "--all") == 0
+    assert [line.split()[0] for line in run.out.splitlines()] == listed
+    assert run("rule", "--all", "--output-format", "markdown") == 0
+    assert run.out.count("\n## Why\n") == len(listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "rule needs exactly one of CODE, --all and --check DIR"),
+        (["GAP101", "--all"], "rule needs exactly one of"),
+        (["gap101"], "there is no rule 'gap101'; did you mean GAP101?"),
+        (["--check", "missing"], "missing: is no folder"),
+    ],
+)
+def test_wrong_arguments_exit_2(run: Run, arguments: list[str], message: str) -> None:
+    assert run("rule", *arguments) == 2
+    assert message in run.err
+
+
+def test_a_good_pack_passes_and_can_be_used(run: Run) -> None:
+    pack()
+    assert run("rule", "--check", "pack") == 0
+    assert run.out == "1 rules, 3 cases, 0 problems\n"
+    assert run("rule", "OPS901", "--rules", "pack") == 0
+    trace = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 5} for at in (0, 9)]
+    Path("trace.json").write_text(json.dumps({"traceEvents": trace}), encoding="utf-8")
+    select = ["--rules", "pack", "--select", "OPS", "--fail-on", "info"]
+    assert run("lint", "trace.json", *select) == 1
+    assert run.out.splitlines()[0] == "trace.json: OPS901 [info] aten::mm is called 2 times, 10.0 us"
+
+
+def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
+    pack(cases=None)
+    assert run("rule", "--check", "pack") == 0
+    assert "no cases were found" in run.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("FROM ops", "FROM opps", "OPS901: key find.sql: Catalog Error: "),
+        (
+            "$most",
+            "$least",
+            "OPS901: key find.sql: $least is neither a threshold of the rule nor one of steps,",
+        ),
+        ("AS subject", "AS op", "OPS901: key find.sql: no column is called subject"),
+        (
+            "{calls}",
+            "{reads}",
+            "OPS901: key text.message: {reads} is no column of the query and no threshold",
+        ),
+        ('["ops"]', '["opps"]', "OPS901: key needs: there is no table opps"),
+        ("> $most", "> $most + 1", "OPS901: case 'called twice': finds nothing instead of aten::mm"),
+        ("sum(dur)::BIGINT", "7", "OPS901: case 'called twice': aten::mm: took_ns is 7 instead of 20000"),
+    ],
+)
+def test_a_wrong_rule_is_told_apart(run: Run, old: str, new: str, problem: str) -> None:
+    pack(RULE.replace(old, new))
+    assert run("rule", "--check", "pack") == 1
+    assert run.out.startswith(problem)
+
+
+def test_a_wrong_case_file_exits_2(run: Run) -> None:
+    pack(cases=CASES.replace("findings = []", "finds = []"))
+    assert run("rule", "--check", "pack") == 2
+    assert "cases/OPS901.toml: key case[1]: unknown key finds; there are name, findings" in run.err

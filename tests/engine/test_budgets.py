@@ -1,0 +1,105 @@
+"""Budgets: how they are written, and when they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perftool.engine.budgets import Budget, budget_option, check_budgets, parse_budgets
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.settings import BudgetText
+from perftool.errors import SettingsError
+from perftool.model.report import Metric
+from perftool.store.trace_store import TraceStore
+
+METRICS = ("step_time_ms", "dataloader_ratio", "peak_memory_bytes")
+RULES = load_pack(builtin_folder())
+SUMMARY = {
+    "step_time_ms": Metric("step_time_ms", 125.0, "ms"),
+    "dataloader_ratio": Metric("dataloader_ratio", None, "ratio"),
+    "peak_memory_bytes": Metric("peak_memory_bytes", float(3 << 30), "bytes"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("step_time_ms<=120", Budget("step_time_ms", "<=", 120.0)),
+        (" step_time_ms  < 1.5e2 ", Budget("step_time_ms", "<", 150.0)),
+        ("dataloader_ratio<=5%", Budget("dataloader_ratio", "<=", 0.05)),
+        ("peak_memory_bytes>=.5", Budget("peak_memory_bytes", ">=", 0.5)),
+        (
+            "reads: SELECT count(*) FROM syncs WHERE dur >= 10 <= 3",
+            Budget("reads", "<=", 3.0, "SELECT count(*) FROM syncs WHERE dur >= 10"),
+        ),
+    ],
+)
+def test_how_budgets_are_written(text: str, budget: Budget) -> None:
+    assert parse_budgets([budget_option(text)], METRICS) == (budget,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("step_time_ms", "--budget 'step_time_ms': must be a number and its limit"),
+        ("step_time_ms<=fast", "--budget: '<=fast' is no limit such as '<= 120' or '<= 5%'"),
+        (
+            "speed<=1",
+            "--budget: there is no number 'speed'; there are dataloader_ratio, peak_memory_bytes, step",
+        ),
+        ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': must be"),
+    ],
+)
+def test_wrong_budgets(text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_budgets([budget_option(text)], METRICS)
+    assert str(caught.value).startswith(message)
+
+
+def check(tmp_path: Path, *budgets: Budget) -> list[tuple[str, str]]:
+    trace = tmp_path / "trace.json"
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    trace.write_text(json.dumps({"traceEvents": [event]}))
+    with TraceStore.for_files([str(trace)]) as store:
+        store.add_trace(str(trace))
+        return [(found.code, found.message) for found in check_budgets(budgets, SUMMARY, store, RULES)]
+
+
+def test_a_budget_that_holds_says_nothing(tmp_path: Path) -> None:
+    assert check(tmp_path, Budget("step_time_ms", "<=", 125.0), Budget("n", "<", 2, "SELECT count(*) FROM ops")) == []
+
+
+def test_a_broken_budget_and_a_missing_number_are_findings(tmp_path: Path) -> None:
+    budgets = (
+        Budget("step_time_ms", "<=", 120.0),
+        Budget("dataloader_ratio", "<=", 0.05),
+        Budget("peak_memory_bytes", "<=", float(2 << 30)),
+        Budget("n", "<", 1, "SELECT count(*) FROM ops"),
+        Budget("none", "<", 1, "SELECT max(dur) FROM ops WHERE name = 'x'"),
+    )
+    assert check(tmp_path, *budgets) == [
+        ("BUD101", "step_time_ms is 125 ms; the budget is <= 120 ms"),
+        ("BUD102", "dataloader_ratio is not in this input, so the budget of <= 5.0 % cannot be checked"),
+        ("BUD101", "peak_memory_bytes is 3.00 GiB; the budget is <= 2.00 GiB"),
+        ("BUD101", "n is 1; the budget is < 1"),
+        ("BUD102", "none is not in this input, so the budget of < 1 cannot be checked"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT 1, 2", "budget n: the query must give one number, not 1 rows of 2 columns"),
+        ("SELECT 'a'", "budget n: the query must give a number, not 'a'"),
+    ],
+)
+def test_a_query_must_give_one_number(tmp_path: Path, query: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        check(tmp_path, Budget("n", "<", 1, query))
+    assert str(caught.value) == message
+
+
+def test_a_budget_text_is_plain_data() -> None:
+    assert budget_option("a<=1") == BudgetText("a", "<=1", None, "--budget")

@@ -1,0 +1,143 @@
+"""Comparisons: what counts as slower, what moved, and what is not known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perftool.engine.diff import compare, fails, parse_fail_if, step_lengths
+from perftool.engine.op_totals import totals
+from perftool.engine.saved_report import read_saved
+from perftool.engine.significance import change_of_median, verdict_on
+from perftool.errors import InputError, PerfToolError
+from perftool.model.diff import OpTotal, RunSide
+from perftool.model.report import BREAKDOWN, Step
+from perftool.reporters.diff import headline, render_diff_json, render_diff_markdown, render_diff_text
+
+NOISE = (-3, 1, -1, 2, 0, 3, -2, 1, 0, -1)
+
+
+def steps(median_ns: int) -> tuple[int, ...]:
+    return tuple(median_ns + part * median_ns // 100 for part in NOISE)
+
+
+def side(step_ns: tuple[int, ...], ops: tuple[OpTotal, ...] = (), all_ops: bool = True, kernel: float = 0) -> RunSide:
+    return RunSide("a.json", step_ns, {**dict.fromkeys(BREAKDOWN, 0.0), "kernel": kernel}, ops, (), (), all_ops)
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict", "broken"),
+    [(100_000, "no significant change", False), (103_000, "slower", False), (120_000, "slower", True),
+     (80_000, "faster", False)],
+)  # fmt: skip
+def test_only_a_change_beyond_the_noise_counts(new: int, verdict: str, broken: bool) -> None:
+    result = compare(side(steps(100_000)), side(steps(new)))
+    assert result.verdict == verdict
+    assert fails(result, 0.05) is broken
+
+
+def test_too_few_steps_are_not_judged() -> None:
+    result = compare(side((100,) * 4), side((900,) * 9))
+    assert (result.verdict, result.interval) == ("cannot be judged", None)
+    assert result.reason == "4 steps are too few; 5 on both sides are the least"
+    assert not fails(result, 0.0)
+    assert headline(result) == (
+        "Median step 100 ns -> 900 ns (+800.0 %); significance cannot be judged: "
+        "4 steps are too few; 5 on both sides are the least."
+    )
+
+
+def test_no_steps_at_all() -> None:
+    assert headline(compare(side(()), side((1,)))).startswith("Step times cannot be compared")
+
+
+_STEPS = st.lists(st.integers(1, 10**9), min_size=5, max_size=30)
+
+
+@given(_STEPS, _STEPS)
+def test_the_interval_is_ordered_and_repeatable(base: list[int], new: list[int]) -> None:
+    interval = change_of_median(base, new)
+    assert interval is not None
+    assert interval.low <= interval.high
+    assert interval == change_of_median(base, new)
+
+
+@given(_STEPS)
+def test_a_run_against_itself_is_never_slower(values: list[int]) -> None:
+    assert verdict_on(change_of_median(values, values)) == "no significant change"
+
+
+@given(st.lists(st.integers(10**6, 10**6 + 10**4), min_size=5, max_size=30))
+def test_twice_as_long_is_always_slower(values: list[int]) -> None:
+    interval = change_of_median(values, [2 * value for value in values])
+    assert interval is not None
+    assert interval.low > 0.9
+
+
+def test_the_slowest_rank_sets_the_step() -> None:
+    made = [Step(rank, name, 0, dur, {}, False) for rank, name, dur in ((0, "s1", 5), (1, "s1", 9), (0, "s2", 4))]
+    assert step_lengths(made) == (9, 4)
+
+
+def test_ops_are_per_step_and_under_their_normalised_name() -> None:
+    rows = [{"name": f"fused_{at}", "ns": 100, "calls": 1} for at in range(4)]
+    assert totals(rows, 2) == (OpTotal("fused_#", 200.0, 2.0),)
+
+
+def test_what_appeared_vanished_and_changed() -> None:
+    base = (OpTotal("a", 100, 1), OpTotal("b", 5_000, 1), OpTotal("same", 7_000, 1))
+    new = (OpTotal("b", 9_000, 1), OpTotal("c", 60, 1), OpTotal("same", 7_001, 1))
+    result = compare(side(steps(100_000), base), side(steps(100_000), new))
+    assert [(change.name, change.kind, change.delta_ns) for change in result.device_ops] == [
+        ("b", "changed", 4_000), ("a", "vanished", -100), ("c", "appeared", 60),
+    ]  # fmt: skip
+
+
+def test_a_saved_report_that_lists_only_the_longest_ops_shows_none_vanished() -> None:
+    base = side(steps(100_000), (OpTotal("a", 9_000, 1),))
+    new = side(steps(100_000), (OpTotal("b", 9_000, 1),), all_ops=False)
+    assert [change.kind for change in compare(base, new).device_ops] == ["appeared"]
+
+
+@pytest.mark.parametrize(("text", "share"), [("slower:5%", 0.05), ("slower:0.5%", 0.005)])
+def test_the_condition(text: str, share: float) -> None:
+    assert parse_fail_if(text) == share
+
+
+@pytest.mark.parametrize("text", ["slower", "slower:5", "faster:5%", ""])
+def test_a_wrong_condition(text: str) -> None:
+    with pytest.raises(PerfToolError, match="must be slower:N%"):
+        parse_fail_if(text)
+
+
+def test_formats_agree() -> None:
+    result = compare(side(steps(100_000), kernel=10), side(steps(120_000), (OpTotal("x|y", 9, 1),), kernel=30))
+    assert json.loads(render_diff_json(result))["verdict"] == "slower"
+    text, markdown = render_diff_text(result).decode(), render_diff_markdown(result).decode()
+    assert text.startswith("Median step 100 us -> 120 us (+20.0 %, 95.0 % interval +")
+    assert "  appeared         +9 ns  x|y\n" in text
+    assert "| kernel | 10 ns | 30 ns | +20 ns |" in markdown
+    assert r"| x\|y | appeared | +9 ns |" in markdown
+
+
+def test_other_files_are_no_saved_reports(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"traceEvents": []}')
+    assert read_saved(str(trace)) is None
+    assert read_saved(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [(2, "is a report of version 2, not 1"), (1, "is a damaged report (KeyError: 'steps')")],
+)
+def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None:
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps({"tool": {"name": "habana_perf_tool"}, "version": version}))
+    with pytest.raises(InputError) as caught:
+        read_saved(str(saved))
+    assert message in str(caught.value)
