@@ -218,6 +218,26 @@ def test_a_launch_may_begin_after_its_work_on_another_clock(tmp_path: Path) -> N
         assert counts(store, "SELECT set_aside, count(*) FROM device_ops WHERE NOT valid GROUP BY 1") == {}
 
 
+def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path) -> None:
+    trace = GaudiTrace("B")
+    trace.step(4, 1000, 1000)
+    for at in (1100, 1500):
+        trace.annotation(f"enqueueWithExternalEvents seqId:{at} recipeId:4", at, 40, recipe=4)
+    trace.mme("GEMM", 1497, 100, recipe=4, dtype="bf16")
+    with opened(tmp_path, trace.to_bytes()) as store:
+        names = store.query("SELECT name, device_ops FROM launches")[1]
+    assert names == [("enqueueWithExternalEvents seqId:1500 recipeId:4", 1)]
+
+
+def test_records_without_length_are_no_work_on_a_lane(tmp_path: Path) -> None:
+    trace = GaudiTrace("C")
+    trace.step(4, 1000, 1000)
+    trace.mme("GEMM", 1100, 300, recipe=1, dtype="bf16")
+    trace.device_op("TPC", "relu_fwd_bf16", 1100, 0, recipe=1, dtype="bf16")
+    with opened(tmp_path, trace.to_bytes()) as store:
+        assert counts(store, "SELECT engine, count(*) FROM device_ops GROUP BY engine") == {"MME": 1}
+
+
 @cache
 def pack() -> tuple[Rule, ...]:
     return tuple(load_pack(builtin_folder()))
