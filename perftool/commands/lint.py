@@ -146,12 +146,11 @@ def lint(
         output_format.value if output_format else None, output_file, fail_on, exit_zero or None,
         min_severity, min_confidence, None if write_baseline else baseline,
     )  # fmt: skip
-    prepared = _with_budgets(prepare(paths or [], config or [], isolated, given), budget or [])
     call = _Call(
         paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
         statistics, settings, color, quiet,
     )  # fmt: skip
-    _lint(prepared, call)
+    _lint(_with_budgets(prepare(paths or [], config or [], isolated, given), budget or []), call)
 
 
 def _lint(prepared: Prepared, call: _Call) -> None:
