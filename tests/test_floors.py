@@ -26,7 +26,7 @@ BELOW: dict[str, set[str]] = {
     "sim": {"model", "errors", "units"},
 }
 # ``api`` is for Python what ``commands`` are for the shell; the package hands out its names.
-TOP = {"cli", "commands", "api", "__init__", "__main__"}
+TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},
