@@ -25,7 +25,7 @@ BELOW: dict[str, set[str]] = {
     "bench": {"model", "errors", "units"},
     "sim": {"model", "errors", "units"},
 }
-# ``api`` is for Python what ``commands`` are for the shell; the package hands out its names.
+# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; the package hands out its names.
 TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},

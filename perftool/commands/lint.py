@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,6 +85,22 @@ StdinName = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What this call of ``lint`` asks for besides settings."""
+
+    paths: list[str]
+    texts: list[str]
+    also: list[str]
+    write_baseline: str | None
+    stdin_name: str | None
+    allow_empty: bool
+    statistics: bool
+    show_settings: bool
+    color: Color
+    quiet: bool
+
+
 def lint(
     paths: Paths = None,
     log: options.Logs = None,
@@ -131,15 +147,23 @@ def lint(
         min_severity, min_confidence, None if write_baseline else baseline,
     )  # fmt: skip
     prepared = _with_budgets(prepare(paths or [], config or [], isolated, given), budget or [])
-    if settings:
+    call = _Call(
+        paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
+        statistics, settings, color, quiet,
+    )  # fmt: skip
+    _lint(prepared, call)
+
+
+def _lint(prepared: Prepared, call: _Call) -> None:
+    if call.show_settings:
         show_settings(prepared.settings)
         return
-    if not paths and not log and not metrics:
+    if not call.paths and not call.texts:
         raise PerfToolError("lint needs PATHS: files, folders, globs, or '-'")
-    sinks = parse_sinks(prepared.settings, also or [], statistics)
-    plan = _plan(prepared, stdin_filename, write_baseline)
-    result = _run(paths or [], [*(log or ()), *(metrics or ())], plan, allow_empty, quiet)
-    _finish(_accepted(result, plan, write_baseline), prepared, sinks, color, quiet, statistics)
+    sinks = parse_sinks(prepared.settings, call.also, call.statistics)
+    plan = _plan(prepared, call)
+    result = _accepted(_run(plan, call), plan, call.write_baseline)
+    _finish(result, prepared, sinks, call)
 
 
 def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
@@ -151,29 +175,29 @@ def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
     return replace(prepared, settings=replace(prepared.settings, budgets=kept + given))
 
 
-def _plan(prepared: Prepared, stdin_name: str | None, write_baseline: str | None) -> LintPlan:
+def _plan(prepared: Prepared, call: _Call) -> LintPlan:
     from perftool.engine.lint import LintPlan
 
     # What is about to be written anew need not exist yet.
-    settings = replace(prepared.settings, baseline=None) if write_baseline else prepared.settings
-    return LintPlan(prepared.rules, settings, project_root(), stdin_name)
+    settings = replace(prepared.settings, baseline=None) if call.write_baseline else prepared.settings
+    return LintPlan(prepared.rules, settings, project_root(), call.stdin_name)
 
 
-def _run(paths: list[str], texts: list[str], plan: LintPlan, allow_empty: bool, quiet: bool) -> LintReport:
+def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.lint import lint_inputs
 
-    inputs = _inputs(paths, texts, plan, allow_empty)
-    with progress(quiet) as show:
+    inputs = _inputs(plan, call)
+    with progress(call.quiet) as show:
         return lint_inputs(inputs, plan, show)
 
 
-def _inputs(paths: list[str], texts: list[str], plan: LintPlan, allow_empty: bool) -> Inputs:
+def _inputs(plan: LintPlan, call: _Call) -> Inputs:
     from perftool.readers.discover import Inputs, find_inputs
 
     try:
-        return find_inputs(paths, texts, plan.settings.exclude)
+        return find_inputs(call.paths, call.texts, plan.settings.exclude)
     except NoInputError:
-        if not allow_empty:
+        if not call.allow_empty:
             raise
         return Inputs((), ())
 
@@ -189,17 +213,15 @@ def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintRep
     return accept(result, read_baseline(Path(target)), plan.settings)
 
 
-def _finish(
-    result: LintReport, prepared: Prepared, sinks: list[Sink], color: Color, quiet: bool, statistics: bool
-) -> None:
+def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Call) -> None:
     # Files first: a reader that closes stdout early ends the program.
     ordered = sorted(sinks, key=lambda sink: not sink.to_file)
-    written = [emit(result, sink, color, quiet, statistics) for sink in ordered]
+    written = [emit(result, sink, call.color, call.quiet, call.statistics) for sink in ordered]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and any(sink.format is Format.github for sink in sinks):
         _append_summary(result, Path(summary))
-    if not quiet:
-        note([*prepared.warnings, *_stale_notes(result), *(text for text in written if text)], color)
+    if not call.quiet:
+        note([*prepared.warnings, *_stale_notes(result), *(text for text in written if text)], call.color)
     if result.fails:
         raise typer.Exit(1)
 

@@ -9,6 +9,7 @@ from statistics import median
 from perftool.engine.analysis import Progress, open_inputs, report_on
 from perftool.engine.fingerprint import fingerprint
 from perftool.engine.op_totals import totals
+from perftool.engine.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.saved_report import read_saved
 from perftool.engine.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.errors import PerfToolError
@@ -16,21 +17,10 @@ from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartC
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
-from perftool.store.trace_store import TraceStore
 
 # A smaller share of the step is not worth a line.
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
-_DEVICE_OPS = """
-SELECT d.name, sum(least(d."end", w."end") - greatest(d.ts, w.ts))::DOUBLE AS ns, count(*) AS calls
-FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
-WHERE d.valid GROUP BY d.name
-"""
-_OPS = """
-SELECT o.name, sum(o.self_ns)::DOUBLE AS ns, count(*) AS calls
-FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
-WHERE NOT starts_with(o.name, 'ProfilerStep#') GROUP BY o.name
-"""
 
 
 def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None) -> RunSide:
@@ -41,8 +31,8 @@ def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None
     with open_inputs(find_inputs([path]), progress) as (store, unreadable):
         report = report_on(store, rules, unreadable)
         per_step = max(1, sum(not step.partial for step in report.steps))
-        store.build(["device_ops", "ops", "_windows"])
-        return side_of(path, report, _totals(store, _DEVICE_OPS, per_step), _totals(store, _OPS, per_step))
+        device_ops = totals(shares(store, DEVICE_OPS), per_step)
+        return side_of(path, report, device_ops, totals(shares(store, OPS), per_step))
 
 
 def side_of(name: str, report: Report, device_ops: tuple[OpTotal, ...], ops: tuple[OpTotal, ...]) -> RunSide:
@@ -96,10 +86,6 @@ def parse_fail_if(text: str) -> float:
 def fails(comparison: Comparison, limit: float) -> bool:
     """Whether the steps are slower by more than ``limit``, even at the lower end of the interval."""
     return comparison.interval is not None and comparison.interval.low > limit
-
-
-def _totals(store: TraceStore, sql: str, steps: int) -> tuple[OpTotal, ...]:
-    return totals(store.select(sql), steps)
 
 
 def _changes(

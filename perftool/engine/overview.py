@@ -55,7 +55,7 @@ SELECT cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
 FROM gap_causes GROUP BY cause ORDER BY total_ns DESC, name
 """
 # Lanes that run the same kernel together count once, so no share exceeds the window.
-TOP_DEVICE_OPS = f"""
+DEVICE_OPS = """
 WITH work AS (
     SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
@@ -66,15 +66,17 @@ named AS (SELECT w.rank, n.class, w.ts, w."end" FROM work AS w JOIN names AS n U
 SELECT n.name, sum(u."end" - u.ts)::BIGINT AS total_ns, any_value(n.count) AS count,
        sum(u."end" - u.ts) / (SELECT sum("end" - ts) FROM _windows) AS share
 FROM interval_union(named) AS u JOIN names AS n USING (class)
-GROUP BY n.name ORDER BY total_ns DESC, n.name LIMIT {_TOP}
+GROUP BY n.name ORDER BY total_ns DESC, n.name
 """
-TOP_OPS = f"""
+TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
+OPS = """
 SELECT o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count,
        sum(o.self_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
 FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
 WHERE NOT starts_with(o.name, 'ProfilerStep#')
-GROUP BY o.name ORDER BY total_ns DESC, o.name LIMIT {_TOP}
+GROUP BY o.name ORDER BY total_ns DESC, o.name
 """
+TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:

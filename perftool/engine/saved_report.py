@@ -11,7 +11,7 @@ import orjson
 from perftool.engine.op_totals import totals
 from perftool.errors import InputError
 from perftool.model.diff import OpTotal, RunSide
-from perftool.model.report import BREAKDOWN, Finding, Location
+from perftool.model.report import BREAKDOWN, Finding, Location, Share
 
 VERSION = 1
 _MARK = b'"habana_perf_tool"'
@@ -62,7 +62,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
 
 
 def _ops(rows: list[Mapping[str, Any]], steps: int) -> tuple[OpTotal, ...]:
-    return totals(({**row, "ns": row["total_ns"], "calls": row["count"]} for row in rows), max(1, steps))
+    return totals((Share(**row) for row in rows), max(1, steps))
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

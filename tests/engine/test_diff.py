@@ -15,7 +15,7 @@ from perftool.engine.saved_report import read_saved
 from perftool.engine.significance import change_of_median, verdict_on
 from perftool.errors import InputError, PerfToolError
 from perftool.model.diff import OpTotal, RunSide
-from perftool.model.report import BREAKDOWN, Step
+from perftool.model.report import BREAKDOWN, Share, Step
 from perftool.reporters.diff import headline, render_diff_json, render_diff_markdown, render_diff_text
 
 NOISE = (-3, 1, -1, 2, 0, 3, -2, 1, 0, -1)
@@ -84,7 +84,7 @@ def test_the_slowest_rank_sets_the_step() -> None:
 
 
 def test_ops_are_per_step_and_under_their_normalised_name() -> None:
-    rows = [{"name": f"fused_{at}", "ns": 100, "calls": 1} for at in range(4)]
+    rows = [Share(f"fused_{at}", 100, 1, 0.1) for at in range(4)]
     assert totals(rows, 2) == (OpTotal("fused_#", 200.0, 2.0),)
 
 
