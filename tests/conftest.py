@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from events import Event, document
+from stores import Rows
 
 from perftool.store.trace_store import TraceStore
 
 WriteTrace = Callable[..., str]
-Rows = Callable[..., list[dict[str, Any]]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

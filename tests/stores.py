@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from events import Event, document
 
 from perftool.store.trace_store import TraceStore
+
+# The fixture ``rows``: the rows of a table over inline events.
+Rows = Callable[..., list[dict[str, Any]]]
 
 
 @contextmanager

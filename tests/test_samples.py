@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tomli
 
-from perftool.commands import analyze
+from perftool.engine.analysis import analyze
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 LISTS = [file for file in (SAMPLES / "expected.toml", SAMPLES / "cpu" / "expected.toml") if file.exists()]
@@ -43,18 +43,13 @@ def listed() -> list[Sample]:
     ]
 
 
-def report_on(path: Path, folder: Path) -> dict[str, Any]:
-    analyze.run([str(path)], output_format=analyze.Format.json, output_file=str(folder / "report.json"), quiet=True)
-    return json.loads((folder / "report.json").read_bytes())
-
-
 @pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
-def test_a_sample_yields_its_findings(sample: Sample, tmp_path: Path) -> None:
-    report = report_on(SAMPLES / sample.path, tmp_path)
-    codes = [finding["code"] for finding in report["findings"]]
-    warnings = [found["message"] for found in report["findings"] if found["severity"] != "info"]
+def test_a_sample_yields_its_findings(sample: Sample) -> None:
+    report = analyze([str(SAMPLES / sample.path)])
+    codes = [finding.code for finding in report.findings]
+    warnings = [finding.message for finding in report.findings if finding.severity != "info"]
 
-    assert [read["status"] for read in report["inputs"]] == ["ok"] * len(report["inputs"])
+    assert [read.status for read in report.inputs] == ["ok"] * len(report.inputs)
     assert set(sample.findings) - set(codes) == set()
     assert set(sample.quiet) & set(codes) == set()
     assert sample.first in (None, codes[0] if codes else None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Rows
 from events import Event, instant, kernel, x
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_traces import Trace, traces
-from stores import store_over
+from stores import Rows, store_over
 
 HOST = x("host", 0, 1000)
 LATER = [kernel(f"k{n}", 20 + 10 * n, 10) for n in range(5)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Rows
 from events import (
     Event,
     begin,
@@ -19,6 +18,7 @@ from events import (
     step,
     x,
 )  # fmt: skip
+from stores import Rows
 
 from perftool.store.catalog import catalog
 
