@@ -9,8 +9,8 @@ Every op module registers its implementations when it is imported. Four names ar
 | `fallback` | the second stage: the same work through public PyTorch functions only |
 | `reference` | the plain form in `perftool.fused.reference`: always usable, never fast |
 
-The automatic choice is the first of them that is usable. A choice made by the caller, or by the environment
-variable `PERFTOOL_FUSED_BACKEND`, is never replaced by another: it runs, or `BackendError` says why it cannot.
+The automatic choice is the first of them that is usable. A choice made by the caller, or by the variable
+`PERFTOOL_FUSED_BACKEND` of the environment, is never replaced: it runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _present_devices() -> tuple[str, ...]:
 
 
 def native(module: str, name: str) -> Any:
-    """The attribute `name` of `habana_frameworks.torch.<module>`; ImportError or AttributeError without it."""
+    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it."""
     return getattr(importlib.import_module(f"habana_frameworks.torch.{module}"), name)
 
 
