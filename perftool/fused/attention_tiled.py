@@ -1,0 +1,123 @@
+"""Exact attention by blocks of query rows that backward recomputes: memory grows with tokens, not tokens².
+
+Softmax needs whole rows, and a block of whole rows is small: no running maximum, hence no rescaling and no
+approximation. Causal blocks stop at their last query, which saves half of the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from perftool.fused.attention_scores import (
+    LOW_PRECISION,
+    Grouped,
+    dropout_keep,
+    dropped,
+    mask_rows,
+    masked_scores,
+    probabilities,
+    row_products,
+    score_gradient,
+    summed_over_rows,
+)
+
+# 128 rows keep a block of scores inside the cache and the matrix products large enough for full speed.
+BLOCK_ROWS = 128
+
+
+@dataclass(frozen=True)
+class TileOptions:
+    """The numbers of a tiled call; `seed` restarts the dropout generator, None without dropout."""
+
+    causal: bool
+    scale: float
+    fast_softmax: bool
+    dropout_p: float
+    seed: int | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some query rows, the keys they can see, their probabilities and what dropout keeps of them."""
+
+    rows: slice
+    keys: int
+    probability: torch.Tensor
+    keep: torch.Tensor | None
+
+
+def _blocks(tensors: Grouped, options: TileOptions) -> Iterator[Block]:
+    """Every block in order; two runs with the same options yield the same blocks, dropout included."""
+    queries, all_keys = tensors.q.size(3), tensors.k.size(2)
+    generator = None
+    if options.seed is not None:
+        generator = torch.Generator(device=tensors.q.device).manual_seed(options.seed)
+    for start in range(0, queries, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, queries))
+        keys = min(rows.stop, all_keys) if options.causal else all_keys
+        mask = mask_rows(tensors.mask, rows, keys)
+        scaled = tensors.q[:, :, :, rows] * options.scale
+        scores = masked_scores(scaled, tensors.k[:, :, :keys], mask, start, options.causal)
+        probability = probabilities(scores, options.fast_softmax, mask is not None)
+        keep = None if generator is None else dropout_keep(probability, options.dropout_p, generator)
+        yield Block(rows, keys, probability, keep)
+
+
+class TiledAttention(torch.autograd.Function):
+    """`apply(q, k, v, mask, options)` on grouped tensors; returns the output in the layout of q.
+
+    Saves q, k, v and the output only. Gradients of gradients are not available and raise torch's error for
+    a function that is differentiable once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: torch.Tensor | None,
+        options: TileOptions,
+    ) -> torch.Tensor:
+        """softmax(scale q kᵀ + mask) v, block by block."""
+        output = q.new_empty((*q.shape[:-1], v.size(-1)))
+        for block in _blocks(Grouped(q, k, v, mask), options):
+            kept = dropped(block.probability, block.keep, options.dropout_p)
+            output[:, :, :, block.rows] = row_products(kept, v[:, :, : block.keys])
+        ctx.save_for_backward(q, k, v, mask, output)
+        ctx.options = options
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of q, k and v; those of k and v are summed over blocks in float32 at least."""
+        q, k, v, mask, output = ctx.saved_tensors
+        options: TileOptions = ctx.options
+        wide = torch.float32 if q.dtype in LOW_PRECISION else q.dtype
+        delta = (grad_output.to(wide) * output.to(wide)).sum(-1, keepdim=True).to(q.dtype)
+        grad_q = torch.empty_like(q)
+        grad_k, grad_v = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        for block in _blocks(Grouped(q, k, v, mask), options):
+            upstream = grad_output[:, :, :, block.rows]
+            kept = dropped(block.probability, block.keep, options.dropout_p)
+            grad_v[:, :, : block.keys] += summed_over_rows(kept, upstream)
+            grad = row_products(upstream, v[:, :, : block.keys].transpose(-1, -2))
+            grad = dropped(grad, block.keep, options.dropout_p)
+            grad = score_gradient(block.probability, grad, delta[:, :, :, block.rows]).mul_(options.scale)
+            grad_q[:, :, :, block.rows] = row_products(grad, k[:, :, : block.keys])
+            grad_k[:, :, : block.keys] += summed_over_rows(grad, q[:, :, :, block.rows])
+        return grad_q, grad_k.to(k.dtype), grad_v.to(v.dtype), None, None
+
+
+def tiled_attention(tensors: Grouped, options: TileOptions) -> torch.Tensor:
+    """Differentiable attention in the layout of q; `torch.autograd` sees one operation."""
+    output: torch.Tensor = TiledAttention.apply(  # type: ignore[no-untyped-call]
+        tensors.q, tensors.k, tensors.v, tensors.mask, options
+    )
+    return output
