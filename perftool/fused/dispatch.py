@@ -92,7 +92,7 @@ class BackendReport:
     candidates: tuple[Candidate, ...]
 
 
-_registry: dict[str, dict[str, Implementation]] = {}
+_registry: dict[str, list[Implementation]] = {}
 
 
 def always() -> None:
@@ -100,19 +100,29 @@ def always() -> None:
 
 
 def register(implementation: Implementation) -> Implementation:
-    """Add an implementation, or replace the one of the same op and name; returns it."""
+    """Add an implementation, or replace the one of the same op, name and devices; returns it."""
     if implementation.name not in PREFERENCE:
-        raise ValueError(
-            f"an implementation is named one of {', '.join(PREFERENCE)}, not {implementation.name}"
-        )
-    _registry.setdefault(implementation.op, {})[implementation.name] = implementation
+        raise ValueError(f"{implementation.name!r} is none of {', '.join(PREFERENCE)}")
+    known = _registry.setdefault(implementation.op, [])
+    known[:] = [
+        each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)
+    ]
+    known.append(implementation)
     return implementation
 
 
 def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
-    """All implementations of an op in order of preference, with what keeps each from running."""
-    known = _registry.get(op, {})
-    return tuple(Candidate(name, known[name].obstacle(device_type)) for name in PREFERENCE if name in known)
+    """The names under which an op is registered in order of preference, with what keeps each from running."""
+    return tuple(
+        Candidate(name, _obstacle(named, device_type))
+        for name in PREFERENCE
+        if (named := [each for each in _registry.get(op, []) if each.name == name])
+    )
+
+
+def _obstacle(named: list[Implementation], device_type: str) -> str | None:
+    reasons = [implementation.obstacle(device_type) for implementation in named]
+    return None if None in reasons else "; ".join(reason for reason in reasons if reason)
 
 
 def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
@@ -124,11 +134,10 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
     if wanted is None:
         return _first_usable(op, device_type, candidates(op, device_type))
-    by_name = _registry.get(op, {})
+    by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
     if wanted not in by_name:
         raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")
-    obstacle = by_name[wanted].obstacle(device_type)
-    if obstacle is not None:
+    if (obstacle := by_name[wanted]) is not None:
         raise BackendError(f"{op} cannot use {wanted!r}: {obstacle}.")
     source = "asked for by the caller" if requested else f"asked for by {ENVIRONMENT_VARIABLE}"
     return Choice(op, wanted, source)
