@@ -32,8 +32,10 @@ from perftool.fused.reference.attention import attention as reference_attention
 __all__ = ["FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"]
 
 OP = "FusedSDPA"
-SHORTEST_TILED_CAUSAL = 512
-SHORTEST_TILED = 2048
+# Query tokens from which tiling wins in bfloat16; training has to pay for computing each block twice.
+SHORTEST_TILED = 256
+SHORTEST_TILED_CAUSAL_TRAINING = 512
+SHORTEST_TILED_TRAINING = 1024
 
 register_native(OP, "hpex.kernels", "FusedSDPA")
 register(Implementation(OP, "fast", ("cpu", "cuda"), always))
@@ -193,7 +195,9 @@ def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
         return "tiled"
     if q.dtype != torch.bfloat16:
         return "torch"
-    shortest = SHORTEST_TILED_CAUSAL if request.causal else SHORTEST_TILED
+    shortest = SHORTEST_TILED
+    if request.training:
+        shortest = SHORTEST_TILED_CAUSAL_TRAINING if request.causal else SHORTEST_TILED_TRAINING
     return "tiled" if q.size(2) >= shortest else "saved"
 
 

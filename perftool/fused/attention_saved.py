@@ -14,7 +14,6 @@ from perftool.fused.attention_scores import (
     masked_scores,
     probabilities,
     row_products,
-    score_gradient,
     summed_over_rows,
 )
 
@@ -43,7 +42,7 @@ class SavedAttention(torch.autograd.Function):
         probability = probabilities(scores, fast_softmax, mask is not None)
         keep = dropout_keep(probability, dropout_p) if dropout_p > 0.0 else None
         output = row_products(dropped(probability, keep, dropout_p), v)
-        ctx.save_for_backward(q, k, v, output, probability, keep)
+        ctx.save_for_backward(q, k, v, probability, keep)
         ctx.scale, ctx.dropout_p = scale, dropout_p
         ctx.mark_non_differentiable(*(extra for extra in (probability, keep) if extra is not None))
         return output, probability, keep
@@ -52,11 +51,11 @@ class SavedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor, *_: object) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and v from the saved probabilities."""
-        q, k, v, output, probability, keep = ctx.saved_tensors
+        q, k, v, probability, keep = ctx.saved_tensors
         grad_v = summed_over_rows(dropped(probability, keep, ctx.dropout_p), grad_output)
         grad = dropped(row_products(grad_output, v.transpose(-1, -2)), keep, ctx.dropout_p)
-        delta = (grad_output * output).sum(-1, keepdim=True)
-        grad = score_gradient(probability, grad, delta)
+        # Softmax's own backward kernel is one pass; the row sums of the tiled form would be four.
+        grad = torch.ops.aten._softmax_backward_data(grad, probability, -1, probability.dtype)
         grad_q = row_products(grad, k) * ctx.scale
         grad_k = summed_over_rows(grad, q) * ctx.scale
         return grad_q, grad_k, grad_v, None, None, None, None, None
