@@ -69,7 +69,8 @@ class FusedSDPA:
 
         q is [batch, heads, queries, size] or [batch, queries, size]; k and v may have fewer heads (a
         divisor). The mask broadcasts to [batch, heads, queries, keys]; it is boolean or added. The scale
-        defaults to 1/√size. `softmax_mode` "fast" stays in bfloat16. `recompute_mode` None means the global
+        defaults to 1/√size. `softmax_mode` "fast" changes nothing here:
+        PyTorch's softmax is as fast in full accuracy. `recompute_mode` None means the global
         switch. `valid_seq_len` holds one length per sequence; padding gives zeros and is never computed.
         """
         choice = choose(OP, q.device.type)
@@ -159,7 +160,7 @@ def _reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: Atten
     if request.dropout_p > 0.0 or request.return_dropout_mask:
         keep = dropout_keep(q.new_empty((*q.shape[:-1], k.size(2))), request.dropout_p)
     output, probabilities = reference_attention(
-        q, k, v, request.mask, request.causal, request.scale, keep, request.dropout_p, request.fast_softmax
+        q, k, v, request.mask, request.causal, request.scale, keep, request.dropout_p
     )
     return Attended(output, probabilities, keep)
 
@@ -171,11 +172,9 @@ def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionR
     grouped = group_heads(q, k, v, request.mask)
     if algorithm == "tiled":
         seed = int(torch.randint(2**62, ()).item()) if request.dropout_p > 0.0 else None
-        options = TileOptions(request.causal, request.scale, request.fast_softmax, request.dropout_p, seed)
+        options = TileOptions(request.causal, request.scale, request.dropout_p, seed)
         return Attended(tiled_attention(grouped, options).flatten(1, 2))
-    output, probabilities, keep = saved_attention(
-        grouped, request.causal, request.scale, request.fast_softmax, request.dropout_p
-    )
+    output, probabilities, keep = saved_attention(grouped, request.causal, request.scale, request.dropout_p)
     if request.return_dropout_mask and keep is None:
         keep = torch.ones_like(probabilities, dtype=torch.bool)
     return Attended(
@@ -207,6 +206,10 @@ def _torch_attention(
     """PyTorch's own attention, which repeats nothing in backward but the probabilities."""
     if k.size(1) != q.size(1):
         k, v = (tensor.repeat_interleave(q.size(1) // k.size(1), dim=1) for tensor in (k, v))
-    return F.scaled_dot_product_attention(
+    output = F.scaled_dot_product_attention(
         q, k, v, request.mask, request.dropout_p, request.causal, scale=request.scale
     )
+    if q.device.type == "cpu":
+        # PyTorch's CPU kernel answers a NaN query with finite numbers, which would hide a diverged run.
+        output = output + q.detach().amax(-1, keepdim=True).mul_(0.0)
+    return output

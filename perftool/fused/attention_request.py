@@ -56,7 +56,7 @@ def read_request(
     check_shapes(q, k, v)
     recompute = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
     request = AttentionRequest(
-        mask=None if attn_mask is None else attn_mask.detach(),
+        mask=None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())],
         dropout_p=_probability(dropout_p),
         causal=is_causal,
         scale=1.0 / math.sqrt(q.size(-1)) if scale is None else scale,

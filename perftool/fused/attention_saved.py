@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from perftool.fused.attention_scores import (
     Grouped,
@@ -13,16 +12,17 @@ from perftool.fused.attention_scores import (
     dropped,
     masked_scores,
     probabilities,
+    refuse_second_derivative,
     row_products,
     summed_over_rows,
 )
 
 
 class SavedAttention(torch.autograd.Function):
-    """`apply(q, k, v, mask, causal, scale, fast_softmax, dropout_p)` on grouped tensors.
+    """`apply(q, k, v, mask, causal, scale, dropout_p)` on grouped tensors.
 
     Returns the output, the probabilities before dropout and the boolean dropout mask (True: kept; None
-    without dropout). Only the output has a gradient, and only a first one.
+    without dropout). Only the output has a gradient; RuntimeError when a second derivative is asked for.
     """
 
     @staticmethod
@@ -34,12 +34,11 @@ class SavedAttention(torch.autograd.Function):
         mask: torch.Tensor | None,
         causal: bool,
         scale: float,
-        fast_softmax: bool,
         dropout_p: float,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """softmax(scale q kᵀ + mask) v in one piece."""
         scores = masked_scores(q * scale, k, mask, 0, causal)
-        probability = probabilities(scores, fast_softmax, mask is not None)
+        probability = probabilities(scores, mask is not None)
         keep = dropout_keep(probability, dropout_p) if dropout_p > 0.0 else None
         output = row_products(dropped(probability, keep, dropout_p), v)
         ctx.save_for_backward(q, k, v, probability, keep)
@@ -48,9 +47,9 @@ class SavedAttention(torch.autograd.Function):
         return output, probability, keep
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor, *_: object) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and v from the saved probabilities."""
+        refuse_second_derivative()
         q, k, v, probability, keep = ctx.saved_tensors
         grad_v = summed_over_rows(dropped(probability, keep, ctx.dropout_p), grad_output)
         grad = dropped(row_products(grad_output, v.transpose(-1, -2)), keep, ctx.dropout_p)
@@ -58,14 +57,14 @@ class SavedAttention(torch.autograd.Function):
         grad = torch.ops.aten._softmax_backward_data(grad, probability, -1, probability.dtype)
         grad_q = row_products(grad, k) * ctx.scale
         grad_k = summed_over_rows(grad, q) * ctx.scale
-        return grad_q, grad_k, grad_v, None, None, None, None, None
+        return grad_q, grad_k, grad_v, None, None, None, None
 
 
 def saved_attention(
-    tensors: Grouped, causal: bool, scale: float, fast_softmax: bool, dropout_p: float
+    tensors: Grouped, causal: bool, scale: float, dropout_p: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Differentiable (output, probabilities, dropout mask or None) in the grouped layout."""
     outputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None] = SavedAttention.apply(  # type: ignore[no-untyped-call]
-        tensors.q, tensors.k, tensors.v, tensors.mask, causal, scale, fast_softmax, dropout_p
+        tensors.q, tensors.k, tensors.v, tensors.mask, causal, scale, dropout_p
     )
     return outputs

@@ -81,15 +81,13 @@ def mask_rows(mask: torch.Tensor | None, rows: slice, keys: int) -> torch.Tensor
     return part if part.size(-1) == 1 else part[..., :keys]
 
 
-def probabilities(scores: torch.Tensor, fast: bool, may_be_empty: bool) -> torch.Tensor:
-    """Softmax over keys, in the scores' dtype; in float32 between unless `fast`.
+def probabilities(scores: torch.Tensor, may_be_empty: bool) -> torch.Tensor:
+    """Softmax over keys, in the scores' dtype.
 
     With `may_be_empty`, a row that may attend to nothing gives zeros, as torch's own attention does.
     """
-    if scores.dtype in LOW_PRECISION and not fast:
-        result = scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
-    else:
-        result = scores.softmax(-1)
+    # PyTorch's kernel computes in float32 and rounds once, so widening the scores first would only cost time.
+    result = scores.softmax(-1)
     if may_be_empty:
         result.masked_fill_(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
     return result
@@ -106,6 +104,14 @@ def dropout_keep(
 def dropped(probability: torch.Tensor, keep: torch.Tensor | None, dropout_p: float) -> torch.Tensor:
     """Probabilities (or their gradient) after dropout; unchanged without a keep mask."""
     return probability if keep is None else probability * keep * (1.0 / (1.0 - dropout_p))
+
+
+def refuse_second_derivative() -> None:
+    """RuntimeError where gradients are to be differentiated again: they would silently count as constants."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "This operation has no second derivative; use the reference form for create_graph."
+        )
 
 
 def score_gradient(probability: torch.Tensor, grad: torch.Tensor, delta: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from perftool.fused.attention_scores import (
     LOW_PRECISION,
@@ -21,6 +20,7 @@ from perftool.fused.attention_scores import (
     mask_rows,
     masked_scores,
     probabilities,
+    refuse_second_derivative,
     row_products,
     score_gradient,
     summed_over_rows,
@@ -36,7 +36,6 @@ class TileOptions:
 
     causal: bool
     scale: float
-    fast_softmax: bool
     dropout_p: float
     seed: int | None
 
@@ -63,7 +62,7 @@ def _blocks(tensors: Grouped, options: TileOptions) -> Iterator[Block]:
         mask = mask_rows(tensors.mask, rows, keys)
         scaled = tensors.q[:, :, :, rows] * options.scale
         scores = masked_scores(scaled, tensors.k[:, :, :keys], mask, start, options.causal)
-        probability = probabilities(scores, options.fast_softmax, mask is not None)
+        probability = probabilities(scores, mask is not None)
         keep = None if generator is None else dropout_keep(probability, options.dropout_p, generator)
         yield Block(rows, keys, probability, keep)
 
@@ -71,8 +70,7 @@ def _blocks(tensors: Grouped, options: TileOptions) -> Iterator[Block]:
 class TiledAttention(torch.autograd.Function):
     """`apply(q, k, v, mask, options)` on grouped tensors; returns the output in the layout of q.
 
-    Saves q, k, v and the output only. Gradients of gradients are not available and raise torch's error for
-    a function that is differentiable once.
+    Saves q, k, v and the output only. RuntimeError when a second derivative is asked for.
     """
 
     @staticmethod
@@ -94,9 +92,9 @@ class TiledAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and v; those of k and v are summed over blocks in float32 at least."""
+        refuse_second_derivative()
         q, k, v, mask, output = ctx.saved_tensors
         options: TileOptions = ctx.options
         wide = torch.float32 if q.dtype in LOW_PRECISION else q.dtype

@@ -16,13 +16,12 @@ def attention(
     scale: float | None = None,
     keep: torch.Tensor | None = None,
     dropout_p: float = 0.0,
-    fast_softmax: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(output, probabilities) of softmax(scale q kᵀ + mask) v; scale defaults to 1/√size.
 
     q is [..., heads, queries, size]; k and v may have fewer heads, each shared by a run of query heads. The
     mask is boolean (True: attend) or added. `keep` is a dropout mask for rate `dropout_p`. Softmax runs in
-    float32 at least, or in the input's dtype with `fast_softmax`. Rows without any key give zeros.
+    float32 at least. Rows without any key give zeros.
     """
     k, v = _repeat_heads(k, q), _repeat_heads(v, q)
     factor = 1.0 / math.sqrt(q.size(-1)) if scale is None else scale
@@ -32,7 +31,7 @@ def attention(
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         scores = scores.masked_fill(~allowed, float("-inf"))
-    softmax_dtype = q.dtype if fast_softmax else torch.promote_types(q.dtype, torch.float32)
+    softmax_dtype = torch.promote_types(q.dtype, torch.float32)
     probability = scores.softmax(-1, dtype=softmax_dtype).to(q.dtype)
     if mask is not None:
         nothing = (scores == float("-inf")).all(-1, keepdim=True)
