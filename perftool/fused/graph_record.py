@@ -99,6 +99,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._view(value, new=True) if isinstance(value, torch.Tensor) else value
 
     def _view(self, tensor: torch.Tensor, new: bool) -> View:
+        if tensor.layout != torch.strided:
+            raise GraphCaptureError(f"A tensor of layout {tensor.layout} cannot be captured.")
         reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         storage = int(reference.cdata)
         offset = int(tensor.storage_offset())
@@ -119,5 +121,3 @@ def _refuse_unreplayable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     for leaf in tree_leaves((args, kwargs)):
         if isinstance(leaf, torch.Generator):
             raise GraphCaptureError(f"{func} uses its own random generator and cannot be captured.")
-        if isinstance(leaf, torch.Tensor) and leaf.layout != torch.strided:
-            raise GraphCaptureError(f"{func} uses a sparse tensor and cannot be captured.")
