@@ -17,7 +17,7 @@ _MODULE_OF = {
     "FusedEMA": "ema",
     "FusedLamb": "lamb",
     "FusedLars": "lars",
-    "FusedResourceApplyMomentum": "lars",
+    "FusedResourceApplyMomentum": "resource_momentum",
     "FusedSDPA": "attention",
     "FusedSGD": "sgd",
     "HPUGraph": "graphs",

@@ -22,6 +22,7 @@ from perftool.fused.flat import (
     can_replace_gradients,
     find,
     is_dense,
+    move,
 )
 
 SMALL_MEAN = 16 * 1024
@@ -34,9 +35,10 @@ _gradient = attrgetter("grad")
 
 @dataclass(frozen=True)
 class Work:
-    """Operands of one kernel call: lists of equal length, one device and dtype, one memory layout per parameter.
+    """Operands of one kernel call: lists of equal length, device, dtype and layout.
 
-    `layout` is None for lists of tensors. Otherwise every list holds one flat buffer of that layout.
+    `layout` is None for lists of tensors, else every list holds one flat buffer of that layout. `present` are
+    the indices, among the parameters of the bucket, of those that take part.
     """
 
     params: list[Tensor]
@@ -44,6 +46,7 @@ class Work:
     states: dict[str, list[Tensor]]
     layout: Layout | None
     dense: bool
+    present: Sequence[int]
 
     @property
     def device_type(self) -> str:
@@ -63,7 +66,7 @@ class Bucket:
         flatten: bool,
         sparse_error: str,
     ) -> None:
-        """`entries[i][name]` are tensors laid out as `params[i]`; with `flatten`, all move into flat buffers."""
+        """`entries[i][name]` is a tensor laid out as `params[i]`; `flatten` moves all to flat buffers."""
         self.params = params
         self.entries = entries
         self.names = tuple(names)
@@ -102,7 +105,9 @@ class Bucket:
         if self.flat is None or flat_gradient is None:
             return self._list_work(pack)
         states = {name: [flat.buffer] for name, flat in self.flat_states.items()}
-        return Work([self.flat.buffer], [flat_gradient], states, self.flat.layout, True)
+        return Work(
+            [self.flat.buffer], [flat_gradient], states, self.flat.layout, True, range(len(self.params))
+        )
 
     def mark_changed(self) -> None:
         """Tell autograd that the parameters have changed, which a write to their flat buffer does not."""
@@ -129,7 +134,9 @@ class Bucket:
             params = [params[i] for i in present]
             states = {name: [tensors[i] for i in present] for name, tensors in states.items()}
         given = self._strided([grad for grad in grads if grad is not None])
-        return Work(params, list(map(_conform, given, params)) if pack else given, states, None, self.dense)
+        if pack:
+            given = list(map(conform, given, params))
+        return Work(params, given, states, None, self.dense, present)
 
     def _strided(self, grads: list[Tensor]) -> list[Tensor]:
         if any(grad.layout is not torch.strided for grad in grads):
@@ -192,8 +199,7 @@ class Bucket:
         if len(set(map(id, self.params))) < len(self.params) or not can_all_move(self.params):
             return None
         flat = FlatTensors.copy_of([param.detach() for param in self.params])
-        for param, view in zip(self.params, flat.views, strict=True):
-            param.data = view
+        move(self.params, flat)
         return flat
 
     def _flatten_states(self) -> dict[str, FlatTensors]:
@@ -207,7 +213,7 @@ class Bucket:
         return flat
 
 
-def _conform(grad: Tensor, param: Tensor) -> Tensor:
+def conform(grad: Tensor, param: Tensor) -> Tensor:
     """`grad`, or a copy in the dtype and memory layout of `param`, which the private kernels rely on."""
     if grad.dtype == param.dtype and grad.stride() == param.stride():
         return grad

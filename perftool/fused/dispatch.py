@@ -34,6 +34,7 @@ OP_MODULES = (
     "adamw",
     "lamb",
     "lars",
+    "resource_momentum",
     "ema",
     "clip_norm",
     "distributed",

@@ -90,7 +90,7 @@ class Layout:
             buffer[offset + shape.numel() : end] = 0
 
     def by_row(self, per_tensor: Tensor) -> Tensor:
-        """[rows, 1] a value per tensor, repeated for its rows, to be broadcast against `buffer.view(-1, ROW)`."""
+        """[rows, 1] the value of its tensor for each row, to be broadcast against `buffer.view(-1, ROW)`."""
         return per_tensor[self.tensor_of_row.to(per_tensor.device)].unsqueeze(1)
 
 
@@ -126,11 +126,22 @@ class FlatTensors:
 _known: weakref.WeakValueDictionary[int, FlatTensors] = weakref.WeakValueDictionary()
 
 
+def home_of(tensor: Tensor) -> FlatTensors | None:
+    """The living FlatTensors in whose buffer a tensor lies, or None."""
+    if tensor.layout is not torch.strided:
+        return None
+    return _known.get(tensor.untyped_storage().data_ptr())
+
+
+def move(tensors: Sequence[Tensor], flat: FlatTensors) -> None:
+    """Give every tensor the memory of its view; the values there are the caller's concern."""
+    for tensor, view in zip(tensors, flat.views, strict=True):
+        tensor.data = view
+
+
 def find(tensors: Sequence[Tensor]) -> FlatTensors | None:
     """The living FlatTensors whose views are exactly these tensors, in order, or None."""
-    if not tensors or tensors[0].layout is not torch.strided:
-        return None
-    flat = _known.get(tensors[0].untyped_storage().data_ptr())
+    flat = home_of(tensors[0]) if tensors else None
     if flat is None or not flat.holds(tensors) or not all(map(Tensor.is_set_to, tensors, flat.views)):
         return None
     return flat
@@ -154,7 +165,7 @@ def can_all_move(tensors: Sequence[Tensor]) -> bool:
     """Whether every tensor can move, those that lie in a FlatTensors included if they are its only users."""
     settled: dict[FlatTensors, int] = {}
     for tensor in tensors:
-        home = _known.get(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else None
+        home = home_of(tensor)
         if home is not None:
             settled[home] = settled.get(home, 0) + 1
         elif not can_move(tensor):

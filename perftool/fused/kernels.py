@@ -66,7 +66,7 @@ def _private_adagrad(
 
 
 def _adamw_options(step: int, eps: float, beta2: float, bias_correction: bool) -> tuple[float, float]:
-    """The (step, eps) that make torch's kernel, which adds eps to the corrected root, compute Gaudi's form."""
+    """The (step, eps) with which torch's kernel, which adds eps to the corrected root, is Gaudi's form."""
     if bias_correction:
         return float(step), eps / math.sqrt(1 - beta2**step)
     return math.inf, eps

@@ -20,7 +20,8 @@ NATIVE_MODULE = "hpex.optimizers"
 class FusedOptimizer(Optimizer):
     """A torch.optim.Optimizer that steps whole buckets of parameters with one kernel call.
 
-    Every subclass takes two keywords that Gaudi's class does not have. `flat`: None lays many small tensors
+    A group has one step counter, `group[counter]`, which all its parameters share. Every subclass takes two
+    keywords that Gaudi's class does not have. `flat`: None lays many small tensors
     on the CPU out in one buffer, True does so for any, False for none; parameters that somebody else can see
     through a view are never moved. `backend`: a name of `perftool.fused.dispatch`, instead of the best one.
     """
@@ -30,6 +31,7 @@ class FusedOptimizer(Optimizer):
     state_names: ClassVar[tuple[str, ...]] = ()
     counter: ClassVar[str | None] = "step"
     sparse_error: ClassVar[str]
+    takes_divisor: ClassVar[bool] = True
     unsupported: ClassVar[tuple[str, ...]] = ("maximize", "amsgrad")
 
     # Class attributes, because unpickling an optimizer restores its state, not its attributes.
@@ -63,7 +65,7 @@ class FusedOptimizer(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
         buckets = self._current.buckets if self._current and not self._current.dormant else []
-        if set_to_none or not buckets or not all([bucket.zero_gradients() for bucket in buckets]):
+        if set_to_none or not buckets or not all(bucket.zero_gradients() for bucket in buckets):
             super().zero_grad(set_to_none)
 
     def plan(self) -> Plan:
@@ -77,18 +79,22 @@ class FusedOptimizer(Optimizer):
         return self._current
 
     def _step_groups(self, plan: Plan) -> None:
-        for group_plan in plan.groups:
-            works = [(bucket, work) for bucket in group_plan.buckets if (work := bucket.work()) is not None]
-            if works:
-                self._count(group_plan.group)
-            for bucket, work in works:
-                self._update(group_plan.group, work)
-                bucket.mark_changed()
-
-    def _count(self, group: Group) -> None:
-        """Advance the step counter of a group, which all its parameters share."""
+        works = [
+            (each.group, bucket, work)
+            for each in plan.groups
+            for bucket in each.buckets
+            if (work := bucket.work()) is not None
+        ]
+        self._prepare([work for _, _, work in works])
         if self.counter is not None:
-            group[self.counter] = group.get(self.counter, 0) + 1
+            for group in {id(group): group for group, _, _ in works}.values():
+                group[self.counter] = group.get(self.counter, 0) + 1
+        for group, bucket, work in works:
+            self._update(group, work)
+            bucket.mark_changed()
+
+    def _prepare(self, works: list[Work]) -> None:
+        """Look at the gradients of all groups before the first of them is stepped."""
 
     def _update(self, group: Group, work: Work) -> None:
         """Step the parameters of one bucket."""
@@ -147,7 +153,9 @@ class FusedOptimizer(Optimizer):
         """As torch.optim: the step counter of a group is also repeated as `step` of each parameter."""
         packed: dict[str, Any] = super().state_dict()
         if self.counter is not None:
-            counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
+            counts = {
+                i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]
+            }
             packed["state"] = {
                 i: {"step": torch.tensor(float(counts.get(i, 0))), **entry}
                 for i, entry in packed["state"].items()

@@ -29,7 +29,7 @@ class StateRules:
 
 @dataclass(frozen=True)
 class Policy:
-    """`flat`: whether to use flat buffers, None for many small tensors on the CPU; and the text of an error."""
+    """`flat`: whether to use flat buffers, None for many small tensors on the CPU; and an error text."""
 
     flat: bool | None
     sparse_error: str
