@@ -121,7 +121,8 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 def _lengths(valid_seq_len: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor) -> tuple[int, ...] | None:
     if valid_seq_len is None:
         return None
-    lengths = tuple(int(length) for length in valid_seq_len.flatten().tolist())
+    # One `item` at a time: unlike `tolist`, a graph capture notices it and refuses to freeze the lengths.
+    lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
         raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")
     if any(not 0 <= length <= q.size(-2) for length in lengths):

@@ -21,6 +21,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from perftool.fused.graph_record import Call, GraphCaptureError, Recorder, View
+from perftool.fused.graph_substitutes import substitute
 
 
 def compiler_obstacle() -> str | None:
@@ -137,7 +138,7 @@ class _Builder:
 
     def _add_call(self, call: Call) -> None:
         args, kwargs = tree_map(self._argument, (call.args, call.kwargs))
-        self._name(self.graph.call_function(call.op, args, kwargs), call.results)
+        self._name(self.graph.call_function(substitute(call.op), args, kwargs), call.results)
 
     def _argument(self, value: Any) -> Any:
         return self._node(value) if isinstance(value, View) else value

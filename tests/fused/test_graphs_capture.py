@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from perftool.fused import HPUGraph, graph
+from perftool.fused import FusedAdamW, FusedSDPA, FusedSGD, HPUGraph, graph, mixture_of_experts
 from perftool.fused.dispatch import BackendError
 from perftool.fused.graph_program import StaticProgram, compiler_obstacle
+from perftool.fused.graph_substitutes import adagrad, adamw, sgd
 from perftool.fused.graphs import GraphCaptureError
 
 needs_compiler = pytest.mark.skipif(compiler_obstacle() is not None, reason="no C++ compiler for inductor")
@@ -219,6 +220,104 @@ def test_what_depends_on_values_cannot_be_captured(interpreted, operation, text)
         y = x + 1
     captured.replay()
     assert y.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_ops_that_read_values_on_the_host_are_refused_rather_than_frozen(interpreted):
+    x, captured = torch.ones(2, 1, 3, 4), new_graph()
+    lengths, weight = torch.tensor([1, 2]), [torch.ones(4, 4)]
+    with pytest.raises(GraphCaptureError, match="depends on the values"), graph(captured):
+        FusedSDPA.apply(x, x, x, None, 0.0, True, None, "None", None, lengths)
+    table = torch.zeros(3, 1, dtype=torch.long)
+    with pytest.raises(GraphCaptureError, match="depends on the values"), graph(captured):
+        mixture_of_experts(x[0, 0], table, torch.ones(3, 1), weight, weight, weight, False, "silu", 0, 0)
+
+
+OPTIMIZERS = {
+    "sgd": lambda params: FusedSGD(params, lr=0.1, momentum=0.9),
+    "adamw": lambda params: FusedAdamW(params, lr=0.1, bias_correction=False),
+}
+
+
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_a_fused_optimizer_and_attention_replay_like_eager_steps(backend, optimizer):
+    q, captured = torch.nn.Parameter(torch.randn(1, 2, 5, 4)), new_graph()
+    twin = copy.deepcopy(q)
+    optimizers = [OPTIMIZERS[optimizer]([each]) for each in (q, twin)]
+    static = torch.randn(1, 2, 5, 4)
+
+    def step(parameter, optimizer, x):
+        optimizer.zero_grad(set_to_none=True)
+        FusedSDPA.apply(parameter, x, x, None, 0.0, True).square().sum().backward()
+        optimizer.step()
+
+    for parameter, optimizer in zip((q, twin), optimizers, strict=True):
+        step(parameter, optimizer, static)
+    with graph(captured):
+        step(q, optimizers[0], static)
+    step(twin, optimizers[1], static)
+    for seed in range(3):
+        static.copy_(torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(seed)))
+        captured.replay()
+        step(twin, optimizers[1], static)
+        torch.testing.assert_close(q, twin)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_plain_sgd_equals_the_kernel(first, momentum, nesterov, scaled):
+    results = []
+    for function in (torch._fused_sgd_, sgd):
+        torch.manual_seed(0)
+        params, grads, buffers = ([torch.randn(3), torch.randn(2, 2)] for _ in range(3))
+        buffers = buffers if momentum else []
+        function(
+            params, grads, buffers, weight_decay=0.1, momentum=momentum, lr=0.3, dampening=0.0,
+            nesterov=nesterov, maximize=first, is_first_step=first,
+            grad_scale=torch.tensor(2.0) if scaled else None,
+        )  # fmt: skip
+        results.append((params, grads, buffers))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("amsgrad", [True, False])
+@pytest.mark.parametrize("step", [1.0, 7.0, float("inf")])
+def test_the_plain_adamw_equals_the_kernel(scaled, amsgrad, step):
+    results = []
+    for function in (torch._fused_adamw_, adamw):
+        torch.manual_seed(0)
+        params, grads, first, second, largest = ([torch.rand(3), torch.rand(2, 2)] for _ in range(5))
+        largest = largest if amsgrad else []
+        function(
+            params, grads, first, second, largest, [torch.tensor(step)] * 2, lr=0.3, beta1=0.9, beta2=0.99,
+            weight_decay=0.1, eps=1e-3, amsgrad=amsgrad, maximize=False,
+            grad_scale=torch.tensor(2.0) if scaled else None,
+        )  # fmt: skip
+        results.append((params, grads, first, second, largest))
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_a_step_that_may_be_skipped_by_value_is_no_program():
+    with pytest.raises(RuntimeError, match="found_inf"):
+        adagrad(
+            [torch.ones(1)], [torch.ones(1)], [torch.ones(1)], [torch.ones(1)], lr=0.1, lr_decay=0.0,
+            weight_decay=0.0, eps=0.0, maximize=False, found_inf=torch.zeros(1),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_plain_adagrad_equals_the_kernel(scaled):
+    results = []
+    for function in (torch._fused_adagrad_, adagrad):
+        torch.manual_seed(0)
+        params, grads, sums = ([torch.rand(3), torch.rand(2, 2)] for _ in range(3))
+        function(
+            params, grads, sums, [torch.tensor(3.0), torch.tensor(3.0)], lr=0.3, lr_decay=0.1,
+            weight_decay=0.1, eps=1e-3, maximize=False, grad_scale=torch.tensor(2.0) if scaled else None,
+        )  # fmt: skip
+        results.append((params, grads, sums))
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_memory_seen_in_two_dtypes_cannot_be_captured(interpreted):
