@@ -33,9 +33,8 @@ __all__ = ["FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_ke
 
 OP = "FusedSDPA"
 # Query tokens from which tiling wins in bfloat16; training has to pay for computing each block twice.
-SHORTEST_TILED = 256
-SHORTEST_TILED_CAUSAL_TRAINING = 512
-SHORTEST_TILED_TRAINING = 1024
+# Keys are (causal, training).
+SHORTEST_TILED = {(True, False): 256, (False, False): 512, (True, True): 512, (False, True): 1024}
 
 register_native(OP, "hpex.kernels", "FusedSDPA")
 register(Implementation(OP, "fast", ("cpu", "cuda"), always))
@@ -194,10 +193,7 @@ def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
         return "tiled"
     if q.dtype != torch.bfloat16:
         return "torch"
-    shortest = SHORTEST_TILED
-    if request.training:
-        shortest = SHORTEST_TILED_CAUSAL_TRAINING if request.causal else SHORTEST_TILED_TRAINING
-    return "tiled" if q.size(2) >= shortest else "saved"
+    return "tiled" if q.size(2) >= SHORTEST_TILED[request.causal, request.training] else "saved"
 
 
 def _torch_attention(
@@ -211,5 +207,6 @@ def _torch_attention(
     )
     if q.device.type == "cpu":
         # PyTorch's CPU kernel answers a NaN query with finite numbers, which would hide a diverged run.
-        output = output + q.detach().amax(-1, keepdim=True).mul_(0.0)
+        nothing_or_nan = q.detach().amax(-1, keepdim=True).mul_(0.0)
+        output = output + nothing_or_nan if output.requires_grad else output.add_(nothing_or_nan)
     return output

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
@@ -139,73 +140,88 @@ def _sorted(request: MixtureRequest) -> Measured:
     rows = torch.div(order, k, rounding_mode="floor")
     x = request.hidden_states.index_select(0, rows)
     scale = request.router_weights.reshape(-1, 1).index_select(0, order).to(x.dtype)
+    hit = [index for index, count in enumerate(mine) if count]
+    blocks = Blocks(
+        [mine[index] for index in hit],
+        request.oriented(request.gate, hit),
+        request.oriented(request.up, hit) if request.up is not None else None,
+        request.oriented(request.down, hit),
+    )
     if _can_write_in_place(request, x):
-        y, largest = _small_inference(request, x, mine), x.new_zeros(0)
+        y, largest = _small_inference(request.activation, x, blocks), x.new_zeros(0)
     else:
-        y, largest = _expert_by_expert(request, x, mine)
+        y, found = _expert_by_expert(request.activation, x, blocks, request.measurement_mode is not None)
+        largest = x.new_zeros(len(mine), dtype=torch.float32)
+        largest[hit[: len(found)]] = torch.tensor(found, device=x.device)
     return torch.zeros_like(request.hidden_states).index_add_(0, rows, y * scale), largest
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The experts that have rows: how many each, in order, and their weights as [in, out]."""
+
+    counts: list[int]
+    gate: list[torch.Tensor]
+    up: list[torch.Tensor] | None
+    down: list[torch.Tensor]
+
+
 def _can_write_in_place(request: MixtureRequest, x: torch.Tensor) -> bool:
-    if request.measurement_mode is not None or x.size(0) * request.down[0].size(0) > SMALL_ACTIVATIONS:
+    if request.measurement_mode is not None or x.size(0) * request.ffn > SMALL_ACTIVATIONS:
         return False
+    if not torch.is_grad_enabled():
+        return True
     inputs = (x, *request.gate, *(request.up or ()), *request.down)
-    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs))
+    return not any(tensor.requires_grad for tensor in inputs)
 
 
-def _small_inference(request: MixtureRequest, x: torch.Tensor, counts: list[int]) -> torch.Tensor:
+def _small_inference(activation: str, x: torch.Tensor, blocks: Blocks) -> torch.Tensor:
     """Products written side by side into one buffer, one activation for all experts."""
-    width = request.gate[0].size(1)
-    gate = x.new_empty(x.size(0), width)
-    _products(x, request.gate, counts, gate)
-    if request.up is None:
+    gate = _products(x, blocks.gate, blocks.counts)
+    if blocks.up is None:
         gate, up = gate.chunk(2, dim=1)
     else:
-        up = x.new_empty(x.size(0), width)
-        _products(x, request.up, counts, up)
-    activated = ACTIVATIONS[request.activation](gate).mul_(up)
-    y = torch.empty_like(x)
-    _products(activated, request.down, counts, y)
-    return y
+        up = _products(x, blocks.up, blocks.counts)
+    return _products(ACTIVATIONS[activation](gate).mul_(up), blocks.down, blocks.counts)
 
 
-def _products(
-    x: torch.Tensor, weights: tuple[torch.Tensor, ...], counts: list[int], out: torch.Tensor
-) -> None:
-    for block, weight, target, count in zip(
-        torch.split(x, counts), weights, torch.split(out, counts), counts, strict=True
-    ):
-        if count:
-            torch.mm(block, weight, out=target)
+def _products(x: torch.Tensor, weights: list[torch.Tensor], counts: list[int]) -> torch.Tensor:
+    out = x.new_empty(x.size(0), weights[0].size(1) if weights else x.size(1))
+    blocks, targets = torch.split(x, counts), torch.split(out, counts)
+    for block, weight, target in zip(blocks, weights, targets, strict=True):
+        torch.mm(block, weight, out=target)
+    return out
 
 
-def _expert_by_expert(request: MixtureRequest, x: torch.Tensor, counts: list[int]) -> Measured:
-    """Differentiable, and one expert's activations at a time; also the largest activation of each expert."""
-    outputs = [x[:0]]
-    largest = x.new_zeros(len(counts), dtype=torch.float32)
-    for index, block in enumerate(torch.split(x, counts)):
-        if not block.size(0):
-            continue
-        if request.up is None:
-            gate, up = (block @ request.gate[index]).chunk(2, dim=1)
+def _expert_by_expert(
+    activation: str, x: torch.Tensor, blocks: Blocks, measure: bool
+) -> tuple[torch.Tensor, list[float]]:
+    """Differentiable, and one expert's activations at a time; with `measure` also the largest of each."""
+    outputs, largest = [x[:0]], []
+    for index, block in enumerate(torch.split(x, blocks.counts) if blocks.counts else ()):
+        if blocks.up is None:
+            gate, up = (block @ blocks.gate[index]).chunk(2, dim=1)
         else:
-            gate, up = block @ request.gate[index], block @ request.up[index]
-        activated = ACTIVATIONS[request.activation](gate) * up
-        if request.measurement_mode is not None:
-            largest[index] = activated.detach().max()
-        outputs.append(activated @ request.down[index])
+            gate, up = block @ blocks.gate[index], block @ blocks.up[index]
+        activated = ACTIVATIONS[activation](gate) * up
+        if measure:
+            largest.append(float(activated.detach().max()))
+        outputs.append(activated @ blocks.down[index])
     return torch.cat(outputs), largest
 
 
 def _plain(request: MixtureRequest) -> Measured:
     """The reference loop; its activations are measured apart, by the other form's own arithmetic."""
-    gate, up = request.gate, request.up
-    if up is None:
+    everyone = range(len(request.down))
+    gate, down = request.oriented(request.gate, everyone), request.oriented(request.down, everyone)
+    if request.up is not None:
+        up = request.oriented(request.up, everyone)
+    else:
         halves = [weight.chunk(2, dim=1) for weight in gate]
-        gate, up = tuple(half[0] for half in halves), tuple(half[1] for half in halves)
+        gate, up = [half[0] for half in halves], [half[1] for half in halves]
     output = reference_mixture(
         request.hidden_states, request.routing, request.router_weights.to(request.hidden_states.dtype),
-        gate, up, request.down, request.activation, request.first,
+        gate, up, down, request.activation, request.first,
     )  # fmt: skip
     largest = _sorted(request)[1] if request.measurement_mode is not None else output.new_zeros(0)
     return output, largest

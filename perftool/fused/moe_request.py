@@ -14,10 +14,9 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @dataclass(frozen=True)
 class MixtureRequest:
-    """A call's arguments. Weights are [in, out], the first of each list that of expert `first`.
+    """A call's arguments. The first weight of each list is that of expert `first`.
 
-    `up` is None when `gate` holds gate and up side by side, [in, 2 * ffn]. `activation` is a key of
-    ACTIVATIONS.
+    `up` is None when `gate` holds gate and up side by side. `activation` is a key of ACTIVATIONS.
     """
 
     hidden_states: torch.Tensor
@@ -26,10 +25,20 @@ class MixtureRequest:
     gate: tuple[torch.Tensor, ...]
     up: tuple[torch.Tensor, ...] | None
     down: tuple[torch.Tensor, ...]
+    permuted: bool
     activation: str
     first: int
     last: int
     measurement_mode: bool | None
+
+    @property
+    def ffn(self) -> int:
+        """The width between an expert's products."""
+        return self.down[0].size(1 if self.permuted else 0)
+
+    def oriented(self, weights: tuple[torch.Tensor, ...], wanted: Sequence[int]) -> list[torch.Tensor]:
+        """The weights of some experts, counted from `first`, as [in, out]."""
+        return [weights[index].t() if self.permuted else weights[index] for index in wanted]
 
 
 def separate_form(
@@ -51,9 +60,10 @@ def separate_form(
         hidden_states,
         expert_routing_table,
         router_weights,
-        _local(w1, "w1", permuted_weights, *mine),
-        _local(w2, "w2", permuted_weights, *mine),
-        _local(w3, "w3", permuted_weights, *mine),
+        _local(w1, "w1", *mine),
+        _local(w2, "w2", *mine),
+        _local(w3, "w3", *mine),
+        permuted_weights,
         activation,
         *mine,
         measurement_mode,
@@ -79,9 +89,10 @@ def joined_form(
         hidden_states,
         expert_routing_table,
         router_weights,
-        _local(w12, "w12", permuted_weights, *mine),
+        _local(w12, "w12", *mine),
         None,
-        _local(w3, "w3", permuted_weights, *mine),
+        _local(w3, "w3", *mine),
+        permuted_weights,
         activation,
         *mine,
         measurement_mode,
@@ -89,17 +100,14 @@ def joined_form(
     return _checked(request)
 
 
-def _local(
-    weights: Sequence[torch.Tensor], name: str, permuted: bool, first: int, last: int
-) -> tuple[torch.Tensor, ...]:
-    """The weights of experts first..last, [in, out]; the list may hold just these or all experts."""
+def _local(weights: Sequence[torch.Tensor], name: str, first: int, last: int) -> tuple[torch.Tensor, ...]:
+    """The weights of experts first..last; the list may hold just these or all experts."""
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")
     count = last - first + 1
     if len(weights) != count and len(weights) <= last:
         raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")
-    chosen = weights if len(weights) == count else weights[first : last + 1]
-    return tuple(weight.t() if permuted else weight for weight in chosen)
+    return tuple(weights if len(weights) == count else weights[first : last + 1])
 
 
 def _checked(request: MixtureRequest) -> MixtureRequest:
@@ -108,18 +116,20 @@ def _checked(request: MixtureRequest) -> MixtureRequest:
             f'Activation "{request.activation}" not found among MoeActivationMode_t enum values.'
         )
     _check_tokens(request)
-    hidden = request.hidden_states.size(1)
-    ffn = request.down[0].size(0)
-    gate = (hidden, ffn) if request.up is not None else (hidden, 2 * ffn)
+    hidden, dtype = request.hidden_states.size(1), request.hidden_states.dtype
+    joined = request.up is None
+    gate = (hidden, 2 * request.ffn if joined else request.ffn)
     for name, weights, shape in (
-        ("w1" if request.up is not None else "w12", request.gate, gate),
+        ("w12" if joined else "w1", request.gate, gate),
         ("w2", request.up or (), gate),
-        ("w3", request.down, (ffn, hidden)),
+        ("w3", request.down, (request.ffn, hidden)),
     ):
-        if any(tuple(weight.shape) != shape for weight in weights):
-            raise ValueError(f"every {name} must be {list(shape)}, or its transpose with permuted_weights")
-        if any(weight.dtype != request.hidden_states.dtype for weight in weights):
-            raise ValueError(f"every {name} must have the dtype of hidden_states")
+        expected = shape[::-1] if request.permuted else shape
+        for weight in weights:
+            if weight.shape != expected:
+                raise ValueError(f"every {name} must be {list(expected)}, not {list(weight.shape)}")
+            if weight.dtype != dtype:
+                raise ValueError(f"every {name} must have the dtype of hidden_states, {dtype}")
     return request
 
 

@@ -205,7 +205,9 @@ def test_the_algorithm_follows_the_table():
 
     assert algorithm(2048, torch.float32, True) == "torch"
     assert algorithm(128, torch.bfloat16, True) == "saved"
-    assert algorithm(256, torch.bfloat16, False) == "tiled"
+    assert algorithm(256, torch.bfloat16, False) == "saved"
+    assert algorithm(256, torch.bfloat16, True) == "tiled"
+    assert algorithm(512, torch.bfloat16, False) == "tiled"
     assert algorithm(256, torch.bfloat16, True, grad=True) == "saved"
     assert algorithm(512, torch.bfloat16, True, grad=True) == "tiled"
     assert algorithm(512, torch.bfloat16, False, grad=True) == "saved"
