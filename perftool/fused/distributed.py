@@ -11,7 +11,7 @@ from perftool.fused.adamw import MOMENTS, SCALES, MomentsDtype, adamw_step, mome
 from perftool.fused.bucket import conform
 from perftool.fused.dispatch import choose, native, register_native
 from perftool.fused.flat import is_dense
-from perftool.fused.kernels import kernel, register_stages
+from perftool.fused.kernels import best_kernel, register_stages
 from perftool.fused.moments import is_scaled
 
 NATIVE_MODULE = "hpex.optimizers.distributed"
@@ -91,7 +91,7 @@ class FusedAdamW:
         stage = choose(OP, params[0].device.type).name if is_dense(params[0]) else "reference"
         options = {**self.defaults, "step": count, "bias_correction": True}
         operands = {name: [state[name] for state in states] for name in names}
-        adamw_step(kernel("adamw", stage), params, grads, operands, options)
+        adamw_step(best_kernel("adamw", stage, params[0]), params, grads, operands, options)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         if param not in self.state:

@@ -140,9 +140,10 @@ class _Pairs:
         floating: list[tuple[Tensor, Tensor]] = []
         for average, value in zip(averages, values, strict=True):
             (floating if average.is_floating_point() else self.copies).append((average, value))
-        _flatten_many_small([value for _, value in floating])
+        laid_out = _flatten_many_small([value for _, value in floating])  # known only while it lives
         self.flat = _flat_pairs(floating)
         settled = {id(home) for _, home in self.flat}
+        del laid_out
         self.lists = [pair for pair in floating if id(home_of(pair[1])) not in settled]
         self._entries = _Entries(ema), _Entries(model)
 
@@ -169,15 +170,17 @@ class _Pairs:
             average.copy_(value)
 
 
-def _flatten_many_small(values: list[Tensor]) -> None:
-    """Lay the parameters of a model of many small ones out in one buffer, unless an optimizer has done so."""
+def _flatten_many_small(values: list[Tensor]) -> FlatTensors | None:
+    """Lay many small parameters out in one buffer, unless an optimizer has done so or they cannot move."""
     params = [value for value in values if isinstance(value, nn.Parameter)]
     alike = {(param.dtype, param.device.type) for param in params}
     if len(params) < MANY or len(alike) > 1 or sum(map(Tensor.numel, params)) > SMALL_MEAN * len(params):
-        return
-    if params[0].device.type == "cpu" and not any(map(home_of, params)) and can_all_move(params):
-        flat = FlatTensors.copy_of([param.detach() for param in params])
-        move(params, flat)
+        return None
+    if params[0].device.type != "cpu" or any(map(home_of, params)) or not can_all_move(params):
+        return None
+    flat = FlatTensors.copy_of([param.detach() for param in params])
+    move(params, flat)
+    return flat
 
 
 def _flat_pairs(pairs: list[tuple[Tensor, Tensor]]) -> list[tuple[FlatTensors, FlatTensors]]:

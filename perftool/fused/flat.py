@@ -16,7 +16,7 @@ from operator import eq
 import torch
 from torch import Tensor
 
-ROW = 256
+ROW = 64
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -12,14 +12,14 @@ private kernels take for granted and do not check. Options are those of `perftoo
 
 `fast` calls the private `torch._fused_*_`. `fallback` calls the public functions of `torch.optim` with
 `fused=True`, which follow a private signature when it moves. `reference` runs the plain loop on pieces that
-stay in the cache. A stage counts as usable when its result on one element is that of the plain loop.
+stay in the cache. A stage counts as usable when its result on a few elements is that of the plain loop.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,11 +30,13 @@ from torch.optim.sgd import sgd as functional_sgd
 
 from perftool.fused import reference
 from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, register
-from perftool.fused.flat import linear
+from perftool.fused.flat import is_dense, linear
 
 Kernel = Callable[..., None]
 Tensors = list[Tensor]
 
+STAGES = ("fast", "fallback", "reference")
+PROBED = 67
 PIECE = 256 * 1024
 """Elements per piece of a chunked loop: four operands in float32 are the 4 MiB that stay in a cache."""
 
@@ -176,9 +178,12 @@ def _functional_adamw(
     )
 
 
-def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The elements of a dense tensor in memory order, as views of at most PIECE elements."""
-    return tuple(torch.split(linear(tensor), PIECE))
+def pieces(tensors: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Corresponding views, of at most PIECE elements, of tensors that share a dense layout; else the tensors."""
+    first = tensors[0]
+    if not is_dense(first) or any(each.stride() != first.stride() for each in tensors):
+        return [tuple(tensors)]
+    return list(zip(*(torch.split(linear(each), PIECE) for each in tensors), strict=True))
 
 
 def _chunked(plain: Kernel) -> Kernel:
@@ -188,7 +193,7 @@ def _chunked(plain: Kernel) -> Kernel:
         used = [operand for operand in operands if operand]
         missing: list[Tensors] = [[]] * (len(operands) - len(used))
         for tensors in zip(params, *used, strict=True):
-            for views in zip(*map(pieces, tensors), strict=True):
+            for views in pieces(tensors):
                 plain(*([view] for view in views), *missing, **options)
 
     return kernel
@@ -211,7 +216,7 @@ _PROBES: dict[str, tuple[int, dict[str, Any]]] = {
     "adagrad": (3, {"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5}),
     "adamw": (4, {"step": 3, "lr": 0.5, "beta1": 0.5, "beta2": 0.75, "eps": 0.5, "weight_decay": 0.5}),
 }
-"""Per kernel the number of operands and the options with which a stage is tried on one element."""
+"""Per kernel the number of operands and the options with which a stage is tried."""
 
 
 def kernel(name: str, stage: str) -> Kernel:
@@ -220,24 +225,38 @@ def kernel(name: str, stage: str) -> Kernel:
 
 
 @functools.cache
-def obstacle(name: str, stage: str, device_type: str) -> str | None:
-    """None when a stage computes what the plain loop does on a tensor of one element, else what is wrong."""
+def obstacle(name: str, stage: str, device_type: str, dtype: torch.dtype = torch.float32) -> str | None:
+    """None when a stage computes what the plain loop does, else what is wrong with it.
+
+    It is asked per dtype: the CPU kernel of torch 2.13 for SGD is wrong in bfloat16 and float16 from 16 elements.
+    """
     try:
-        result, expected = (_probe(name, each, device_type) for each in (stage, "reference"))
+        result, expected = (_probe(name, each, device_type, dtype) for each in (stage, "reference"))
     except (AttributeError, TypeError, RuntimeError) as error:
         return f"the {stage} {name} kernel does not run: {str(error).splitlines()[0]}"
-    if not torch.allclose(result, expected):
-        return f"the {stage} {name} kernel computes something else than the plain loop"
+    tolerance = 8 * torch.finfo(dtype).eps
+    if not torch.allclose(result, expected, rtol=tolerance, atol=tolerance):
+        return f"the {stage} {name} kernel computes something else than the plain loop in {dtype}"
     return None
 
 
 @torch.no_grad()
-def _probe(name: str, stage: str, device_type: str) -> Tensor:
+def _probe(name: str, stage: str, device_type: str, dtype: torch.dtype) -> Tensor:
     count, options = _PROBES[name]
-    operands = [torch.full((1,), 0.5 + i, device=device_type) for i in range(count)]
+    # Long enough for a vectorised loop and what it leaves over.
+    values = torch.linspace(0.5, 1.5, PROBED, device=device_type).to(dtype)
+    operands = [values * (1 + i) for i in range(count)]
     scale = torch.full((), 2.0, device=device_type)
     kernel(name, stage)(*([operand] for operand in operands), **options, grad_scale=scale)
-    return torch.stack([operand for i, operand in enumerate(operands) if i != 1])
+    return torch.stack([operand for i, operand in enumerate(operands) if i != 1]).double()
+
+
+def best_kernel(name: str, stage: str, like: Tensor) -> Kernel:
+    """The kernel of a stage, or of the next one that is right for tensors of this device and dtype."""
+    for each in STAGES[STAGES.index(stage) :]:
+        if each == "reference" or obstacle(name, each, like.device.type, like.dtype) is None:
+            return kernel(name, each)
+    raise ValueError(f"{stage!r} is none of {', '.join(STAGES)}")
 
 
 def register_stages(op: str, name: str) -> None:

@@ -122,7 +122,8 @@ class FusedLars(Optimizer):
                 for bucket in each.buckets:
                     work = bucket.work(pack=False)
                     if work is not None:
-                        mask = self._mask(each.group, bucket)[list(work.present)]
+                        mask = self._mask(each.group, bucket)
+                        mask = mask if work.layout is not None else mask[list(work.present)]
                         self._scale(work, mask, float(each.group["lr"]), decay, choice.name)
             self.optim.step()
 

@@ -35,7 +35,7 @@ def step_cast(
     """Run the `adamw` kernel on operands of different dtypes."""
     dtype = compute_dtype(params[0], exp_avgs[0])
     for tensors in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
-        for views in zip(*map(pieces, tensors), strict=True):
+        for views in pieces(tensors):
             _update(kernel, views, [view.to(dtype) for view in views], options)
 
 

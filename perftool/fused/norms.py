@@ -22,6 +22,9 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor:
 
     Tensors that fill a flat buffer of `perftool.fused.flat` are read with one call.
     """
+    flat = find(tensors)
+    if flat is not None:
+        return norm(flat.layout.norms(flat.buffer))
     alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.device, tensor.dtype), []).append(tensor)
@@ -35,9 +38,6 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor:
 def _norm_of_alike(tensors: list[Tensor]) -> Tensor:
     if len(tensors) == 1:
         return norm(tensors[0])
-    flat = find(tensors)
-    if flat is not None:
-        return norm(flat.layout.norms(flat.buffer))
     dtype = torch.promote_types(tensors[0].dtype, torch.float32)
     return norm(torch.stack(torch._foreach_norm(tensors, 2, dtype=dtype)))
 

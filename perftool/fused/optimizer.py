@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.bucket import Work
 from perftool.fused.dispatch import choose, native
-from perftool.fused.kernels import Kernel, kernel
+from perftool.fused.kernels import Kernel, best_kernel
 from perftool.fused.plan import Group, Plan, Policy, StateRules
 
 NATIVE_MODULE = "hpex.optimizers"
@@ -102,8 +102,8 @@ class FusedOptimizer(Optimizer):
 
     def _kernel(self, work: Work) -> Kernel:
         # The private kernels read memory in order, so tensors with gaps are left to the plain loop.
-        chosen = choose(self.op, work.device_type, self.backend).name if work.dense else "reference"
-        return kernel(self.kernel_name, chosen)
+        stage = choose(self.op, work.device_type, self.backend).name if work.dense else "reference"
+        return best_kernel(self.kernel_name, stage, work.params[0])
 
     def _divisor(self, work: Work) -> Tensor | None:
         return None if self.grad_divisor is None else self.grad_divisor.to(work.grads[0].device)
