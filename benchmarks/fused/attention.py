@@ -109,7 +109,7 @@ def peak_mib(run: Callable[[], object]) -> float:
 def row(case: Case, rounds: int) -> list[str]:
     """One line of the table."""
     running = contenders(case)
-    result = race(running, rounds, repeat=max(1, 256 // case.tokens))
+    result = race(running, rounds, repeat=max(1, 2048 // case.tokens))
     better = min(("plain", "torch"), key=lambda name: result.of(name).best)
     times = [f"{result.of(each.name).best:.2f}" for each in running]
     peaks = [f"{peak_mib(each.run):.1f}" for each in running]

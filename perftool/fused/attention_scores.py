@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import torch
 
 LOW_PRECISION = (torch.bfloat16, torch.float16)
+# PyTorch's narrow softmax computes in float32 and rounds once, so both routes are equally exact; on a CPU the
+# one through a float32 result was measured to be faster on shorter rows, by up to a half.
+LONG_ROW = 512
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,10 @@ def probabilities(scores: torch.Tensor, may_be_empty: bool) -> torch.Tensor:
 
     With `may_be_empty`, a row that may attend to nothing gives zeros, as torch's own attention does.
     """
-    # PyTorch's kernel computes in float32 and rounds once, so widening the scores first would only cost time.
-    result = scores.softmax(-1)
+    if scores.dtype in LOW_PRECISION and scores.size(-1) < LONG_ROW:
+        result = scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
+    else:
+        result = scores.softmax(-1)
     if may_be_empty:
         result.masked_fill_(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
     return result
