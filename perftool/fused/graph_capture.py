@@ -41,7 +41,7 @@ OTHER_SIZES = "HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
 
 register_native(OP, "hpu", "HPUGraph")
 register(Implementation(OP, "fast", ("cpu",), compiler_obstacle))
-register(Implementation(OP, "fallback", ("cuda",), always))
+register(Implementation(OP, "fast", ("cuda",), always))
 register(Implementation(OP, "reference", ("cpu",), always))
 
 

@@ -38,7 +38,10 @@ class CapturedCall:
     ) -> None:
         self._function = function
         self._sample = sample
-        self._static = tuple(_static_copy(tensor) for tensor in sample.tensors)
+        self._static = tuple(
+            tensor.detach().clone().requires_grad_(differentiable and tensor.requires_grad)
+            for tensor in sample.tensors
+        )
         self._parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
         self._differentiable = differentiable
         self._allow_unused = allow_unused_input
@@ -159,10 +162,6 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         wanted = [grad for grad, flag in zip(grads, ctx.differentiable, strict=True) if flag]
         return (None, None, *ctx.call._replay_backward(ctx.generation, wanted))
-
-
-def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _has_gradient(value: Any) -> bool:

@@ -226,6 +226,15 @@ def test_keywords_of_the_wrapper_are_eaten():
     assert not torch.equal(wrapped(batch(1)), kept)
 
 
+def test_a_wrapped_identity_returns_its_input_without_history():
+    wrapped = wrap_in_hpu_graph(torch.nn.Identity())
+    for seed in range(2):
+        x = batch(seed, grad=True)
+        out = wrapped(x)
+        assert torch.equal(out, x)
+        assert not out.requires_grad
+
+
 def test_what_cannot_be_wrapped_or_keyed_is_refused():
     with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module, not function"):
         wrap_in_hpu_graph(lambda x: x)
