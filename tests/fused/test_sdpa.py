@@ -262,3 +262,16 @@ def test_the_mode_returns_when_the_block_raises():
     with pytest.raises(ZeroDivisionError), sdp_kernel(enable_recompute=False):
         raise ZeroDivisionError
     assert recompute_sdp_enabled()
+
+
+@pytest.mark.parametrize(("tokens", "recompute"), [(600, True), (20, False)])
+def test_it_compiles_into_one_graph(tokens, recompute):
+    inputs = tensors(1, 2, 2, tokens, tokens, 8, torch.bfloat16)
+
+    def run(q, k, v):
+        return FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", recompute)
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*inputs), run(*inputs))
+    ours, eager = gradients(compiled(*inputs), inputs), gradients(run(*inputs), inputs)
+    assert all(torch.equal(left, right) for left, right in zip(ours, eager, strict=True))
