@@ -74,7 +74,7 @@ class ModuleCacher:
 
 
 class CachedForward:
-    """The forward of a wrapped module. `hits` and `uncached` count calls with and without a graph."""
+    """The forward of a wrapped module. `hits` and `uncached` count calls with and without one of `graphs`."""
 
     def __init__(
         self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool
@@ -84,7 +84,7 @@ class CachedForward:
         self._original: Callable[..., Any] = module.forward
         self._max_graphs = max_graphs
         self._unused = unused
-        self._graphs: dict[GraphKey, CapturedCall] = {}
+        self.graphs: dict[GraphKey, CapturedCall] = {}
         self._recording: Counter[GraphKey] | None = None
         # Without counting first, every kind of input is welcome until the graphs are used up.
         self._welcome: frozenset[GraphKey] | None = frozenset() if use_lfu else None
@@ -121,7 +121,7 @@ class CachedForward:
 
     def clear_cache(self) -> None:
         """Forget every graph and its memory."""
-        self._graphs.clear()
+        self.graphs.clear()
 
     def _enabled(self) -> bool:
         lazy = os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"
@@ -132,18 +132,18 @@ class CachedForward:
         if self._recording is not None:
             self._recording[key] += 1
             return None
-        if key in self._graphs:
-            return self._graphs[key]
-        if len(self._graphs) >= self._max_graphs or (self._welcome is not None and key not in self._welcome):
+        if key in self.graphs:
+            return self.graphs[key]
+        if len(self.graphs) >= self._max_graphs or (self._welcome is not None and key not in self._welcome):
             return None
-        self._graphs[key] = CapturedCall(
+        self.graphs[key] = CapturedCall(
             self._original,
             inputs,
             self._module.parameters(),
             self._module.buffers(),
             allow_unused_input=self._unused,
         )
-        return self._graphs[key]
+        return self.graphs[key]
 
     def _run_original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.uncached += 1
@@ -152,7 +152,7 @@ class CachedForward:
 
     def _log(self) -> None:
         if self.log_frequency and (self.hits + self.uncached) % self.log_frequency == 0:
-            LOG.info("graphs %d, cached calls %d, uncached %d", len(self._graphs), self.hits, self.uncached)
+            LOG.info("graphs %d, cached calls %d, uncached %d", len(self.graphs), self.hits, self.uncached)
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:

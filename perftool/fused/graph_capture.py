@@ -67,6 +67,9 @@ class _Engine(Protocol):
 
     def describe(self) -> str: ...
 
+    @property
+    def compile_seconds(self) -> float: ...
+
 
 class _CpuEngine:
     """Records with a dispatch mode; builds the program when a replay shows that it is wanted."""
@@ -106,7 +109,11 @@ class _CpuEngine:
             return "recorded, not yet compiled"
         if self.program.fallback_reason is not None:
             return f"interpreted: {self.program.fallback_reason}"
-        return f"compiled by inductor in {self.program.compile_seconds:.1f} s"
+        return f"compiled by inductor in {self.compile_seconds:.1f} s"
+
+    @property
+    def compile_seconds(self) -> float:
+        return self.program.compile_seconds if self.program is not None else 0.0
 
 
 def _prepare(program: StaticProgram) -> None:
@@ -150,6 +157,10 @@ class _CudaEngine:
 
     def describe(self) -> str:
         return "CUDA graph"
+
+    @property
+    def compile_seconds(self) -> float:
+        return 0.0
 
 
 class HPUGraph:
@@ -243,6 +254,11 @@ class HPUGraph:
     def describe(self) -> str:
         """What a replay runs, for reports: compiled (with the seconds it took), interpreted (why), ..."""
         return self._engine.describe()
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent on compiling so far; 0 where nothing was, or has to be, compiled."""
+        return self._engine.compile_seconds
 
     def _stream(self) -> object:
         return torch.cuda.current_stream() if self._device == "cuda" else threading.get_ident()

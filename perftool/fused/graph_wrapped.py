@@ -14,15 +14,15 @@ from perftool.fused.graph_inputs import GraphKey, flatten_call
 
 
 class GraphCache:
-    """Calls a function through graphs, at most `max_graphs`; further kinds of input run it plainly."""
+    """Calls a function through `graphs`, at most `max_graphs`; further kinds of input run it plainly."""
 
     def __init__(self, function: Callable[..., Any], max_graphs: int | None) -> None:
         self._function = function
         self._max_graphs = max_graphs
-        self._graphs: dict[GraphKey, CapturedCall] = {}
+        self.graphs: dict[GraphKey, CapturedCall] = {}
 
     def __len__(self) -> int:
-        return len(self._graphs)
+        return len(self.graphs)
 
     def __call__(
         self,
@@ -42,21 +42,21 @@ class GraphCache:
             return self._function(*args, **kwargs)
         inputs = flatten_call(args, kwargs)
         key = inputs.key()
-        call = self._graphs.get(key)
+        call = self.graphs.get(key)
         if call is not None:
             return call.captured_outputs if warmup_mode else call(inputs.tensors)
-        if self._max_graphs is not None and len(self._graphs) >= self._max_graphs:
+        if self._max_graphs is not None and len(self.graphs) >= self._max_graphs:
             return self._function(*args, **kwargs)
-        call = self._graphs[key] = CapturedCall(self._function, inputs, differentiable=False)
+        call = self.graphs[key] = CapturedCall(self._function, inputs, differentiable=False)
         return call.captured_outputs
 
     def clear_cache(self) -> None:
         """Forget every graph and its memory."""
-        self._graphs.clear()
+        self.graphs.clear()
 
     def clear_inputs(self) -> None:
         """Forget the marked inputs of every graph; the memory that calls are copied to has to stay."""
-        for call in self._graphs.values():
+        for call in self.graphs.values():
             call.forward_graph.clear_inputs()
 
 

@@ -55,6 +55,7 @@ def test_replaying_an_inference_reads_inputs_and_writes_outputs_in_place(backend
         torch.testing.assert_close(transposed, prediction.t())
     assert prediction.data_ptr() == address
     assert captured.describe().startswith("compiled" if backend == "fast" else "interpreted: asked for")
+    assert (captured.compile_seconds > 0) is (backend == "fast")
 
 
 def test_replaying_a_training_step_equals_the_eager_steps(backend):
