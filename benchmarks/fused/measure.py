@@ -1,7 +1,7 @@
 """Shared measuring code: contenders take turns, one thread, process CPU time.
 
-Run each benchmark twice: with the heap as glibc sets it up, which is what a user sees, and with `--tuned-heap`,
-where large temporaries are not returned to the system, which leaves the effect of the code alone.
+Run each benchmark twice: with the heap as glibc sets it up, which is what a user sees, and with
+`--tuned-heap`, where large temporaries are not returned to the system, which leaves the effect of the code alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of minima and of medians, and the spread of the ratios of single rounds without the outer sixths."""
+    """A ratio of minima and of medians, and the spread of single rounds without the outer sixths."""
 
     of_minima: float
     of_medians: float
@@ -86,7 +86,7 @@ class Ratio:
 def use_one_thread() -> None:
     """One thread, and re-execute with a tuned heap when `--tuned-heap` is an argument."""
     torch.set_num_threads(1)
-    if "--tuned-heap" in sys.argv and os.environ.get("MALLOC_TRIM_THRESHOLD_") != _TUNED["MALLOC_TRIM_THRESHOLD_"]:
+    if "--tuned-heap" in sys.argv and not _TUNED.items() <= os.environ.items():
         # glibc reads these when a process starts.
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TUNED})
 

@@ -1,6 +1,6 @@
 """Fused optimizers against the plain loop and against torch.optim with fused=True.
 
-    python -m benchmarks.fused.optimizers [--tuned-heap] [--rounds N] [--sets NAME ...] [--ops NAME ...]
+python -m benchmarks.fused.optimizers [--tuned-heap] [--rounds N] [--sets NAME ...] [--ops NAME ...]
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _functional_adamw(
 
 
 def pieces(tensors: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
-    """Corresponding views, of at most PIECE elements, of tensors that share a dense layout; else the tensors."""
+    """Corresponding views of at most PIECE elements if all share a dense layout, else the whole tensors."""
     first = tensors[0]
     if not is_dense(first) or any(each.stride() != first.stride() for each in tensors):
         return [tuple(tensors)]
@@ -228,7 +228,7 @@ def kernel(name: str, stage: str) -> Kernel:
 def obstacle(name: str, stage: str, device_type: str, dtype: torch.dtype = torch.float32) -> str | None:
     """None when a stage computes what the plain loop does, else what is wrong with it.
 
-    It is asked per dtype: the CPU kernel of torch 2.13 for SGD is wrong in bfloat16 and float16 from 16 elements.
+    It is asked per dtype: the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16 and float16.
     """
     try:
         result, expected = (_probe(name, each, device_type, dtype) for each in (stage, "reference"))

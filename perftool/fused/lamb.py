@@ -88,8 +88,14 @@ class FusedLamb(FusedOptimizer):
 
     def _prepare(self, works: list[Work]) -> None:
         if self.defaults["max_grad_norm"] is not None:
-            grads = [grad.to(self.dtype or grad.dtype) for work in works for grad in work.grads]
-            self.grad_divisor = divisor_for(total_norm(grads), self.defaults["max_grad_norm"])
+            parts = [part for work in works for part in self._norm_parts(work)]
+            self.grad_divisor = divisor_for(total_norm(parts), self.defaults["max_grad_norm"])
+
+    def _norm_parts(self, work: Work) -> list[Tensor]:
+        """Tensors whose common norm is that of the gradients."""
+        if work.layout is not None:
+            return [work.layout.norms(work.grads[0])]
+        return [grad.to(self.dtype or grad.dtype) for grad in work.grads]
 
     def _update(self, group: Group, work: Work) -> None:
         for i, param in enumerate(work.params):

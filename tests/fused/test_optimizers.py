@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, is_flat, parameters
 
 from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD, reference
-from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, is_flat, parameters
 
 FLAT = pytest.mark.parametrize("flat", [True, False])
 STAGES = pytest.mark.parametrize("backend", [None, "fast", "fallback", "reference"])
