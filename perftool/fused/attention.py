@@ -73,6 +73,8 @@ class FusedSDPA:
         switch. `valid_seq_len` holds one length per sequence; padding gives zeros and is never computed.
         """
         choice = choose(OP, q.device.type)
+        # The native op would ask its own global switch, which ours does not set.
+        recompute_mode = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
         arguments = (q, k, v, attn_mask, dropout_p, is_causal, scale, softmax_mode, recompute_mode,
                      valid_seq_len, seq_padding_type, return_dropout_mask, return_attn_probs)  # fmt: skip
         if choice.name == "habana":

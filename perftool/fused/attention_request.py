@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-from perftool.fused.attention_switches import recompute_sdp_enabled
-
 SOFTMAX_MODES = ("none", "fast")
 PADDING_TYPES = ("left", "right")
 
@@ -43,7 +41,7 @@ def read_request(
     is_causal: bool,
     scale: float | None,
     softmax_mode: str,
-    recompute_mode: bool | None,
+    recompute: bool,
     valid_seq_len: torch.Tensor | None,
     seq_padding_type: str,
     return_dropout_mask: bool,
@@ -54,7 +52,6 @@ def read_request(
     AssertionError for combinations that Gaudi refuses, with its texts; ValueError for values and shapes.
     """
     check_shapes(q, k, v)
-    recompute = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
     request = AttentionRequest(
         mask=None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())],
         dropout_p=_probability(dropout_p),

@@ -200,7 +200,7 @@ def test_narrow_softmax_rounds_once_so_widening_first_gains_nothing(keys):
 def test_the_algorithm_follows_the_table():
     def algorithm(length, dtype, causal, *rest, grad=False):
         q, k, v = tensors(1, 1, 1, length, length, 2, dtype, grad=grad)
-        arguments = (None, 0.0, causal, None, "None", None, None, "left", False, False)
+        arguments = (None, 0.0, causal, None, "None", True, None, "left", False, False)
         return fast_algorithm(q, read_request(q, k, v, *(rest or arguments)))
 
     assert algorithm(2048, torch.float32, True) == "torch"
