@@ -1,7 +1,8 @@
 """Shared measuring code: contenders take turns, one thread, process CPU time.
 
 Run each benchmark twice: with the heap as glibc sets it up, which is what a user sees, and with
-`--tuned-heap`, where large temporaries are not returned to the system, which leaves the effect of the code alone.
+`--tuned-heap`, where large temporaries are not returned to the system, which leaves the effect of the
+code alone.
 """
 
 from __future__ import annotations

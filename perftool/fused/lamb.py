@@ -74,10 +74,6 @@ class FusedLamb(FusedOptimizer):
         }
         super().__init__(params, defaults, flat=flat, backend=backend)
 
-    # Restored by class attribute after unpickling, see FusedOptimizer.
-    set_grad_none: bool = True
-    dtype: torch.dtype | None = None
-
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
         super().step(closure)
@@ -85,6 +81,12 @@ class FusedLamb(FusedOptimizer):
     def zero_grad(self, set_to_none: bool | None = None) -> None:
         """Forget the gradients or fill them with zeros, by default as `set_grad_none` says."""
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
+
+    def _native_options(self) -> dict[str, Any]:
+        return {**super()._native_options(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
 
     def _prepare(self, works: list[Work]) -> None:
         if self.defaults["max_grad_norm"] is not None:

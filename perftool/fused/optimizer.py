@@ -34,7 +34,7 @@ class FusedOptimizer(Optimizer):
     takes_divisor: ClassVar[bool] = True
     unsupported: ClassVar[tuple[str, ...]] = ("maximize", "amsgrad")
 
-    # Class attributes, because unpickling an optimizer restores its state, not its attributes.
+    # Class attributes, because an optimizer is unpickled without these.
     flat: bool | None = None
     backend: str | None = None
     grad_divisor: Tensor | None = None
@@ -64,9 +64,14 @@ class FusedOptimizer(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
-        buckets = self._current.buckets if self._current and not self._current.dormant else []
-        if set_to_none or not buckets or not all(bucket.zero_gradients() for bucket in buckets):
+        if set_to_none or not self._zero_flat_gradients():
             super().zero_grad(set_to_none)
+
+    def _zero_flat_gradients(self) -> bool:
+        plan, rules = self._current, StateRules(self._state_names, self._new_state)
+        if plan is None or plan.dormant or not plan.is_current(self.param_groups, self.state, rules):
+            return False
+        return all(bucket.zero_gradients() for bucket in plan.buckets)
 
     def plan(self) -> Plan:
         """The buckets of all groups, valid for this step."""
@@ -122,22 +127,24 @@ class FusedOptimizer(Optimizer):
                 or choose(self.op, self._device_type(), self.backend).name != "habana"
             ):
                 return False
-            names = [name for name in self.defaults if name in self._native_arguments()]
-            options = {name: self.defaults[name] for name in names}
-            self._native = native(NATIVE_MODULE, self.op)(self.param_groups, **options)
+            self._native = native(NATIVE_MODULE, self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
                 self.state.setdefault(param, state)
         # load_state_dict replaces both, so they are handed over for every step.
         self._native.param_groups, self._native.state = self.param_groups, self.state
         return True
 
-    def _native_arguments(self) -> tuple[str, ...]:
-        return tuple(self.defaults)
+    def _native_options(self) -> dict[str, Any]:
+        # torch adds the last one when an optimizer is unpickled.
+        return {name: value for name, value in self.defaults.items() if name != "differentiable"}
 
     def _device_type(self) -> str:
         """The type of device of all parameters; the CPU's if they are on several."""
         types = {param.device.type for group in self.param_groups for param in group["params"]}
         return types.pop() if len(types) == 1 else "cpu"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "flat": self.flat, "backend": self.backend}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -63,9 +63,7 @@ class GroupPlan:
         self, params: list[Tensor], states: States, rules: StateRules, policy: Policy, may_move: bool
     ) -> Bucket:
         entries = [self._entry(param, states, rules) for param in params]
-        wanted = policy.wants_flat(params) and all(
-            len({entry[name].dtype for entry in entries}) == 1 for name in self.names
-        )
+        wanted = policy.wants_flat(params) and _fit_a_buffer(entries, self.names)
         in_place = find(params) is not None
         flatten = wanted and (may_move or in_place)
         bucket = Bucket(params, entries, self.names, flatten=flatten, sparse_error=policy.sparse_error)
@@ -123,6 +121,12 @@ class Plan:
             and all(plan.group is group for plan, group in zip(self.groups, groups, strict=True))
             and all(plan.is_current(rules) for plan in self.groups)
         )
+
+
+def _fit_a_buffer(entries: list[dict[str, Any]], names: Sequence[str]) -> bool:
+    """Whether each state has one dtype, wider than FP8, whose scales belong to single tensors."""
+    dtypes = [{entry[name].dtype for entry in entries} for name in names]
+    return all(len(each) == 1 and min(dtype.itemsize for dtype in each) > 1 for each in dtypes)
 
 
 def _alike(params: Sequence[Tensor]) -> dict[Any, list[Tensor]]:

@@ -58,6 +58,22 @@ def test_fp8_moments_stay_near_the_wide_ones(pair, dtype):
     assert_same(ours, theirs, rtol=0.02, atol=0.03)
 
 
+def test_many_fp8_moments_keep_a_scale_each():
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    fused = FusedAdamW(ours, 1e-2, moments_dtype=E5M2)
+    alone = [FusedAdamW([param], 1e-2, moments_dtype=E5M2) for param in theirs]
+    for step in range(3):
+        give_gradients(ours, theirs, seed=step)
+        fused.step()
+        for each in alone:
+            each.step()
+    assert_same(ours, theirs)
+    scales = [fused.state[param]["exp_avg_scale"] for param in ours]
+    assert_same(
+        scales, [each.state[param]["exp_avg_scale"] for each, param in zip(alone, theirs, strict=True)]
+    )
+
+
 @pytest.mark.parametrize(("dtype", "largest"), [(E4M3, 240.0), (E5M2, 57344.0)])
 def test_a_scale_is_the_power_of_two_that_fits_the_largest_element(dtype, largest):
     moment, scale = torch.zeros(2, dtype=dtype), torch.ones(())

@@ -260,6 +260,15 @@ def test_zero_grad(set_to_none):
     pair.check()
 
 
+def test_zero_grad_reaches_a_group_added_since_the_last_step():
+    pair = _exposed_pair()
+    (late,) = parameters([(3,)])
+    give_gradients([late], seed=0)
+    pair.fused.add_param_group({"params": [late]})
+    pair.fused.zero_grad(set_to_none=False)
+    assert not any(param.grad.any() for param in (*pair.ours, late))
+
+
 def test_frozen_and_unfrozen_parameters(pair):
     def freeze(params):
         for param in params[:5]:
@@ -343,7 +352,9 @@ def test_a_deep_copy_of_model_and_optimizer_trains_on(pair):
 
 
 def test_a_pickled_optimizer_trains_on(pair):
+    flat = pair.fused.flat
     pair.ours, pair.fused = pickle.loads(pickle.dumps((pair.ours, pair.fused)))
+    assert pair.fused.flat is flat
     pair.step()
     pair.check()
 
