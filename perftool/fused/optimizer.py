@@ -95,8 +95,9 @@ class FusedOptimizer(Optimizer):
             for group in {id(group): group for group, _, _ in works}.values():
                 group[self.counter] = group.get(self.counter, 0) + 1
         for group, bucket, work in works:
-            self._update(group, work)
+            # First, while what it touches is still in the cache.
             bucket.mark_changed()
+            self._update(group, work)
 
     def _prepare(self, works: list[Work]) -> None:
         """Look at the gradients of all groups before the first of them is stepped."""
