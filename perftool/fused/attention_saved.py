@@ -18,6 +18,17 @@ from perftool.fused.attention_scores import (
 )
 
 
+Kept = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+
+
+def _attend(tensors: Grouped, causal: bool, scale: float, dropout_p: float) -> Kept:
+    """Output, probabilities before dropout, and dropout mask."""
+    scores = masked_scores(tensors.q, tensors.k, tensors.mask, scale, causal)
+    probability = probabilities(scores, tensors.mask is not None)
+    keep = dropout_keep(probability, dropout_p) if dropout_p > 0.0 else None
+    return row_products(dropped(probability, keep, dropout_p), tensors.v), probability, keep
+
+
 class SavedAttention(torch.autograd.Function):
     """`apply(q, k, v, mask, causal, scale, dropout_p)` on grouped tensors.
 
@@ -35,12 +46,9 @@ class SavedAttention(torch.autograd.Function):
         causal: bool,
         scale: float,
         dropout_p: float,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    ) -> Kept:
         """softmax(scale q kᵀ + mask) v in one piece."""
-        scores = masked_scores(q * scale, k, mask, 0, causal)
-        probability = probabilities(scores, mask is not None)
-        keep = dropout_keep(probability, dropout_p) if dropout_p > 0.0 else None
-        output = row_products(dropped(probability, keep, dropout_p), v)
+        output, probability, keep = _attend(Grouped(q, k, v, mask), causal, scale, dropout_p)
         ctx.save_for_backward(q, k, v, probability, keep)
         ctx.scale, ctx.dropout_p = scale, dropout_p
         ctx.mark_non_differentiable(*(extra for extra in (probability, keep) if extra is not None))
@@ -55,16 +63,16 @@ class SavedAttention(torch.autograd.Function):
         grad = dropped(row_products(grad_output, v.transpose(-1, -2)), keep, ctx.dropout_p)
         # Softmax's own backward kernel is one pass; the row sums of the tiled form would be four.
         grad = torch.ops.aten._softmax_backward_data(grad, probability, -1, probability.dtype)
-        grad_q = row_products(grad, k) * ctx.scale
-        grad_k = summed_over_rows(grad, q) * ctx.scale
+        grad_q = row_products(grad, k, ctx.scale)
+        grad_k = summed_over_rows(grad, q, ctx.scale)
         return grad_q, grad_k, grad_v, None, None, None, None
 
 
-def saved_attention(
-    tensors: Grouped, causal: bool, scale: float, dropout_p: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def saved_attention(tensors: Grouped, causal: bool, scale: float, dropout_p: float) -> Kept:
     """Differentiable (output, probabilities, dropout mask or None) in the grouped layout."""
-    outputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None] = SavedAttention.apply(  # type: ignore[no-untyped-call]
+    if not tensors.need_gradients:
+        return _attend(tensors, causal, scale, dropout_p)
+    outputs: Kept = SavedAttention.apply(  # type: ignore[no-untyped-call]
         tensors.q, tensors.k, tensors.v, tensors.mask, causal, scale, dropout_p
     )
     return outputs
