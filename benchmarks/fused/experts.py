@@ -37,7 +37,17 @@ CASES = (
     Case("128-tokens", 128, 1024, 3584, 8, 2),
     Case("512-tokens", 512, 1024, 3584, 8, 2),
     Case("512-tokens-bf16", 512, 1024, 3584, 8, 2, torch.bfloat16),
+    Case("1024-tokens-bf16", 1024, 1024, 3584, 8, 2, torch.bfloat16),
     Case("many-experts", 256, 256, 512, 64, 8),
+)
+
+# What is compared: (slower, faster).
+PAIRS = (
+    ("modules", "ours permuted"),
+    ("loop", "ours"),
+    ("loop", "ours w12"),
+    ("static", "ours"),
+    ("static linear", "ours permuted"),
 )
 
 
@@ -87,6 +97,11 @@ def contenders(case: Case) -> list[Contender]:
         for name in ("gate", "up", "down")
     )
     w12 = [torch.cat(pair, dim=1) for pair in zip(w1, w2, strict=True)]
+    # The modules' own storage, [out, in]; the others above are copies stored as [in, out].
+    linear = [
+        [getattr(expert, name).weight.detach() for expert in block.experts] for name in ("gate", "up", "down")
+    ]
+    views = [[weight.t() for weight in part] for part in linear]
     common = (x, routing, weights)
     last = case.experts - 1
     return [
@@ -95,6 +110,8 @@ def contenders(case: Case) -> list[Contender]:
         Contender("loop", lambda: reference(*common, w1, w2, w3, "gelu")),
         Contender("ours", lambda: mixture_of_experts(*common, w1, w2, w3, False, "gelu", 0, last)),
         Contender("ours w12", lambda: mixture_of_experts(*common, w12, w3, False, "gelu", 0, last)),
+        Contender("static linear", lambda: dense_mixture_of_experts(*common, *views, "gelu")),
+        Contender("ours permuted", lambda: mixture_of_experts(*common, *linear, True, "gelu", 0, last)),
     ]
 
 
@@ -106,8 +123,7 @@ def row(case: Case, rounds: int) -> list[str]:
     outputs = {each.name: each.run() for each in running}
     scale = outputs["modules"].abs().max()
     error = max(((outputs[name] - outputs["modules"]).abs().max() / scale).item() for name in outputs)
-    ratios = [result.ratio(*pair) for pair in
-              (("modules", "ours"), ("modules", "ours w12"), ("static", "ours"))]  # fmt: skip
+    ratios = [result.ratio(*pair) for pair in PAIRS]
     return [
         case.name,
         *(f"{timing.best:.3f}" for timing in result.timings),
@@ -125,8 +141,8 @@ def main() -> None:
     options = parser.parse_args()
     use_one_thread()
     print(f"mixture_of_experts, forward; {conditions()}\n")
-    header = ("case", "modules ms", "static ms", "loop ms", "ours ms", "ours w12 ms",
-              "modules/ours", "modules/ours w12", "static/ours", "error")  # fmt: skip
+    header = ("case", "modules ms", "static ms", "loop ms", "ours ms", "ours w12 ms", "static linear ms",
+              "ours permuted ms", *(f"{slower} / {faster}" for slower, faster in PAIRS), "error")  # fmt: skip
     with torch.no_grad():
         rows = [
             row(case, options.rounds) for case in CASES if not options.cases or case.name in options.cases

@@ -199,10 +199,13 @@ def _expert_by_expert(
     """Differentiable, and one expert's activations at a time; with `measure` also the largest of each."""
     outputs, largest = [x[:0]], []
     for index, block in enumerate(torch.split(x, blocks.counts) if blocks.counts else ()):
-        if blocks.up is None:
-            gate, up = (block @ blocks.gate[index]).chunk(2, dim=1)
-        else:
-            gate, up = block @ blocks.gate[index], block @ blocks.up[index]
+        # Two products of half the width keep each other's results in the cache, which one of full width does not.
+        weights = (
+            blocks.gate[index].chunk(2, dim=1)
+            if blocks.up is None
+            else (blocks.gate[index], blocks.up[index])
+        )
+        gate, up = (block @ weight for weight in weights)
         activated = ACTIVATIONS[activation](gate) * up
         if measure:
             largest.append(float(activated.detach().max()))
