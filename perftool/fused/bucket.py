@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from perftool.fused.flat import (
     is_dense,
     move,
 )
+from perftool.fused.unchanged import runs, same_gradients, same_memory, same_states
 
 SMALL_MEAN = 16 * 1024
 """Mean elements per tensor below which the cost of a step is in the calls, not in the memory traffic."""
@@ -77,18 +78,27 @@ class Bucket:
         self.flat_states = self._flatten_states() if self.flat else {}
         self.states = {name: [entry[name] for entry in entries] for name in self.names}
         self.gradients: FlatTensors | None = None
+        self._runs = runs(len(params))
         self._exposed = False
+        self._in_place: bool | None = None
         self._seen: list[int] = []
         self._adoptions = 3
 
     def is_current(self) -> bool:
-        """Whether parameters and states are still the memory that this bucket has cached."""
-        if not all(map(Tensor.is_set_to, self.params, self.anchors)):
-            return False
-        return all(
-            all(map(is_, [entry.get(name) for entry in self.entries], self.states[name]))
-            for name in self.names
-        )
+        """Whether parameters and states are still the memory that this bucket has cached.
+
+        The gradients are looked at on the way, for the `work` that follows.
+        """
+        in_place = self._exposed
+        for run in self._runs:
+            if not (
+                same_memory(self.params[run], self.anchors[run])
+                and same_states(self.entries, self.states, run)
+            ):
+                return False
+            in_place = in_place and self._has_flat_gradients(run)
+        self._in_place = in_place
+        return True
 
     def release(self) -> None:
         """Let go of the aliases of the parameters, which would keep them from being moved."""
@@ -116,7 +126,7 @@ class Bucket:
 
     def zero_gradients(self) -> bool:
         """Zero all gradients at once if they live in the flat buffer; returns whether they do."""
-        flat = self._exposed_gradients(self._fetch())
+        flat = self._gradients_in_place()
         if flat is not None:
             flat.buffer.zero_()
         return flat is not None
@@ -147,13 +157,13 @@ class Bucket:
         """The flat gradients, or None when some are missing or, unless `pack`, live elsewhere."""
         if self.flat is None:
             return None
-        grads = self._fetch()
-        exposed = self._exposed_gradients(grads)
-        if exposed is not None:
-            return exposed.buffer
+        in_place = self._gradients_in_place()
+        if in_place is not None:
+            return in_place.buffer
         if self._exposed:
             # Users may still hold the gradients of the last step, which live in this buffer.
             self.gradients, self._exposed = None, False
+        grads = self._fetch()
         present = [grad for grad in grads if grad is not None]
         if len(present) < len(grads):
             return None
@@ -165,12 +175,17 @@ class Bucket:
         del grads, present  # or the gradients would be known to more than their parameters
         return flat.buffer if (persistent and self._expose(flat)) or pack else None
 
-    def _exposed_gradients(self, grads: list[Tensor | None]) -> FlatTensors | None:
+    def _gradients_in_place(self) -> FlatTensors | None:
         """The flat gradients, if the gradients of the parameters are still its views."""
+        # What `is_current` has seen holds for the call that follows it, and for no other.
+        in_place, self._in_place = self._in_place, None
+        if in_place is None:
+            in_place = self._exposed and all(map(self._has_flat_gradients, self._runs))
+        return self.gradients if in_place else None
+
+    def _has_flat_gradients(self, run: slice) -> bool:
         flat = self.gradients
-        if flat is None or not self._exposed or not all(map(is_, grads, flat.views)):
-            return None
-        return flat if flat.holds(flat.views) else None
+        return flat is not None and same_gradients(self.params[run], flat.views[run], flat.addresses[run])
 
     def _pack(self, grads: list[Tensor]) -> FlatTensors:
         assert self.flat is not None

@@ -91,7 +91,7 @@ class Layout:
 
     def by_row(self, per_tensor: Tensor) -> Tensor:
         """[rows, 1] the value of its tensor for each row, to be broadcast against `buffer.view(-1, ROW)`."""
-        return per_tensor[self.tensor_of_row.to(per_tensor.device)].unsqueeze(1)
+        return per_tensor.index_select(0, self.tensor_of_row.to(per_tensor.device)).unsqueeze(1)
 
 
 class FlatTensors:
@@ -101,7 +101,7 @@ class FlatTensors:
         self.layout = layout
         self.buffer = buffer
         self.views = layout.views(buffer)
-        self._addresses = [view.data_ptr() for view in self.views]
+        self.addresses = [view.data_ptr() for view in self.views]
         _known[buffer.untyped_storage().data_ptr()] = self
 
     @classmethod
@@ -119,7 +119,7 @@ class FlatTensors:
     def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors, in this order, start where the views do; their layouts are not compared."""
         return len(tensors) == len(self.views) and all(
-            map(eq, map(Tensor.data_ptr, tensors), self._addresses)
+            map(eq, map(Tensor.data_ptr, tensors), self.addresses)
         )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
 from torch import Tensor
 
 from perftool.fused.bucket import MANY, SMALL_MEAN, Bucket
 from perftool.fused.flat import find, is_dense
+from perftool.fused.unchanged import same_objects
 
 Group = dict[str, Any]
 States = MutableMapping[Any, Any]
@@ -80,10 +80,8 @@ class GroupPlan:
 
     def is_current(self, rules: StateRules) -> bool:
         """Whether the group still has the parameters, and these the memory and states, that were planned."""
-        params = self.group["params"]
         return (
-            len(params) == len(self.params)
-            and all(map(is_, params, self.params))
+            same_objects(self.group["params"], self.params)
             and all(param.grad is None for param in self.dormant)
             and self.names == tuple(rules.names(self.group))
             and all(bucket.is_current() for bucket in self.buckets)
@@ -112,12 +110,12 @@ class Plan:
 
     def is_current(self, groups: list[Group], states: States, rules: StateRules) -> bool:
         """Whether every cached list and buffer is still what the user sees; else a new plan is needed."""
-        if states is not self.states or len(states) != len(self.entries) or len(groups) != len(self.groups):
+        if states is not self.states or len(groups) != len(self.groups):
             return False
         if self.moves_left > 0 and any(plan.waits_for_flat for plan in self.groups):
             return False
         return (
-            all(map(is_, states.values(), self.entries))
+            same_objects(states.values(), self.entries)
             and all(plan.group is group for plan, group in zip(self.groups, groups, strict=True))
             and all(plan.is_current(rules) for plan in self.groups)
         )
