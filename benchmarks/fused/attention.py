@@ -24,7 +24,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Case:
-    """A shape to attend over; with `padded`, sequences of uneven lengths whose mean is about half."""
+    """A shape to attend over; `padded` names a choice of uneven lengths, see `lengths_of`."""
 
     dtype: torch.dtype
     batch: int
@@ -32,13 +32,13 @@ class Case:
     tokens: int
     causal: bool
     backward: bool
-    padded: bool = False
+    padded: str = ""
 
     @property
     def name(self) -> str:
         """As the table names it."""
         words = [str(self.dtype).removeprefix("torch."), f"{self.batch}x{self.heads}x{self.tokens}x64"]
-        words += ["padded"] if self.padded else []
+        words += ["padded", self.padded] if self.padded else []
         words += ["causal" if self.causal else "full", "fwd+bwd" if self.backward else "fwd"]
         return " ".join(words)
 
@@ -50,11 +50,21 @@ CASES = [
     for shape in SHAPES
     for causal in (True, False)
     for backward in (False, True)
-] + [Case(dtype, 8, 8, 512, True, False, padded=True) for dtype in (torch.float32, torch.bfloat16)]
+] + [
+    Case(dtype, 8, 8, 512, True, False, padded)
+    for dtype in (torch.float32, torch.bfloat16)
+    for padded in ("spread", "random")
+]
 
 
 def lengths_of(case: Case) -> Tensor:
-    """Uneven valid lengths, the same in each run."""
+    """Valid lengths, the same in each run.
+
+    `spread`: evenly from 2 tokens to all, mean 257 of 512. `random`: 16 to all, mean 334 (244, 460, 485, 165,
+    332, 438, 232 and 320).
+    """
+    if case.padded == "spread":
+        return torch.linspace(2, case.tokens, case.batch).round().long()
     generator = torch.Generator().manual_seed(0)
     return torch.randint(16, case.tokens + 1, (case.batch,), generator=generator)
 

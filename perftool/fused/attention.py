@@ -6,6 +6,7 @@ Which algorithm runs on a CPU was decided by measurement (benchmarks/fused/resul
 |---|---|---|
 | float32 and wider, float16 | `F.scaled_dot_product_attention` | tokens |
 | bfloat16, long | tiled over query rows | tokens |
+| float32, one causal sequence of middle length, inference | tiled over query rows | tokens |
 | bfloat16, short | probabilities kept | tokens², bounded by the length limit |
 | dropout, or a mask together with causal | tiled over query rows | tokens |
 | no-recompute, probabilities or dropout mask wanted | probabilities kept | tokens² |
@@ -25,7 +26,7 @@ from perftool.fused.attention_request import AttentionRequest, read_request
 from perftool.fused.attention_saved import saved_attention
 from perftool.fused.attention_scores import dropout_keep, group_heads
 from perftool.fused.attention_switches import enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
-from perftool.fused.attention_tiled import TileOptions, tiled_attention
+from perftool.fused.attention_tiled import BLOCK_ROWS, TileOptions, tiled_attention
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
 from perftool.fused.reference.attention import attention as reference_attention
 
@@ -35,6 +36,11 @@ OP = "FusedSDPA"
 # Query tokens from which tiling wins in bfloat16; training has to pay for computing each block twice.
 # Keys are (causal, training).
 SHORTEST_TILED = {(True, False): 256, (False, False): 512, (True, True): 512, (False, True): 1024}
+# Lengths at which tiling beats PyTorch's kernel on a single causal float32 sequence, outside training. Padded
+# batches are such sequences; in whole batches the blocks outgrow the cache and the gain is lost.
+TILED_ALONE = range(160, 768)
+# Fewer rows waste less above the diagonal, and float32 products are at full speed with these already.
+ROWS_ALONE = 48
 
 register_native(OP, "hpex.kernels", "FusedSDPA")
 register(Implementation(OP, "fast", ("cpu", "cuda"), always))
@@ -115,9 +121,13 @@ def _attend(
         headed = replace(request, mask=mask)
         attended = _attend(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), headed, compute)
         return _mapped(attended, lambda tensor: tensor.squeeze(1))
-    attended = (
-        compute(q, k, v, request) if request.lengths is None else _by_sequence(q, k, v, request, compute)
-    )
+    if request.lengths is not None:
+        return _by_sequence(q, k, v, request, compute)
+    return _wanted(compute(q, k, v, request), request)
+
+
+def _wanted(attended: Attended, request: AttentionRequest) -> Attended:
+    """Without the extras that an algorithm computed but nobody asked for."""
     return Attended(
         attended.output,
         attended.probabilities if request.return_probabilities else None,
@@ -148,7 +158,7 @@ def _by_sequence(
             continue
         valid = slice(tokens - length, tokens) if request.left_padded else slice(0, length)
         sequence_q, sequence_k, sequence_v = (tensor[index : index + 1, :, valid] for tensor in (q, k, v))
-        attended = _attend(sequence_q, sequence_k, sequence_v, replace(request, lengths=None), compute)
+        attended = _wanted(compute(sequence_q, sequence_k, sequence_v, request), request)
         whole.output[index, :, valid] = attended.output[0]
         for target, source in ((whole.probabilities, attended.probabilities), (whole.keep, attended.keep)):
             if target is not None and source is not None:
@@ -173,7 +183,8 @@ def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionR
     grouped = group_heads(q, k, v, request.mask)
     if algorithm == "tiled":
         seed = int(torch.randint(2**62, ()).item()) if request.dropout_p > 0.0 else None
-        options = TileOptions(request.causal, request.scale, request.dropout_p, seed)
+        rows = ROWS_ALONE if _tiled_alone(q, request) else BLOCK_ROWS
+        options = TileOptions(request.causal, request.scale, request.dropout_p, seed, rows)
         return Attended(tiled_attention(grouped, options).flatten(1, 2))
     output, probabilities, keep = saved_attention(grouped, request.causal, request.scale, request.dropout_p)
     if request.return_dropout_mask and keep is None:
@@ -194,8 +205,13 @@ def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
     if request.dropout_p > 0.0:
         return "tiled"
     if q.dtype != torch.bfloat16:
-        return "torch"
+        return "tiled" if _tiled_alone(q, request) else "torch"
     return "tiled" if q.size(2) >= SHORTEST_TILED[request.causal, request.training] else "saved"
+
+
+def _tiled_alone(q: torch.Tensor, request: AttentionRequest) -> bool:
+    alone = q.size(0) == 1 and q.size(2) in TILED_ALONE
+    return alone and q.dtype == torch.float32 and request.causal and not request.training
 
 
 def _torch_attention(

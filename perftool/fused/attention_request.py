@@ -91,15 +91,16 @@ def _check_combination(request: AttentionRequest, dtype: torch.dtype) -> None:
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size] and match."""
-    if q.dim() not in (3, 4) or k.dim() != q.dim() or v.dim() != q.dim():
-        raise ValueError("query, key and value must all have 3 or all have 4 dimensions")
-    if not q.dtype == k.dtype == v.dtype or not q.dtype.is_floating_point:
+    dtype, queries, keys, values = q.dtype, q.shape, k.shape, v.shape
+    if not dtype == k.dtype == v.dtype or not dtype.is_floating_point:
         raise ValueError("query, key and value must have the same floating-point dtype")
-    if not q.size(0) == k.size(0) == v.size(0):
+    if len(queries) not in (3, 4) or not len(queries) == len(keys) == len(values):
+        raise ValueError("query, key and value must all have 3 or all have 4 dimensions")
+    if not queries[0] == keys[0] == values[0]:
         raise ValueError("query, key and value must have the same batch size; it is not broadcast")
-    if k.size(-2) != v.size(-2) or q.size(-1) != k.size(-1):
+    if keys[-2] != values[-2] or queries[-1] != keys[-1]:
         raise ValueError("key and value need the same number of tokens, query and key the same head size")
-    if q.dim() == 4 and (k.size(1) != v.size(1) or k.size(1) == 0 or q.size(1) % k.size(1)):
+    if len(queries) == 4 and (keys[1] != values[1] or keys[1] == 0 or queries[1] % keys[1]):
         raise ValueError("key and value need the same number of heads, a divisor of the query heads")
 
 

@@ -17,7 +17,6 @@ from perftool.fused.attention_scores import (
     summed_over_rows,
 )
 
-
 Kept = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 

@@ -55,13 +55,13 @@ def row_products(rows: torch.Tensor, matrix: torch.Tensor, factor: float = 1.0) 
 
 
 def summed_over_rows(rows: torch.Tensor, values: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
-    """factor · rowsᵀ · values, summed over the queries of all heads of a group: [batch, groups, keys, size]."""
+    """factor · rowsᵀ · values, summed over the queries of a group: [batch, groups, keys, size]."""
     left, right = (tensor.flatten(2, 3).flatten(0, 1) for tensor in (rows, values))
     return _scaled_products(left.transpose(1, 2), right, factor).unflatten(0, rows.shape[:2])
 
 
 def _scaled_products(left: torch.Tensor, right: torch.Tensor, factor: float) -> torch.Tensor:
-    """factor · left · right, matrix by matrix; the product applies the factor, so it costs no pass of its own."""
+    """factor · left · right, matrix by matrix; the product applies the factor, so it needs no own pass."""
     if factor == 1.0:
         return torch.bmm(left, right)
     ignored = left.new_empty(())
@@ -69,7 +69,12 @@ def _scaled_products(left: torch.Tensor, right: torch.Tensor, factor: float) -> 
 
 
 def masked_scores(
-    q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, scale: float, causal: bool, first_row: int = 0
+    q: torch.Tensor,
+    k: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    first_row: int = 0,
 ) -> torch.Tensor:
     """Scaled scores of queries, the first one token `first_row`, against keys; -inf where not attended."""
     scores = row_products(q, k.transpose(-1, -2), scale)

@@ -26,20 +26,22 @@ from perftool.fused.attention_scores import (
     summed_over_rows,
 )
 
-# A block of scores should fit the cache, and the part of it above the diagonal is wasted; products of fewer
-# rows are slower. Measured: float32 is fastest with 64 rows, the narrow types need 128 for full speed.
-BLOCK_ROWS = {torch.bfloat16: 128, torch.float16: 128}
-BLOCK_ROWS_WIDE = 64
+# 128 rows keep a block of scores inside the cache and the matrix products large enough for full speed.
+BLOCK_ROWS = 128
 
 
 @dataclass(frozen=True)
 class TileOptions:
-    """The numbers of a tiled call; `seed` restarts the dropout generator, None without dropout."""
+    """The numbers of a tiled call; `seed` restarts the dropout generator, None without dropout.
+
+    `block_rows` is the number of query rows computed at once.
+    """
 
     causal: bool
     scale: float
     dropout_p: float
     seed: int | None
+    block_rows: int = BLOCK_ROWS
 
 
 @dataclass(frozen=True)
@@ -52,30 +54,40 @@ class Block:
     keep: torch.Tensor | None
 
 
-def _blocks(tensors: Grouped, options: TileOptions) -> Iterator[Block]:
-    """Every block in order; two runs with the same options yield the same blocks, dropout included."""
-    queries, all_keys = tensors.q.size(3), tensors.k.size(2)
-    generator = None
-    if options.seed is not None:
-        generator = torch.Generator(device=tensors.q.device).manual_seed(options.seed)
-    step = BLOCK_ROWS.get(tensors.q.dtype, BLOCK_ROWS_WIDE)
-    for start in range(0, queries, step):
-        rows = slice(start, min(start + step, queries))
-        keys = min(rows.stop, all_keys) if options.causal else all_keys
-        mask = mask_rows(tensors.mask, rows, keys)
-        visible = tensors.k[:, :, :keys]
-        scores = masked_scores(tensors.q[:, :, :, rows], visible, mask, options.scale, options.causal, start)
-        probability = probabilities(scores, mask is not None)
-        keep = None if generator is None else dropout_keep(probability, options.dropout_p, generator)
-        yield Block(rows, keys, probability, keep)
+def _row_blocks(queries: int, options: TileOptions) -> Iterator[slice]:
+    """The query rows of every block, in order."""
+    for start in range(0, queries, options.block_rows):
+        yield slice(start, min(start + options.block_rows, queries))
+
+
+def _dropout_generator(options: TileOptions, device: torch.device) -> torch.Generator | None:
+    """Blocks taken in order with it are dropped alike in both passes; None without dropout."""
+    return None if options.seed is None else torch.Generator(device=device).manual_seed(options.seed)
+
+
+def _block(tensors: Grouped, options: TileOptions, rows: slice, generator: torch.Generator | None) -> Block:
+    all_keys = tensors.k.size(2)
+    keys = min(rows.stop, all_keys) if options.causal else all_keys
+    mask = mask_rows(tensors.mask, rows, keys)
+    visible = tensors.k[:, :, :keys]
+    scores = masked_scores(tensors.q[:, :, :, rows], visible, mask, options.scale, options.causal, rows.start)
+    probability = probabilities(scores, mask is not None)
+    keep = None if generator is None else dropout_keep(probability, options.dropout_p, generator)
+    return Block(rows, keys, probability, keep)
+
+
+def _block_output(tensors: Grouped, options: TileOptions, block: Block) -> torch.Tensor:
+    kept = dropped(block.probability, block.keep, options.dropout_p)
+    return row_products(kept, tensors.v[:, :, : block.keys])
 
 
 def _attend(tensors: Grouped, options: TileOptions) -> torch.Tensor:
     """The output, block by block."""
     output = tensors.q.new_empty((*tensors.q.shape[:-1], tensors.v.size(-1)))
-    for block in _blocks(tensors, options):
-        kept = dropped(block.probability, block.keep, options.dropout_p)
-        output[:, :, :, block.rows] = row_products(kept, tensors.v[:, :, : block.keys])
+    generator = _dropout_generator(options, tensors.q.device)
+    for rows in _row_blocks(tensors.q.size(3), options):
+        # Without a name the block is gone before the next one, which then finds its memory in the cache.
+        output[:, :, :, rows] = _block_output(tensors, options, _block(tensors, options, rows, generator))
     return output
 
 
@@ -110,8 +122,10 @@ class TiledAttention(torch.autograd.Function):
         delta = (grad_output.to(wide) * output.to(wide)).sum(-1, keepdim=True).to(q.dtype)
         grad_q = torch.empty_like(q)
         grad_k, grad_v = torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
-        for block in _blocks(Grouped(q, k, v, mask), options):
-            upstream = grad_output[:, :, :, block.rows]
+        generator = _dropout_generator(options, q.device)
+        for rows in _row_blocks(q.size(3), options):
+            block = _block(Grouped(q, k, v, mask), options, rows, generator)
+            upstream = grad_output[:, :, :, rows]
             kept = dropped(block.probability, block.keep, options.dropout_p)
             grad_v[:, :, : block.keys] += summed_over_rows(kept, upstream)
             grad = row_products(upstream, v[:, :, : block.keys].transpose(-1, -2))

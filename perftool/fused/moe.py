@@ -199,7 +199,7 @@ def _expert_by_expert(
     """Differentiable, and one expert's activations at a time; with `measure` also the largest of each."""
     outputs, largest = [x[:0]], []
     for index, block in enumerate(torch.split(x, blocks.counts) if blocks.counts else ()):
-        # Two products of half the width keep each other's results in the cache, which one of full width does not.
+        # The results of two products of half the width fit the cache better than those of one.
         weights = (
             blocks.gate[index].chunk(2, dim=1)
             if blocks.up is None

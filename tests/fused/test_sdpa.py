@@ -204,6 +204,11 @@ def test_the_algorithm_follows_the_table():
         return fast_algorithm(q, read_request(q, k, v, *(rest or arguments)))
 
     assert algorithm(2048, torch.float32, True) == "torch"
+    assert algorithm(128, torch.float32, True) == "torch"
+    assert algorithm(512, torch.float32, True) == "tiled"
+    assert algorithm(512, torch.float32, False) == "torch"
+    assert algorithm(512, torch.float32, True, grad=True) == "torch"
+    assert algorithm(512, torch.float64, True) == "torch"
     assert algorithm(128, torch.bfloat16, True) == "saved"
     assert algorithm(256, torch.bfloat16, False) == "saved"
     assert algorithm(256, torch.bfloat16, True) == "tiled"

@@ -100,6 +100,21 @@ def test_valid_lengths_equal_attention_on_each_sequence_alone(padding, dtype, re
         assert out[index].count_nonzero() == alone.count_nonzero()
 
 
+@pytest.mark.parametrize("padding", ["left", "right"])
+def test_long_valid_lengths_are_exact_where_each_sequence_is_tiled(padding):
+    tensors = qkv(2, 3, 400, 8, torch.float32)
+    lengths = torch.tensor([400, 170])
+    out = call(tensors, is_causal=True, valid_seq_len=lengths, seq_padding_type=padding)
+    for index, length in enumerate(lengths.tolist()):
+        rows = slice(400 - length, 400) if padding == "left" else slice(0, length)
+        alone = (tensor[index : index + 1, :, rows].double() for tensor in tensors)
+        expected, _ = attention(*alone, None, True)
+        torch.testing.assert_close(out[index : index + 1, :, rows].double(), expected, rtol=0, atol=2e-6)
+        padded = torch.ones(400, dtype=torch.bool)
+        padded[rows] = False
+        assert not out[index, :, padded].any()
+
+
 def test_valid_lengths_with_probabilities_leave_padding_zero():
     tensors = qkv(1, 1, 4, 2)
     _, probabilities = call(
