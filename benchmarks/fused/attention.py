@@ -1,0 +1,152 @@
+"""FusedSDPA against plain attention and against PyTorch's own, in time and in peak memory.
+
+python -m benchmarks.fused.attention [--tuned-heap] [--rounds N] [--cases WORD ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.fused.measure import Contender, conditions, race, table, use_one_thread
+from perftool.fused import FusedSDPA
+from perftool.fused.reference.attention import attention
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape to attend over; `padded` names a choice of uneven lengths, see `lengths_of`."""
+
+    dtype: torch.dtype
+    batch: int
+    heads: int
+    tokens: int
+    causal: bool
+    backward: bool
+    padded: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the table names it."""
+        words = [str(self.dtype).removeprefix("torch."), f"{self.batch}x{self.heads}x{self.tokens}x64"]
+        words += ["padded", self.padded] if self.padded else []
+        words += ["causal" if self.causal else "full", "fwd+bwd" if self.backward else "fwd"]
+        return " ".join(words)
+
+
+SHAPES = ((4, 8, 128), (4, 8, 256), (2, 8, 512), (1, 8, 1024), (1, 8, 2048))
+CASES = [
+    Case(dtype, *shape, causal, backward)
+    for dtype in (torch.float32, torch.bfloat16)
+    for shape in SHAPES
+    for causal in (True, False)
+    for backward in (False, True)
+] + [
+    Case(dtype, 8, 8, 512, True, False, padded)
+    for dtype in (torch.float32, torch.bfloat16)
+    for padded in ("spread", "random")
+]
+
+
+def lengths_of(case: Case) -> Tensor:
+    """Valid lengths, the same in each run.
+
+    `spread`: evenly from 2 tokens to all, mean 257 of 512. `random`: 16 to all, mean 334 (244, 460, 485, 165,
+    332, 438, 232 and 320).
+    """
+    if case.padded == "spread":
+        return torch.linspace(2, case.tokens, case.batch).round().long()
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(16, case.tokens + 1, (case.batch,), generator=generator)
+
+
+def attentions(case: Case) -> dict[str, Attention]:
+    """The contenders as functions of q, k and v."""
+    if not case.padded:
+        return {
+            "plain": lambda q, k, v: attention(q, k, v, None, case.causal)[0],
+            "torch": lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=case.causal),
+            "ours": lambda q, k, v: FusedSDPA.apply(q, k, v, None, 0.0, case.causal),
+        }
+    lengths = lengths_of(case)
+    visible = torch.arange(case.tokens) < lengths[:, None]
+    mask = visible[:, None, None, :] & torch.ones(case.tokens, case.tokens, dtype=torch.bool).tril()
+    return {
+        "plain": lambda q, k, v: attention(q, k, v, mask)[0],
+        "torch": lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        "ours": lambda q, k, v: FusedSDPA.apply(
+            q, k, v, None, 0.0, True, None, "None", None, lengths, "right"
+        ),
+    }
+
+
+def contenders(case: Case) -> list[Contender]:
+    """One run each: forward, or forward and backward."""
+    torch.manual_seed(0)
+    shape = (case.batch, case.heads, case.tokens, 64)
+    q, k, v = (torch.randn(shape, dtype=case.dtype, requires_grad=case.backward) for _ in range(3))
+    upstream = torch.randn(shape, dtype=case.dtype)
+
+    def runner(function: Attention) -> Callable[[], object]:
+        if case.backward:
+            return lambda: torch.autograd.grad(function(q, k, v), (q, k, v), upstream)
+        return lambda: function(q, k, v)
+
+    return [Contender(name, runner(function)) for name, function in attentions(case).items()]
+
+
+def peak_mib(run: Callable[[], object]) -> float:
+    """The most memory that one run holds beyond what was there before, by the allocator's own events."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    live = peak = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return peak / MIB
+
+
+def row(case: Case, rounds: int) -> list[str]:
+    """One line of the table."""
+    running = contenders(case)
+    result = race(running, rounds, repeat=max(1, 2048 // case.tokens))
+    better = min(("plain", "torch"), key=lambda name: result.of(name).best)
+    times = [f"{result.of(each.name).best:.2f}" for each in running]
+    peaks = [f"{peak_mib(each.run):.1f}" for each in running]
+    against_better = result.ratio(better, "ours")
+    return [
+        case.name,
+        *times,
+        str(result.ratio("plain", "ours")),
+        f"{against_better} {against_better.verdict}",
+        " / ".join(peaks),
+    ]
+
+
+def main() -> None:
+    """Print the table of all cases, or of those whose names hold every word given."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tuned-heap", action="store_true")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cases", nargs="*", default=[])
+    options = parser.parse_args()
+    use_one_thread()
+    chosen = [case for case in CASES if all(word in case.name.split() for word in options.cases)]
+    print(f"FusedSDPA; {conditions()}\n")
+    header = ("case", "plain ms", "torch ms", "ours ms", "plain/ours min / med (spread)",
+              "better of plain and torch / ours", "peak MiB plain / torch / ours")  # fmt: skip
+    print(table(header, [row(case, options.rounds) for case in chosen]))
+
+
+if __name__ == "__main__":
+    main()

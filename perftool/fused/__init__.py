@@ -1,0 +1,56 @@
+"""Gaudi's fused optimizers and custom ops, with Gaudi's signatures, on any device.
+
+The public names are loaded on first use, so that importing `perftool` never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from perftool.errors import MissingExtraError
+
+_MODULE_OF = {
+    "FusedAdagrad": "adagrad",
+    "FusedAdamW": "adamw",
+    "FusedClipNorm": "clip_norm",
+    "FusedEMA": "ema",
+    "FusedLamb": "lamb",
+    "FusedLars": "lars",
+    "FusedResourceApplyMomentum": "resource_momentum",
+    "FusedSDPA": "attention",
+    "FusedSGD": "sgd",
+    "HPUGraph": "graphs",
+    "ModuleCacher": "graphs",
+    "all_reduce_gradients": "all_reduce",
+    "backends": "dispatch",
+    "enable_recompute_sdp": "attention",
+    "graph": "graphs",
+    "make_graphed_callables": "graphs",
+    "mixture_of_experts": "moe",
+    "recompute_sdp_enabled": "attention",
+    "sdp_kernel": "attention",
+    "wrap_in_hpu_graph": "graphs",
+}
+
+__all__ = [*sorted(_MODULE_OF), "distributed"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name; without torch, MissingExtraError names the extra that installs it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"{__name__}.{_MODULE_OF.get(name, name)}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError(
+            f"perftool.fused.{name} needs PyTorch; the extra `bench` brings it:"
+            " pip install 'habana-perf-tool[bench]'."
+        ) from error
+    return module if name == "distributed" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

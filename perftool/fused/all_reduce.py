@@ -1,0 +1,122 @@
+"""`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
+
+A lightweight stand-in for DistributedDataParallel after the backward pass. Gradients are copied into one flat
+buffer, which may be narrower than they are, reduced there, and copied back.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from perftool.fused.dispatch import Implementation, always, choose, native, native_obstacle, register
+from perftool.fused.reference.all_reduce import all_reduce_gradients as reference_all_reduce
+
+OP = "all_reduce_gradients"
+STATE = "_perftool_gradient_buffer"
+CHANGED_SET = (
+    "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
+)
+
+# The Gaudi form is this one with its packing recorded in native graphs, so that is what it needs.
+register(Implementation(OP, "habana", ("hpu",), lambda: native_obstacle("hpu", "HPUGraph")))
+register(Implementation(OP, "fast", ("*",), always))
+register(Implementation(OP, "reference", ("*",), always))
+
+
+@dataclass
+class GradientBuffer:
+    """One flat tensor, a view of it for each gradient, and the native graphs that fill and empty it."""
+
+    parameters: list[torch.nn.Parameter]
+    views: list[torch.Tensor]
+    flat: torch.Tensor
+    graphs: dict[str, Any] = field(default_factory=dict)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """The gradients in the order of the views; NotImplementedError if one has disappeared."""
+        found = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if len(found) != len(self.parameters):
+            raise NotImplementedError(CHANGED_SET)
+        return found
+
+    def pack(self) -> None:
+        """Cast the gradients into the buffer, then scale: the order decides how a narrow dtype rounds."""
+        torch._foreach_copy_(self.views, self.gradients())
+        self.flat.mul_(1.0 / dist.get_world_size())
+
+    def unpack(self) -> None:
+        """Copy the buffer back into the gradients, which keep their dtypes."""
+        torch._foreach_copy_(self.gradients(), self.views)
+
+
+def all_reduce_gradients(
+    model: torch.nn.Module,
+    fusion_buffer_dtype: torch.dtype = torch.bfloat16,
+    use_hpu_graphs: bool = True,
+) -> None:
+    """Replace every gradient of `model` by its mean over the ranks of the default process group.
+
+    Call it between backward and the optimizer's step, on all ranks. Without any gradient it does nothing.
+    The first call fixes which parameters take part: NotImplementedError when a gradient has vanished or
+    appeared since. ValueError for gradients on several devices. The buffer stays on the model, outside its
+    state_dict. `use_hpu_graphs` records the copies where the device is a Gaudi and has no effect elsewhere.
+    """
+    active = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    buffer: GradientBuffer | None = model.__dict__.get(STATE)
+    if buffer is None and not active:
+        return
+    if buffer is not None and not _same(active, buffer.parameters):
+        raise NotImplementedError(CHANGED_SET)
+    if buffer is None or buffer.flat.dtype != fusion_buffer_dtype:
+        buffer = _new_buffer(active, fusion_buffer_dtype)
+        model.__dict__[STATE] = buffer
+    device_type = buffer.flat.device.type
+    choice = choose(OP, device_type)
+    if choice.name == "reference":
+        reference_all_reduce(model, fusion_buffer_dtype)
+        return
+    recorded = use_hpu_graphs and choice.name == "habana"
+    with torch.no_grad():
+        _run(buffer, "pack", buffer.pack, recorded)
+        pending = dist.all_reduce(buffer.flat, async_op=True)
+        # A Gaudi orders the copies behind the collective by its stream; other backends only promise a handle.
+        if device_type != "hpu" and pending is not None:
+            pending.wait()
+        _run(buffer, "unpack", buffer.unpack, recorded)
+
+
+def _same(left: list[torch.nn.Parameter], right: list[torch.nn.Parameter]) -> bool:
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+
+
+def _new_buffer(parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> GradientBuffer:
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    devices = {gradient.device for gradient in gradients}
+    if len(devices) != 1:
+        raise ValueError(f"all gradients must be on one device, not on {len(devices)}")
+    flat = torch.zeros(sum(gradient.numel() for gradient in gradients), dtype=dtype, device=devices.pop())
+    parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+    views = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+    return GradientBuffer(parameters, views, flat)
+
+
+def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
+    """Run some copies, through a native graph that is recorded on the first call if wanted."""
+    if not recorded:
+        copies()
+        return
+    if name not in buffer.graphs:
+        hpu = importlib.import_module("habana_frameworks.torch.hpu")
+        graph = native("hpu", "HPUGraph")()
+        with hpu.stream(hpu.Stream()):
+            graph.capture_begin()
+            copies()
+            graph.capture_end()
+        buffer.graphs[name] = graph
+    buffer.graphs[name].replay()

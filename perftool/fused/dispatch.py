@@ -1,0 +1,204 @@
+"""Which implementation of a fused op runs on which device, and why.
+
+Every op module registers its implementations when it is imported. Four names are known, tried in this order:
+
+| name | what it is |
+|---|---|
+| `habana` | the native class or op of `habana_frameworks` |
+| `fast` | the fast path of the device: private `torch._fused_*` kernels, tiled or sorted algorithms |
+| `fallback` | the second stage: the same work through public PyTorch functions only |
+| `reference` | the plain form in `perftool.fused.reference`: always usable, never fast |
+
+The automatic choice is the first of them that is usable. A choice made by the caller, or by the variable
+`PERFTOOL_FUSED_BACKEND` of the environment, is never replaced: it runs, or `BackendError` says why it cannot.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from perftool.errors import PerfToolError
+
+PREFERENCE = ("habana", "fast", "fallback", "reference")
+ANY_DEVICE = ("*",)
+ENVIRONMENT_VARIABLE = "PERFTOOL_FUSED_BACKEND"
+
+# backends() reports on every op, so it has to know the modules that register them.
+OP_MODULES = (
+    "sgd",
+    "adagrad",
+    "adamw",
+    "lamb",
+    "lars",
+    "resource_momentum",
+    "ema",
+    "clip_norm",
+    "distributed",
+    "attention",
+    "moe",
+    "all_reduce",
+    "graphs",
+)
+
+
+class BackendError(PerfToolError):
+    """An implementation that was asked for by name cannot run here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One way to run an op: on which device types, and `available()`, which is None or the reason why not."""
+
+    op: str
+    name: str
+    devices: tuple[str, ...]
+    available: Callable[[], str | None]
+
+    def obstacle(self, device_type: str) -> str | None:
+        """None when usable for tensors on `device_type`, else the reason why not."""
+        if self.devices != ANY_DEVICE and device_type not in self.devices:
+            return f"runs on {', '.join(self.devices)}, not on {device_type}"
+        return self.available()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The implementation that runs, and the reason it was taken."""
+
+    op: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One registered implementation; `obstacle` is None when it is usable."""
+
+    name: str
+    obstacle: str | None
+
+
+@dataclass(frozen=True)
+class BackendReport:
+    """What an op uses on a device, why, and all it could have used in order of preference."""
+
+    op: str
+    device: str
+    chosen: str
+    why: str
+    candidates: tuple[Candidate, ...]
+
+
+_registry: dict[str, list[Implementation]] = {}
+
+
+def always() -> None:
+    """`available` of an implementation that needs nothing."""
+
+
+def register(implementation: Implementation) -> Implementation:
+    """Add an implementation, or replace the one of the same op, name and devices; returns it."""
+    if implementation.name not in PREFERENCE:
+        raise ValueError(f"{implementation.name!r} is none of {', '.join(PREFERENCE)}")
+    known = _registry.setdefault(implementation.op, [])
+    known[:] = [
+        each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)
+    ]
+    known.append(implementation)
+    return implementation
+
+
+def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
+    """The names under which an op is registered in order of preference, with what keeps each from running."""
+    return tuple(
+        Candidate(name, _obstacle(named, device_type))
+        for name in PREFERENCE
+        if (named := [each for each in _registry.get(op, []) if each.name == name])
+    )
+
+
+def _obstacle(named: list[Implementation], device_type: str) -> str | None:
+    reasons = [implementation.obstacle(device_type) for implementation in named]
+    return None if None in reasons else "; ".join(reason for reason in reasons if reason)
+
+
+def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
+    """The implementation of `op` for tensors on `device_type`.
+
+    `requested`, or else the environment variable, is an explicit choice: if it is unknown or not usable,
+    BackendError tells the reason. Without one the first usable implementation is taken.
+    """
+    wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
+    if wanted is None:
+        return _first_usable(op, device_type, candidates(op, device_type))
+    by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
+    if wanted not in by_name:
+        raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")
+    if (obstacle := by_name[wanted]) is not None:
+        raise BackendError(f"{op} cannot use {wanted!r}: {obstacle}.")
+    source = "asked for by the caller" if requested else f"asked for by {ENVIRONMENT_VARIABLE}"
+    return Choice(op, wanted, source)
+
+
+def _first_usable(op: str, device_type: str, tried: tuple[Candidate, ...]) -> Choice:
+    passed_over: list[str] = []
+    for candidate in tried:
+        if candidate.obstacle is None:
+            return Choice(op, candidate.name, "; ".join(passed_over) or "first in the order of preference")
+        passed_over.append(f"{candidate.name}: {candidate.obstacle}")
+    raise BackendError(f"{op} has no usable implementation on {device_type} ({'; '.join(passed_over)}).")
+
+
+def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:
+    """What every op uses and why, sorted by op, then device.
+
+    `device_types` defaults to the devices of this machine: `cpu`, and `cuda` or `hpu` where present.
+    An explicit choice that cannot run is reported as chosen `none`, with the reason.
+    """
+    for module in OP_MODULES:
+        importlib.import_module(f"perftool.fused.{module}")
+    devices = tuple(device_types) if device_types is not None else _present_devices()
+    return tuple(_report(op, device) for op in sorted(_registry) for device in devices)
+
+
+def _report(op: str, device: str) -> BackendReport:
+    tried = candidates(op, device)
+    try:
+        choice = choose(op, device)
+    except BackendError as error:
+        return BackendReport(op, device, "none", str(error), tried)
+    return BackendReport(op, device, choice.name, choice.reason, tried)
+
+
+def _present_devices() -> tuple[str, ...]:
+    import torch
+
+    present = ["cpu"]
+    if torch.cuda.is_available():
+        present.append("cuda")
+    if native_obstacle("hpu", "is_available") is None and native("hpu", "is_available")():
+        present.append("hpu")
+    return tuple(present)
+
+
+def native(module: str, name: str) -> Any:
+    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it."""
+    return getattr(importlib.import_module(f"habana_frameworks.torch.{module}"), name)
+
+
+def native_obstacle(module: str, name: str) -> str | None:
+    """None when `habana_frameworks.torch.<module>.<name>` can be imported, else the reason why not."""
+    try:
+        native(module, name)
+    except (ImportError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def register_native(op: str, module: str, name: str) -> Implementation:
+    """Register the Gaudi class or function of an op; it is imported when it is first considered on an hpu."""
+    return register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(module, name)))

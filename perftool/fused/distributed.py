@@ -1,0 +1,128 @@
+"""The functional FusedAdamW: its step takes the gradients, as torch.distributed.optim hands them over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perftool.fused.adamw import MOMENTS, SCALES, MomentsDtype, adamw_step, moment_dtypes
+from perftool.fused.bucket import conform
+from perftool.fused.dispatch import choose, native, register_native
+from perftool.fused.flat import is_dense
+from perftool.fused.kernels import best_kernel, register_stages
+from perftool.fused.moments import is_scaled
+
+NATIVE_MODULE = "hpex.optimizers.distributed"
+OP = "distributed.FusedAdamW"
+
+register_native(OP, NATIVE_MODULE, "FusedAdamW")
+register_stages(OP, "adamw")
+
+
+class FusedAdamW:
+    """AdamW as `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
+
+    `state[param]` has `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The
+    count of the first parameter with a gradient is used for all.
+    """
+
+    def __init__(
+        self,
+        params: list[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        _allow_empty_param_list: bool = False,
+        moments_dtype: MomentsDtype = None,
+    ) -> None:
+        """ValueError for arguments out of range, and for no parameters unless they may be empty."""
+        _check(lr, betas, eps, weight_decay)
+        moment_dtypes(moments_dtype)
+        if not params and not _allow_empty_param_list:
+            raise ValueError("optimizer got an empty parameter list")
+        self.defaults = {
+            "lr": lr,
+            "eps": eps,
+            "beta1": betas[0],
+            "beta2": betas[1],
+            "weight_decay": weight_decay,
+        }
+        self.moments_dtype = moments_dtype
+        self.param_group: dict[str, list[Tensor]] = {"params": params}
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self._native: Any = None
+
+    def step_param(self, param: Tensor, grad: Tensor | None) -> None:
+        """Not supported, as on Gaudi: RuntimeError."""
+        raise RuntimeError("This AdamW optimizer does not support step_param() as of now")
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor | None]) -> None:
+        """Step every parameter whose entry in `gradients`, a list as long as the parameters, is not None."""
+        params = self.param_group["params"]
+        if len(params) != len(gradients):
+            raise ValueError(
+                "the gradients passed in does not equal to the size of the parameters!"
+                f"Params length: {len(params)}. Gradients length: {len(gradients)}"
+            )
+        pairs = [(param, grad) for param, grad in zip(params, gradients, strict=True) if grad is not None]
+        if not pairs:
+            raise IndexError("a step needs at least one gradient, and all of them are None")
+        if choose(OP, pairs[0][0].device.type).name == "habana":
+            self._native_step(gradients)
+            return
+        for param, _ in pairs:
+            self._state_of(param)["step"] += 1
+        count = int(self.state[pairs[0][0]]["step"])
+        alike: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+        for param, grad in pairs:
+            alike.setdefault((param.device, param.dtype, is_dense(param)), []).append((param, grad))
+        for group in alike.values():
+            self._step_alike(group, count)
+
+    def _step_alike(self, pairs: list[tuple[Tensor, Tensor]], count: int) -> None:
+        params = [param.detach() for param, _ in pairs]
+        grads = [conform(grad, param) for param, grad in pairs]
+        states = [self.state[param] for param, _ in pairs]
+        names = [name for name in (*MOMENTS, *SCALES) if name in states[0]]
+        stage = choose(OP, params[0].device.type).name if is_dense(params[0]) else "reference"
+        options = {**self.defaults, "step": count, "bias_correction": True}
+        operands = {name: [state[name] for state in states] for name in names}
+        adamw_step(best_kernel("adamw", stage, params[0]), params, grads, operands, options)
+
+    def _state_of(self, param: Tensor) -> dict[str, Tensor]:
+        if param not in self.state:
+            state = {"step": torch.tensor(0.0)}
+            for name, scale, dtype in zip(MOMENTS, SCALES, moment_dtypes(self.moments_dtype), strict=True):
+                state[name] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
+                if dtype is not None and is_scaled(dtype):
+                    state[scale] = torch.ones((), device=param.device)
+            self.state[param] = state
+        return self.state[param]
+
+    def _native_step(self, gradients: list[Tensor | None]) -> None:
+        if self._native is None:
+            options = {name: self.defaults[name] for name in ("lr", "eps", "weight_decay")}
+            self._native = native(NATIVE_MODULE, "FusedAdamW")(
+                self.param_group["params"],
+                betas=(self.defaults["beta1"], self.defaults["beta2"]),
+                moments_dtype=self.moments_dtype,
+                **options,
+            )
+            self._native.state = self.state
+        self._native.step(gradients)
+
+
+def _check(lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+    if lr < 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+    if eps < 0.0:
+        raise ValueError(f"Invalid epsilon value: {eps}")
+    for index, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+    if weight_decay < 0.0:
+        raise ValueError(f"Invalid weight_decay value: {weight_decay}")

@@ -1,0 +1,27 @@
+"""The plain form of every fused op: what it is compared with, and what runs where nothing faster can."""
+
+from __future__ import annotations
+
+from perftool.fused.reference.optimizers import (
+    adagrad_,
+    adamw_,
+    clip_norm_,
+    ema_,
+    lamb_,
+    lars_scale_,
+    resource_apply_momentum_,
+    sgd_,
+    total_norm,
+)
+
+__all__ = [
+    "adagrad_",
+    "adamw_",
+    "clip_norm_",
+    "ema_",
+    "lamb_",
+    "lars_scale_",
+    "resource_apply_momentum_",
+    "sgd_",
+    "total_norm",
+]

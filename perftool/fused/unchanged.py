@@ -1,0 +1,56 @@
+"""Whether what has been cached is still what the user sees: the comparisons made before every step.
+
+With thousands of small tensors they cost more than the kernel, nearly all of it in waiting for memory: a
+parameter, its gradient and its states are a dozen objects scattered over the heap. So the iteration is left
+to C, nothing is collected on the way, and callers compare everything about one of the `runs` of parameters,
+while it is in the cache, before they turn to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter, eq, is_
+from typing import Any
+
+from torch import Tensor
+
+RUN = 256
+"""Parameters per run: with gradients and states some 300 KiB, a part of a second-level cache."""
+
+_gradient = attrgetter("grad")
+
+
+def runs(count: int) -> list[slice]:
+    """Slices of at most RUN positions that cover `count` of them."""
+    return [slice(start, start + RUN) for start in range(0, count, RUN)]
+
+
+def same_objects(present: Collection[Any], cached: Sequence[Any]) -> bool:
+    """Whether both hold the same objects, in order."""
+    return len(present) == len(cached) and all(map(is_, present, cached))
+
+
+def same_memory(tensors: Sequence[Tensor], anchors: Sequence[Tensor]) -> bool:
+    """Whether every tensor has the storage, offset, shape and strides of its anchor."""
+    return all(map(Tensor.is_set_to, tensors, anchors))
+
+
+def same_entries(entries: Sequence[dict[str, Any]], name: str, cached: Sequence[Tensor]) -> bool:
+    """Whether every state dictionary still has its cached tensor under `name`."""
+    return all(map(is_, map(dict.get, entries, repeat(name)), cached))
+
+
+def same_states(
+    entries: Sequence[dict[str, Any]], states: Mapping[str, Sequence[Tensor]], run: slice
+) -> bool:
+    """Whether the state dictionaries of a run still have all their cached tensors."""
+    present = entries[run]
+    return all(same_entries(present, name, cached[run]) for name, cached in states.items())
+
+
+def same_gradients(params: Sequence[Tensor], grads: Sequence[Tensor], addresses: Sequence[int]) -> bool:
+    """Whether the gradients of `params` are these tensors, and these start at the addresses."""
+    return all(map(is_, map(_gradient, params), grads)) and all(
+        map(eq, map(Tensor.data_ptr, grads), addresses)
+    )

@@ -1,0 +1,122 @@
+"""FusedClipNorm against torch.nn.utils.clip_grad_norm_, also folded into the next step."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
+
+from perftool.fused import FusedAdagrad, FusedAdamW, FusedClipNorm, FusedLamb, FusedSGD, reference
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    shapes=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=20),
+    limit=st.floats(1e-3, 1e3),
+    backend=st.sampled_from([None, "fast", "reference"]),
+)
+def test_the_clipping_of_torch(shapes, limit, backend):
+    ours, theirs = parameters(shapes), parameters(shapes)
+    give_gradients(ours, theirs, seed=0)
+    norm = FusedClipNorm(ours, limit, backend=backend).clip_norm(ours)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, limit)
+    assert norm.shape == (1,)
+    assert_same([norm], [expected.reshape(1)])
+    assert_same([p.grad for p in ours], [p.grad for p in theirs])
+
+
+@pytest.mark.parametrize("dtypes", [(torch.bfloat16,), (torch.float32, torch.float64, torch.bfloat16)])
+def test_mixed_dtypes(dtypes):
+    ours = [p for dtype in dtypes for p in parameters(dtype=dtype)]
+    grads = [grad.double() for grad in give_gradients(ours, seed=0)]
+    norm = FusedClipNorm(ours, 1.0).clip_norm(ours)
+    total = math.sqrt(sum(float((grad**2).sum()) for grad in grads))
+    assert norm.item() == pytest.approx(total, rel=1e-2)
+    assert_same([p.grad for p in ours], [grad / total for grad in grads], rtol=2e-2, atol=1e-3)
+
+
+def test_one_tensor_and_a_generator_are_accepted():
+    params = parameters()
+    give_gradients(params, seed=0)
+    clip = FusedClipNorm((param for param in params), 0.1)
+    clip.clip_norm(params[1])
+    assert params[1].grad.norm().item() == pytest.approx(0.1, rel=1e-3)
+    clip.clip_norm(param for param in params)
+    assert reference.total_norm([p.grad for p in params]).item() == pytest.approx(0.1, rel=1e-3)
+
+
+def test_without_gradients_the_norm_is_zero():
+    assert FusedClipNorm([], 1.0).clip_norm(parameters()).tolist() == 0.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_nan_and_infinity_are_those_of_torch(value):
+    ours, theirs = parameters(), parameters()
+    give_gradients(ours, theirs, seed=0)
+    ours[0].grad[0] = theirs[0].grad[0] = value
+    FusedClipNorm(ours, 1.0).clip_norm(ours)
+    torch.nn.utils.clip_grad_norm_(theirs, 1.0)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
+
+
+OPTIMIZERS = [
+    lambda params, **kw: FusedSGD(params, 0.1, 0.9, **kw),
+    FusedAdagrad,
+    FusedAdamW,
+    lambda params, **kw: FusedAdamW(params, moments_dtype=torch.bfloat16, **kw),
+]
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.parametrize("limit", [0.5, 1e6])
+@pytest.mark.parametrize("flat", [None, False])
+@pytest.mark.parametrize("backend", [None, "fallback", "reference"])
+def test_clipping_folded_into_the_step(make, limit, flat, backend):
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    folded, plain = make(ours, flat=flat, backend=backend), make(theirs, flat=False)
+    clip = FusedClipNorm(ours, limit, optimizer=folded)
+    for step in range(4):
+        grads = give_gradients(ours, theirs, seed=step)
+        norm = clip.clip_norm(ours)
+        assert_same([p.grad for p in ours], grads)
+        folded.step()
+        assert_same([norm], [FusedClipNorm(theirs, limit).clip_norm(theirs)])
+        plain.step()
+    assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_divisor_is_used_once():
+    params = parameters(ODD_SHAPES)
+    fused = FusedSGD(params, 1.0)
+    give_gradients(params, seed=0)
+    FusedClipNorm(params, 1e-3, optimizer=fused).clip_norm(params)
+    fused.step()
+    before = [param.detach().clone() for param in params]
+    grads = give_gradients(params, seed=1)
+    fused.step()
+    assert_same(params, [value - grad for value, grad in zip(before, grads, strict=True)])
+
+
+def test_an_optimizer_that_cannot_fold_is_refused():
+    params = parameters()
+    with pytest.raises(TypeError, match="FusedLamb cannot scale gradients in its step"):
+        FusedClipNorm(params, 1.0, optimizer=FusedLamb(params))
+
+
+def test_gradients_in_a_flat_buffer_are_scaled_there():
+    params = parameters(MANY_SHAPES)
+    fused = FusedSGD(params, 0.1)
+    give_gradients(params, seed=0)
+    for _ in range(3):
+        fused.step()
+    (bucket,) = fused._current.buckets
+    assert bucket._exposed
+    grads = [param.grad.clone() for param in params]
+    norm = FusedClipNorm(params, 1.0).clip_norm(params)
+    assert_same([param.grad for param in params], [grad / norm.item() for grad in grads])
+    assert bucket.gradients.buffer.norm().item() == pytest.approx(1.0, rel=1e-4)

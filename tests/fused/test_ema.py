@@ -1,0 +1,164 @@
+"""FusedEMA against the reference, torch's AveragedModel and the definition."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from training import assert_same
+
+from perftool.fused import FusedAdamW, FusedEMA
+
+
+def small(layers=20):
+    """A model of many small tensors, with floating-point and integer buffers."""
+    torch.manual_seed(0)
+    return nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)], nn.BatchNorm1d(4))
+
+
+def train(model, seed, optimizer=None):
+    """Change parameters and buffers."""
+    torch.manual_seed(seed)
+    model.train()
+    model(torch.randn(8, 4)).square().sum().backward()
+    if optimizer is not None:
+        optimizer.step()
+        optimizer.zero_grad()
+        return
+    with torch.no_grad():
+        for param in model.parameters():
+            param.add_(torch.randn_like(param))
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+@pytest.mark.parametrize("layers", [2, 20])
+@pytest.mark.parametrize("fused_optimizer", [True, False])
+def test_every_entry_of_the_state_dict_follows_the_definition(backend, layers, fused_optimizer):
+    model = small(layers)
+    optimizer = FusedAdamW(model.parameters(), 0.1) if fused_optimizer else None
+    ema = FusedEMA(model, 0.99, updates=1000, backend=backend)
+    expected = {name: value.double() for name, value in copy.deepcopy(model).state_dict().items()}
+    for step in range(4):
+        train(model, step, optimizer)
+        ema.update(model)
+        decay = 0.99 * (1 - math.exp(-(1001 + step) / 2000))
+        for name, value in model.state_dict().items():
+            if value.is_floating_point():
+                expected[name] = decay * expected[name] + (1 - decay) * value.double()
+            else:
+                expected[name] = value.double()
+    assert ema.updates == 1004
+    assert list(ema.ema.state_dict()) == list(expected)
+    assert_same(ema.ema.state_dict().values(), expected.values())
+    assert ema.ema[-1].num_batches_tracked.item() == 4
+
+
+def test_constant_decay_is_the_averaged_model_of_torch():
+    model = small()
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    averaged.update_parameters(model)
+    ema = FusedEMA(model, 0.9)
+    ema.decay = lambda updates: 0.9
+    for step in range(3):
+        train(model, step)
+        averaged.update_parameters(model)
+        ema.update(model)
+    assert_same(ema.ema.parameters(), averaged.module.parameters())
+
+
+def test_many_small_parameters_are_averaged_in_one_buffer():
+    model = small()
+    ema = FusedEMA(model)
+    train(model, 0)
+    ema.update(model)
+    assert len(ema._pairs.flat) == 1
+    assert len(ema._pairs.lists) == 2
+    pairs = ema._pairs
+    train(model, 1)
+    ema.update(model)
+    assert ema._pairs is pairs
+
+
+def _replace_parameter(model):
+    model[3].weight.data = torch.ones(4, 4)
+
+
+def _replace_module(model):
+    model[3] = nn.Linear(4, 4)
+
+
+def _replace_buffer(model):
+    model[-1].running_mean = torch.ones(4)
+    model[-1].num_batches_tracked = model[-1].num_batches_tracked + 1
+
+
+@pytest.mark.parametrize("change", [_replace_parameter, _replace_module, _replace_buffer])
+def test_what_the_user_replaces_is_averaged(change):
+    models = [small(), small()]
+    averages = [FusedEMA(models[0], updates=500), FusedEMA(models[1], updates=500, backend="reference")]
+    for model, ema in zip(models, averages, strict=True):
+        for step in range(2):
+            train(model, step)
+            ema.update(model)
+        torch.manual_seed(7)
+        change(model)
+        for step in range(2):
+            train(model, step)
+            ema.update(model)
+    assert_same(*(ema.ema.state_dict().values() for ema in averages))
+
+
+def test_a_changed_average_is_continued():
+    model = small()
+    ema = FusedEMA(model, 0.5, updates=10**6)
+    train(model, 0)
+    ema.update(model)
+    ema.ema.load_state_dict({name: torch.zeros_like(value) for name, value in ema.ema.state_dict().items()})
+    ema.ema[0].weight.data = torch.full((4, 4), 2.0)
+    ema.update(model)
+    assert_same([ema.ema[0].weight], [1.0 + model[0].weight / 2])
+    assert_same([ema.ema[1].weight], [model[1].weight / 2])
+
+
+def test_the_average_is_a_frozen_copy_in_evaluation_mode():
+    model = nn.DataParallel(small())
+    ema = FusedEMA(model)
+    assert isinstance(ema.ema, nn.Sequential)
+    assert not ema.ema.training
+    assert not any(param.requires_grad for param in ema.ema.parameters())
+    assert ema.ema[0].weight.data_ptr() != model.module[0].weight.data_ptr()
+    ema.update(model)
+    assert ema.updates == 1
+
+
+def test_attributes_are_copied_on_request():
+    model = small()
+    ema = FusedEMA(model)
+    model.names, model.stride, model.reducer, model._hidden = ["a"], 8, object(), 1
+    ema.update_attr(model, include=("names",))
+    assert ema.ema.names == ["a"]
+    assert not hasattr(ema.ema, "stride")
+    ema.update_attr(model)
+    assert ema.ema.stride == 8
+    assert not hasattr(ema.ema, "reducer")
+    assert not hasattr(ema.ema, "_hidden")
+
+
+def test_a_negative_decay_is_refused():
+    with pytest.raises(ValueError, match=r"Invalid decay value: -0\.1"):
+        FusedEMA(small(), -0.1)
+
+
+def test_optimizer_and_average_share_one_buffer():
+    model = small()
+    optimizer = FusedAdamW(model.parameters(), 0.1)
+    ema = FusedEMA(model)
+    for step in range(3):
+        train(model, step, optimizer)
+        ema.update(model)
+    (bucket,) = optimizer._current.buckets
+    assert bucket.flat is ema._pairs.flat[0][1]

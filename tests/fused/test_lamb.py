@@ -1,0 +1,180 @@
+"""FusedLamb against the reference, a loop in double precision and timm's."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, is_flat, parameters
+
+from perftool.fused import FusedLamb, reference
+
+OPTIONS = [
+    {},
+    {"weight_decay": 0.0},
+    {"weight_decay": 0.0, "use_lamb": True},
+    {"max_grad_norm": None},
+    {"max_grad_norm": 1e6},
+    {"grad_averaging": False},
+    {"bias_correction": False},
+    {"betas": (0.0, 0.5)},
+]
+
+
+def definition(weights, grads, moments, step, options):
+    """One step on double precision tensors, written from the definition."""
+    beta1, beta2 = options.get("betas", (0.9, 0.999))
+    decay, limit = options.get("weight_decay", 0.01), options.get("max_grad_norm", 1.0)
+    total = math.sqrt(sum(float((g * g).sum()) for g in grads))
+    clip = 1.0 if limit is None else max(1.0, total / limit)
+    c1, c2 = (1 - beta1**step, 1 - beta2**step) if options.get("bias_correction", True) else (1.0, 1.0)
+    beta3 = 1 - beta1 if options.get("grad_averaging", True) else 1.0
+    for w, g, (m, v) in zip(weights, grads, moments, strict=True):
+        m.copy_(beta1 * m + beta3 * g / clip)
+        v.copy_(beta2 * v + (1 - beta2) * (g / clip) ** 2)
+        u = (m / c1) / ((v / c2).sqrt() + 1e-6) + decay * w
+        ratio = 1.0
+        if (decay or options.get("use_lamb")) and u.norm() > 0:
+            ratio = float(w.norm() / u.norm())
+        w.copy_(w - 1e-2 * ratio * u)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("backend", [None, "fallback", "reference"])
+def test_the_definition(options, flat, backend):
+    ours = parameters()
+    weights = [param.detach().double() for param in ours]
+    moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
+    fused = FusedLamb(ours, 1e-2, **options, flat=flat, backend=backend)
+    for step in range(1, 6):
+        grads = give_gradients(ours, seed=step)
+        assert fused.step() is None
+        definition(weights, [grad.double() for grad in grads], moments, step, options)
+    assert is_flat(fused) is flat
+    assert_same(ours, weights, rtol=1e-4, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    shapes=st.lists(st.lists(st.integers(1, 9), max_size=3).map(tuple), min_size=1, max_size=40),
+    flat=st.sampled_from([None, True, False]),
+)
+def test_any_shapes_follow_the_reference(shapes, flat):
+    ours, theirs = parameters(shapes), [param.detach() for param in parameters(shapes)]
+    moments = [[torch.zeros_like(p) for p in theirs] for _ in range(2)]
+    fused = FusedLamb(ours, 1e-2, flat=flat)
+    for step in range(1, 4):
+        grads = give_gradients(ours, seed=step)
+        fused.step()
+        options = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01}
+        reference.lamb_(theirs, grads, *moments, step=step, **options)
+    assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("flat", [True, False])
+def test_dtypes(dtype, flat):
+    ours = parameters(dtype=dtype)
+    weights = [param.detach().double() for param in ours]
+    moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
+    fused = FusedLamb(ours, 1e-2, flat=flat, dtype=torch.float32)
+    for step in range(1, 4):
+        grads = give_gradients(ours, seed=step)
+        fused.step()
+        definition(weights, [grad.double() for grad in grads], moments, step, {})
+    tolerance = 1e-6 if dtype == torch.float64 else 2e-2
+    assert_same(ours, weights, rtol=tolerance, atol=tolerance)
+
+
+def test_the_norm_is_that_of_all_groups():
+    ours, theirs = parameters(), parameters()
+    one = FusedLamb([{"params": ours[:2]}, {"params": ours[2:]}], 1e-2)
+    other = FusedLamb(theirs, 1e-2)
+    give_gradients(ours, theirs, seed=0, scale=10.0)
+    one.step()
+    other.step()
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_zero_weights_stay_zero_and_zero_updates_do_nothing(flat):
+    params = [torch.nn.Parameter(torch.zeros(4)), torch.nn.Parameter(torch.ones(4))]
+    params[0].grad, params[1].grad = torch.ones(4), torch.zeros(4)
+    FusedLamb(params, 0.1, weight_decay=0.0, use_lamb=True, flat=flat).step()
+    assert params[0].tolist() == [0.0] * 4
+    assert params[1].tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_padding_does_not_keep_a_nan(flat):
+    ours, theirs = parameters(), parameters()
+    fused = FusedLamb(ours, 1e-2, flat=flat)
+    give_gradients(ours, seed=0)
+    ours[0].grad[0] = math.nan
+    fused.step()
+    with torch.no_grad():
+        for param, value in zip(ours, theirs, strict=True):
+            param.copy_(value)
+    for state in fused.state.values():
+        for moment in state.values():
+            moment.zero_()
+    fresh = FusedLamb(theirs, 1e-2)
+    fused.param_groups[0]["step"] = 0
+    give_gradients(ours, theirs, seed=1)
+    fused.step()
+    fresh.step()
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("shapes", [ODD_SHAPES, MANY_SHAPES])
+def test_zero_grad_follows_set_grad_none(shapes):
+    params = parameters(shapes)
+    give_gradients(params, seed=0)
+    FusedLamb(params, set_grad_none=False).zero_grad()
+    assert all(param.grad is not None and not param.grad.any() for param in params)
+    FusedLamb(params).zero_grad()
+    assert all(param.grad is None for param in params)
+
+
+def test_the_default_decay_is_that_of_the_code():
+    assert FusedLamb(parameters()).defaults["weight_decay"] == 0.01
+
+
+def test_pickling_keeps_what_is_not_in_the_groups():
+    fused = pickle.loads(
+        pickle.dumps(FusedLamb(parameters(), set_grad_none=False, dtype=torch.float64, flat=True))
+    )
+    assert (fused.set_grad_none, fused.dtype, fused.flat) == (False, torch.float64, True)
+    assert set(fused._native_options()) >= {"set_grad_none", "dtype", "max_grad_norm", "use_lamb"}
+    assert "differentiable" not in fused._native_options()
+
+
+def test_errors():
+    with pytest.raises(RuntimeError, match="FusedLamb does not support the AMSGrad variant"):
+        FusedLamb(parameters(), amsgrad=True)
+    params = parameters()
+    give_gradients(params, seed=0)
+    params[0].grad = params[0].grad.to_sparse()
+    with pytest.raises(RuntimeError, match="Lamb does not support sparse gradients"):
+        FusedLamb(params).step()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_the_lamb_of_timm(decay):
+    from timm.optim import Lamb
+
+    ours, theirs = parameters(), parameters()
+    fused = FusedLamb(ours, 1e-2, weight_decay=decay)
+    plain = Lamb(theirs, 1e-2, weight_decay=decay, max_grad_norm=1.0)
+    for step in range(5):
+        give_gradients(ours, theirs, seed=step)
+        fused.step()
+        plain.step()
+    assert_same(ours, theirs, rtol=1e-4, atol=1e-5)

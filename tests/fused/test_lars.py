@@ -1,0 +1,176 @@
+"""FusedLars and FusedResourceApplyMomentum against loops in double precision and timm's."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import pickle
+
+import pytest
+import torch
+from training import MANY_SHAPES, assert_same, give_gradients, parameters
+
+from perftool.fused import FusedLars, FusedResourceApplyMomentum, FusedSGD
+
+DECAY, LR, EETA, EPS, MOMENTUM = 0.01, 0.1, 0.02, 1e-8, 0.9
+
+
+def adapted(weight, grad, adapt, decay=DECAY):
+    """The scaled gradient, in double precision, written from the definition."""
+    if not adapt:
+        return grad * LR
+    w, g = weight.norm(), grad.norm()
+    ratio = EETA * w / (g + decay * w + EPS) if w > 0 and g > 0 else 1.0
+    return (grad + decay * weight) * LR * ratio
+
+
+def give_persistent_gradients(params, seed):
+    """New values in gradients that stay the same tensors after the first time."""
+    if params[0].grad is None:
+        return [grad.double() for grad in give_gradients(params, seed=seed)]
+    others = parameters([param.shape for param in params])
+    values = give_gradients(others, seed=seed)
+    for param, value in zip(params, values, strict=True):
+        param.grad.copy_(value)
+    return [value.double() for value in values]
+
+
+@pytest.mark.parametrize("flat", [None, False])
+@pytest.mark.parametrize("backend", [None, "reference"])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_with_momentum_that_adds_gradients_as_they_are(flat, backend, persistent):
+    params = parameters(MANY_SHAPES)
+    mask = [int(param.dim() > 1) for param in params]
+    weights = [param.detach().double() for param in params]
+    buffers = [torch.zeros_like(weight) for weight in weights]
+    base = FusedResourceApplyMomentum(params, LR, MOMENTUM, DECAY, flat=flat)
+    lars = FusedLars(base, mask, EETA, EPS, backend=backend)
+    for step in range(6):
+        if not persistent:
+            lars.zero_grad()
+        grads = give_persistent_gradients(params, step)
+        lars.step()
+        for w, g, b, adapt in zip(weights, grads, buffers, mask, strict=True):
+            scaled = adapted(w, g, adapt)
+            b.copy_(scaled if step == 0 else MOMENTUM * b - scaled)
+            w += b
+    (bucket,) = base._current.buckets
+    assert bucket._exposed is (flat is None and persistent)
+    assert base.param_groups[0]["weight_decay"] == DECAY
+    assert_same(params, weights)
+    assert_same([base.state[param]["momentum_buffer"] for param in params], buffers)
+
+
+@pytest.mark.parametrize("base", [torch.optim.SGD, FusedSGD])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_around_sgd_whose_rate_applies_again(base, persistent):
+    params = parameters(MANY_SHAPES)
+    mask = torch.tensor([1, 0] * (len(params) // 2))
+    weights = [param.detach().double() for param in params]
+    lars = FusedLars(base(params, LR, weight_decay=DECAY), mask, EETA, EPS)
+    for step in range(5):
+        if not persistent:
+            lars.zero_grad()
+        grads = give_persistent_gradients(params, step)
+        lars.step()
+        scaled = [adapted(w, g, a) for w, g, a in zip(weights, grads, mask, strict=True)]
+        assert_same([param.grad for param in params], scaled)
+        for w, g in zip(weights, scaled, strict=True):
+            w -= LR * g
+    assert_same(params, weights)
+
+
+def test_the_mask_counts_anew_in_every_group():
+    params = parameters([(4,), (4,), (4,), (4,)])
+    base = torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], LR)
+    lars = FusedLars(base, [1, 0], EETA, EPS)
+    grads = give_gradients(params, seed=0)
+    weights = [param.detach().clone() for param in params]
+    lars.step()
+    expected = [adapted(w, g, a, decay=0.0) for w, g, a in zip(weights, grads, (1, 0, 1, 0), strict=True)]
+    assert_same([param.grad for param in params], expected)
+
+
+def test_norms_of_zero_leave_a_ratio_of_one():
+    params = [torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.ones(3))]
+    params[0].grad, params[1].grad = torch.ones(3), torch.zeros(3)
+    FusedLars(torch.optim.SGD(params, LR, weight_decay=DECAY), [1, 1], EETA).step()
+    assert_same([params[0].grad, params[1].grad], [torch.full((3,), LR), torch.full((3,), LR * DECAY)])
+
+
+def test_gradients_that_are_missing_are_skipped():
+    params = parameters([(4,), (5,), (6,)])
+    grads = give_gradients(params, seed=0)
+    params[1].grad = None
+    before = params[1].detach().clone()
+    weights = [param.detach().clone() for param in params]
+    FusedLars(torch.optim.SGD(params, LR), [0, 0, 1], EETA, EPS).step()
+    assert_same([params[1]], [before])
+    assert_same([params[2].grad], [adapted(weights[2], grads[2], 1, decay=0.0)])
+
+
+def test_a_mask_that_is_too_short_is_refused():
+    params = parameters()
+    give_gradients(params, seed=0)
+    lars = FusedLars(torch.optim.SGD(params, LR, weight_decay=DECAY), [1, 0])
+    with pytest.raises(
+        RuntimeError, match="the same number of elements but they respectively have: 5, 5 and 2"
+    ):
+        lars.step()
+    assert lars.param_groups[0]["weight_decay"] == DECAY
+
+
+def test_it_is_an_optimizer_that_shares_groups_and_state():
+    params = parameters()
+    base = torch.optim.SGD(params, LR, MOMENTUM)
+    lars = FusedLars(base, [1] * 6, EETA)
+    assert isinstance(lars, torch.optim.Optimizer)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(lars, 0.5)
+    give_gradients(params, seed=0)
+    lars.step()
+    schedule.step()
+    lars.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+    assert base.param_groups[0]["lr"] == LR / 2
+    assert len(base.param_groups) == 2
+    assert lars.state is base.state
+    assert lars.defaults is base.defaults
+    state = copy.deepcopy(lars.state_dict())
+    base.load_state_dict(state)
+    assert lars.param_groups is base.param_groups
+    lars.load_state_dict(state)
+    assert lars.state_dict()["param_groups"] == state["param_groups"]
+    copied = pickle.loads(pickle.dumps(lars))
+    assert copied.skip_mask == [1] * 6
+    assert copied.optim.param_groups[0]["lr"] == LR / 2
+    seen = []
+    lars.register_step_post_hook(lambda *args: seen.append("stepped"))
+    lars.step()
+    assert seen == ["stepped"]
+
+
+def test_momentum_of_zero_applies_gradients_as_they_are():
+    params = parameters(MANY_SHAPES)
+    weights = [param.detach().clone() for param in params]
+    base = FusedResourceApplyMomentum(params, LR)
+    for step, sign in ((0, 1), (1, -1), (2, -1)):
+        grads = give_gradients(params, seed=step)
+        base.step()
+        for weight, grad in zip(weights, grads, strict=True):
+            weight += sign * grad
+    assert_same(params, weights)
+    with pytest.raises(ValueError, match=r"Invalid momentum value: -1"):
+        FusedResourceApplyMomentum(params, LR, -1.0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
+def test_the_lars_of_timm():
+    from timm.optim import Lars
+
+    ours, theirs = parameters(), parameters()
+    lars = FusedLars(torch.optim.SGD(ours, 1.0, weight_decay=DECAY), [1] * 5, EETA, EPS)
+    plain = Lars(theirs, 1.0, weight_decay=DECAY, trust_coeff=EETA, eps=EPS, always_adapt=True)
+    for step in range(4):
+        give_gradients(ours, theirs, seed=step)
+        lars.step()
+        plain.step()
+    assert_same(ours, theirs)
