@@ -83,9 +83,7 @@ def attentions(case: Case) -> dict[str, Attention]:
     return {
         "plain": lambda q, k, v: attention(q, k, v, mask)[0],
         "torch": lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, attn_mask=mask),
-        "ours": lambda q, k, v: FusedSDPA.apply(
-            q, k, v, None, 0.0, True, None, "None", None, lengths, "right"
-        ),
+        "ours": lambda q, k, v: FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", None, lengths, "right"),
     }
 
 

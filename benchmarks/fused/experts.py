@@ -98,9 +98,7 @@ def contenders(case: Case) -> list[Contender]:
     )
     w12 = [torch.cat(pair, dim=1) for pair in zip(w1, w2, strict=True)]
     # The modules' own storage, [out, in]; the others above are copies stored as [in, out].
-    linear = [
-        [getattr(expert, name).weight.detach() for expert in block.experts] for name in ("gate", "up", "down")
-    ]
+    linear = [[getattr(expert, name).weight.detach() for expert in block.experts] for name in ("gate", "up", "down")]
     views = [[weight.t() for weight in part] for part in linear]
     common = (x, routing, weights)
     last = case.experts - 1
@@ -144,9 +142,7 @@ def main() -> None:
     header = ("case", "modules ms", "static ms", "loop ms", "ours ms", "ours w12 ms", "static linear ms",
               "ours permuted ms", *(f"{slower} / {faster}" for slower, faster in PAIRS), "error")  # fmt: skip
     with torch.no_grad():
-        rows = [
-            row(case, options.rounds) for case in CASES if not options.cases or case.name in options.cases
-        ]
+        rows = [row(case, options.rounds) for case in CASES if not options.cases or case.name in options.cases]
     print(table(header, rows))
 
 

@@ -46,8 +46,7 @@ def __getattr__(name: str) -> Any:
         if error.name != "torch":
             raise
         raise MissingExtraError(
-            f"perftool.fused.{name} needs PyTorch; the extra `bench` brings it:"
-            " pip install 'habana-perf-tool[bench]'."
+            f"perftool.fused.{name} needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
         ) from error
     return module if name == "distributed" else getattr(module, name)
 

@@ -19,9 +19,7 @@ from perftool.fused.reference.all_reduce import all_reduce_gradients as referenc
 
 OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
-CHANGED_SET = (
-    "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
-)
+CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
 # The Gaudi form is this one with its packing recorded in native graphs, so that is what it needs.
 register(Implementation(OP, "habana", ("hpu",), lambda: native_obstacle("hpu", "HPUGraph")))

@@ -113,11 +113,7 @@ def _attend(
 ) -> Attended:
     """Run an algorithm, made for 4-D tensors and whole sequences, on what the request describes."""
     if q.dim() == 3:
-        mask = (
-            request.mask.unsqueeze(1)
-            if request.mask is not None and request.mask.dim() == 3
-            else request.mask
-        )
+        mask = request.mask.unsqueeze(1) if request.mask is not None and request.mask.dim() == 3 else request.mask
         headed = replace(request, mask=mask)
         attended = _attend(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), headed, compute)
         return _mapped(attended, lambda tensor: tensor.squeeze(1))
@@ -189,9 +185,7 @@ def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionR
     output, probabilities, keep = saved_attention(grouped, request.causal, request.scale, request.dropout_p)
     if request.return_dropout_mask and keep is None:
         keep = torch.ones_like(probabilities, dtype=torch.bool)
-    return Attended(
-        output.flatten(1, 2), probabilities.flatten(1, 2), None if keep is None else keep.flatten(1, 2)
-    )
+    return Attended(output.flatten(1, 2), probabilities.flatten(1, 2), None if keep is None else keep.flatten(1, 2))
 
 
 def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
@@ -214,9 +208,7 @@ def _tiled_alone(q: torch.Tensor, request: AttentionRequest) -> bool:
     return alone and q.dtype == torch.float32 and request.causal and not request.training
 
 
-def _torch_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest
-) -> torch.Tensor:
+def _torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> torch.Tensor:
     """PyTorch's own attention, which repeats nothing in backward but the probabilities."""
     if k.size(1) != q.size(1):
         k, v = (tensor.repeat_interleave(q.size(1) // k.size(1), dim=1) for tensor in (k, v))

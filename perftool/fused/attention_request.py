@@ -77,8 +77,7 @@ def _check_combination(request: AttentionRequest, dtype: torch.dtype) -> None:
         raise AssertionError("return_attn_probs is supported only for inference mode")
     if request.training and request.fast_softmax and request.recompute and not request.causal:
         raise AssertionError(
-            "Optimized softmax mode is supported in recompute training mode"
-            " only in causal(triangular) mask case"
+            "Optimized softmax mode is supported in recompute training mode only in causal(triangular) mask case"
         )
     plain_causal = request.causal and request.mask is None
     if request.lengths is not None and (request.training or not plain_causal):

@@ -40,9 +40,7 @@ def group_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.T
     if mask is not None:
         full = mask[(None,) * (4 - mask.dim())]
         grouped_mask = (
-            full.unsqueeze(1)
-            if full.size(1) == 1
-            else full.reshape(full.size(0), groups, -1, *full.shape[2:])
+            full.unsqueeze(1) if full.size(1) == 1 else full.reshape(full.size(0), groups, -1, *full.shape[2:])
         )
     return Grouped(q.reshape(q.size(0), groups, -1, *q.shape[2:]), k, v, grouped_mask)
 
@@ -118,9 +116,7 @@ def probabilities(scores: torch.Tensor, may_be_empty: bool) -> torch.Tensor:
     return result
 
 
-def dropout_keep(
-    like: torch.Tensor, dropout_p: float, generator: torch.Generator | None = None
-) -> torch.Tensor:
+def dropout_keep(like: torch.Tensor, dropout_p: float, generator: torch.Generator | None = None) -> torch.Tensor:
     """A boolean tensor shaped like `like`: True where the probability is kept."""
     keep = torch.empty_like(like, dtype=torch.bool)
     return keep.bernoulli_(1.0 - dropout_p, generator=generator)
@@ -134,9 +130,7 @@ def dropped(probability: torch.Tensor, keep: torch.Tensor | None, dropout_p: flo
 def refuse_second_derivative() -> None:
     """RuntimeError where gradients are to be differentiated again: they would silently count as constants."""
     if torch.is_grad_enabled():
-        raise RuntimeError(
-            "This operation has no second derivative; use the reference form for create_graph."
-        )
+        raise RuntimeError("This operation has no second derivative; use the reference form for create_graph.")
 
 
 def score_gradient(probability: torch.Tensor, grad: torch.Tensor, delta: torch.Tensor) -> torch.Tensor:

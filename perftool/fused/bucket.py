@@ -91,10 +91,7 @@ class Bucket:
         """
         in_place = self._exposed
         for run in self._runs:
-            if not (
-                same_memory(self.params[run], self.anchors[run])
-                and same_states(self.entries, self.states, run)
-            ):
+            if not (same_memory(self.params[run], self.anchors[run]) and same_states(self.entries, self.states, run)):
                 return False
             in_place = in_place and self._has_flat_gradients(run)
         self._in_place = in_place
@@ -115,9 +112,7 @@ class Bucket:
         if self.flat is None or flat_gradient is None:
             return self._list_work(pack)
         states = {name: [flat.buffer] for name, flat in self.flat_states.items()}
-        return Work(
-            [self.flat.buffer], [flat_gradient], states, self.flat.layout, True, range(len(self.params))
-        )
+        return Work([self.flat.buffer], [flat_gradient], states, self.flat.layout, True, range(len(self.params)))
 
     def mark_changed(self) -> None:
         """Tell autograd that the parameters have changed, which a write to their flat buffer does not."""

@@ -62,9 +62,7 @@ class FusedClipNorm:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
         if chosen == "habana":
-            self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(
-                params, float(self.max_norm)
-            )
+            self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(params, float(self.max_norm))
             clipped: Tensor = self._native.clip_norm(params)
             return clipped
         if chosen == "reference":

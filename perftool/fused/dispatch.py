@@ -105,9 +105,7 @@ def register(implementation: Implementation) -> Implementation:
     if implementation.name not in PREFERENCE:
         raise ValueError(f"{implementation.name!r} is none of {', '.join(PREFERENCE)}")
     known = _registry.setdefault(implementation.op, [])
-    known[:] = [
-        each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)
-    ]
+    known[:] = [each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)]
     known.append(implementation)
     return implementation
 

@@ -104,9 +104,7 @@ class _Entries:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self._tables = [
-            table
-            for module in model.modules()
-            for table in (module._modules, module._parameters, module._buffers)
+            table for module in model.modules() for table in (module._modules, module._parameters, module._buffers)
         ]
         self._values = list(self._present())
         self.tensors = _state(model)
@@ -154,9 +152,7 @@ class _Pairs:
 
     def are_current(self, ema: nn.Module, model: nn.Module) -> bool:
         """Whether both models still hold these tensors."""
-        return all(
-            entries.are_current(each) for entries, each in zip(self._entries, (ema, model), strict=True)
-        )
+        return all(entries.are_current(each) for entries, each in zip(self._entries, (ema, model), strict=True))
 
     def average(self, weight: float) -> None:
         """Move every average by `weight` of its distance towards the value."""

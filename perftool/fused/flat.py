@@ -118,9 +118,7 @@ class FlatTensors:
 
     def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors, in this order, start where the views do; their layouts are not compared."""
-        return len(tensors) == len(self.views) and all(
-            map(eq, map(Tensor.data_ptr, tensors), self.addresses)
-        )
+        return len(tensors) == len(self.views) and all(map(eq, map(Tensor.data_ptr, tensors), self.addresses))
 
 
 _known: weakref.WeakValueDictionary[int, FlatTensors] = weakref.WeakValueDictionary()
@@ -171,8 +169,7 @@ def can_all_move(tensors: Sequence[Tensor]) -> bool:
         elif not can_move(tensor):
             return False
     return all(
-        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + users
-        for home, users in settled.items()
+        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + users for home, users in settled.items()
     )
 
 
@@ -185,9 +182,7 @@ def _views_of(storage: torch.UntypedStorage) -> int:
 def can_replace_gradients(params: Sequence[Tensor]) -> bool:
     """Whether the gradients of all parameters are known to these parameters alone."""
     alone = _references_when_alone()
-    return all(
-        param.grad is not None and can_move(param.grad) and _references(param) == alone for param in params
-    )
+    return all(param.grad is not None and can_move(param.grad) and _references(param) == alone for param in params)
 
 
 def _references(param: Tensor) -> tuple[int, int]:

@@ -64,9 +64,7 @@ def _check(function: Any, sample: Tensors) -> None:
 
 def _graphed(function: Any, sample: Tensors, warmups: int, allow_unused: bool) -> Any:
     if not isinstance(function, torch.nn.Module):
-        return _replaying(
-            CapturedCall(function, flatten_call(sample, {}), (), (), True, warmups, allow_unused)
-        )
+        return _replaying(CapturedCall(function, flatten_call(sample, {}), (), (), True, warmups, allow_unused))
     original, training_at_capture = function.forward, function.training
     call = CapturedCall(
         original,
@@ -92,9 +90,7 @@ def _replaying(call: CapturedCall) -> Callable[..., Any]:
         expected = [tensor.shape for tensor in call.static_inputs]
         if [tensor.shape for tensor in args] != expected:
             given = [tuple(tensor.shape) for tensor in args]
-            raise ValueError(
-                f"captured for input shapes {[tuple(shape) for shape in expected]}, called with {given}"
-            )
+            raise ValueError(f"captured for input shapes {[tuple(shape) for shape in expected]}, called with {given}")
         return call(args)
 
     return replay

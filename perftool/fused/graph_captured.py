@@ -39,8 +39,7 @@ class CapturedCall:
         self._function = function
         self._sample = sample
         self._static = tuple(
-            tensor.detach().clone().requires_grad_(differentiable and tensor.requires_grad)
-            for tensor in sample.tensors
+            tensor.detach().clone().requires_grad_(differentiable and tensor.requires_grad) for tensor in sample.tensors
         )
         self._parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
         self._differentiable = differentiable
@@ -132,9 +131,7 @@ class CapturedCall:
         self._generation += 1
         return self._generation
 
-    def _replay_backward(
-        self, generation: int, grads: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor | None, ...]:
+    def _replay_backward(self, generation: int, grads: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
         if generation != self._generation:
             raise RuntimeError(STALE)
         assert self.backward_graph is not None

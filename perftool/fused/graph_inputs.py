@@ -46,9 +46,7 @@ class CallInputs:
         """What must be equal for a graph to be used again; GraphCaptureError for an unhashable value."""
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
-                raise GraphCaptureError(
-                    f"An argument of type {type(leaf).__name__} cannot be part of a graph."
-                )
+                raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
         return GraphKey(
             repr(self.structure),
             tuple(_layout(tensor) for tensor in self.tensors),

@@ -127,9 +127,7 @@ class _Builder:
             raise GraphCaptureError("A captured region views the same memory in two dtypes.")
         memory = tensors[0].untyped_storage()
         elements = memory.nbytes() // tensors[0].element_size()
-        whole = torch.empty(0, dtype=tensors[0].dtype, device=memory.device).set_(
-            memory, 0, (elements,), (1,)
-        )
+        whole = torch.empty(0, dtype=tensors[0].dtype, device=memory.device).set_(memory, 0, (elements,), (1,))
         self.bases[storage] = self._placeholder(whole)
 
     def _placeholder(self, tensor: torch.Tensor) -> fx.Node:

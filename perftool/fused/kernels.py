@@ -49,9 +49,7 @@ def _step_tensor(step: float, like: Tensor) -> Tensor:
 def _private_sgd(
     params: Tensors, grads: Tensors, buffers: Tensors, *, grad_scale: Tensor | None = None, **options: Any
 ) -> None:
-    torch._fused_sgd_(
-        params, grads, buffers, **options, maximize=False, is_first_step=False, grad_scale=grad_scale
-    )
+    torch._fused_sgd_(params, grads, buffers, **options, maximize=False, is_first_step=False, grad_scale=grad_scale)
 
 
 def _private_adagrad(

@@ -155,9 +155,7 @@ class FusedLars(Optimizer):
         if bucket not in self._masks:
             if len(self.skip_mask) < len(group["params"]):
                 raise RuntimeError(_MASK_TOO_SHORT.format(len(group["params"]), len(self.skip_mask)))
-            adapted = {
-                id(param): bool(flag) for param, flag in zip(group["params"], self.skip_mask, strict=False)
-            }
+            adapted = {id(param): bool(flag) for param, flag in zip(group["params"], self.skip_mask, strict=False)}
             flags = [adapted[id(param)] for param in bucket.params]
             self._masks[bucket] = torch.tensor(flags, device=bucket.params[0].device)
         return self._masks[bucket]

@@ -200,11 +200,7 @@ def _expert_by_expert(
     outputs, largest = [x[:0]], []
     for index, block in enumerate(torch.split(x, blocks.counts) if blocks.counts else ()):
         # The results of two products of half the width fit the cache better than those of one.
-        weights = (
-            blocks.gate[index].chunk(2, dim=1)
-            if blocks.up is None
-            else (blocks.gate[index], blocks.up[index])
-        )
+        weights = blocks.gate[index].chunk(2, dim=1) if blocks.up is None else (blocks.gate[index], blocks.up[index])
         gate, up = (block @ weight for weight in weights)
         activated = ACTIVATIONS[activation](gate) * up
         if measure:

@@ -112,9 +112,7 @@ def _local(weights: Sequence[torch.Tensor], name: str, first: int, last: int) ->
 
 def _checked(request: MixtureRequest) -> MixtureRequest:
     if request.activation not in ACTIVATIONS:
-        raise RuntimeError(
-            f'Activation "{request.activation}" not found among MoeActivationMode_t enum values.'
-        )
+        raise RuntimeError(f'Activation "{request.activation}" not found among MoeActivationMode_t enum values.')
     _check_tokens(request)
     hidden, dtype = request.hidden_states.size(1), request.hidden_states.dtype
     joined = request.up is None
@@ -137,9 +135,7 @@ def _check_tokens(request: MixtureRequest) -> None:
     if request.hidden_states.dim() != 2:
         raise ValueError("hidden_states must be [tokens, hidden]")
     if request.hidden_states.dtype not in DTYPES:
-        raise ValueError(
-            f"hidden_states must be float32, float16 or bfloat16, not {request.hidden_states.dtype}"
-        )
+        raise ValueError(f"hidden_states must be float32, float16 or bfloat16, not {request.hidden_states.dtype}")
     if request.routing.dim() != 2 or request.routing.size(0) != request.hidden_states.size(0):
         raise ValueError("expert_routing_table must be [tokens, experts per token]")
     if request.routing.dtype.is_floating_point or request.routing.dtype == torch.bool:

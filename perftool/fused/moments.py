@@ -57,9 +57,7 @@ def step_scaled(
 ) -> None:
     """Run the `adamw` kernel on FP8 moments; `scales` hold one 0-dim tensor per moment and are updated."""
     dtype = compute_dtype(params[0], exp_avgs[0])
-    for param, grad, m, v, m_scale, v_scale in zip(
-        params, grads, exp_avgs, exp_avg_sqs, *scales, strict=True
-    ):
+    for param, grad, m, v, m_scale, v_scale in zip(params, grads, exp_avgs, exp_avg_sqs, *scales, strict=True):
         weight, gradient = param.to(dtype), grad.to(dtype)
         first, second = m.to(dtype).div_(m_scale), v.to(dtype).div_(v_scale)
         kernel([weight], [gradient], [first], [second], **options)

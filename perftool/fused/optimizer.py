@@ -41,9 +41,7 @@ class FusedOptimizer(Optimizer):
     _current: Plan | None = None
     _native: Any = None
 
-    def __init__(
-        self, params: Any, defaults: dict[str, Any], *, flat: bool | None, backend: str | None
-    ) -> None:
+    def __init__(self, params: Any, defaults: dict[str, Any], *, flat: bool | None, backend: str | None) -> None:
         super().__init__(params, defaults)
         self.flat, self.backend = flat, backend
         if backend is not None:
@@ -123,10 +121,7 @@ class FusedOptimizer(Optimizer):
     def _use_native(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
         if self._native is None:
-            if (
-                self._current is not None
-                or choose(self.op, self._device_type(), self.backend).name != "habana"
-            ):
+            if self._current is not None or choose(self.op, self._device_type(), self.backend).name != "habana":
                 return False
             self._native = native(NATIVE_MODULE, self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
@@ -161,12 +156,9 @@ class FusedOptimizer(Optimizer):
         """As torch.optim: the step counter of a group is also repeated as `step` of each parameter."""
         packed: dict[str, Any] = super().state_dict()
         if self.counter is not None:
-            counts = {
-                i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]
-            }
+            counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
             packed["state"] = {
-                i: {"step": torch.tensor(float(counts.get(i, 0))), **entry}
-                for i, entry in packed["state"].items()
+                i: {"step": torch.tensor(float(counts.get(i, 0))), **entry} for i, entry in packed["state"].items()
             }
         return packed
 

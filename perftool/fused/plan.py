@@ -44,9 +44,7 @@ class Policy:
 class GroupPlan:
     """The buckets of one parameter group, and the parameters that have had no gradient yet."""
 
-    def __init__(
-        self, group: Group, states: States, rules: StateRules, policy: Policy, may_move: bool
-    ) -> None:
+    def __init__(self, group: Group, states: States, rules: StateRules, policy: Policy, may_move: bool) -> None:
         self.group = group
         self.params: list[Tensor] = list(group["params"])
         self.names = tuple(rules.names(group))

@@ -41,9 +41,7 @@ def same_entries(entries: Sequence[dict[str, Any]], name: str, cached: Sequence[
     return all(map(is_, map(dict.get, entries, repeat(name)), cached))
 
 
-def same_states(
-    entries: Sequence[dict[str, Any]], states: Mapping[str, Sequence[Tensor]], run: slice
-) -> bool:
+def same_states(entries: Sequence[dict[str, Any]], states: Mapping[str, Sequence[Tensor]], run: slice) -> bool:
     """Whether the state dictionaries of a run still have all their cached tensors."""
     present = entries[run]
     return all(same_entries(present, name, cached[run]) for name, cached in states.items())
@@ -51,6 +49,4 @@ def same_states(
 
 def same_gradients(params: Sequence[Tensor], grads: Sequence[Tensor], addresses: Sequence[int]) -> bool:
     """Whether the gradients of `params` are these tensors, and these start at the addresses."""
-    return all(map(is_, map(_gradient, params), grads)) and all(
-        map(eq, map(Tensor.data_ptr, grads), addresses)
-    )
+    return all(map(is_, map(_gradient, params), grads)) and all(map(eq, map(Tensor.data_ptr, grads), addresses))

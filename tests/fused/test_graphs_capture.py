@@ -156,9 +156,7 @@ def test_replay_v2_and_v3_fill_inputs_first(interpreted):
     captured.replayV3([torch.zeros(2), torch.tensor([5.0, 6.0])])
     assert result.tolist() == [15.0, 18.0]
     for wrong in ([torch.zeros(2)], [torch.zeros(2), torch.zeros(3)]):
-        with pytest.raises(
-            RuntimeError, match="HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
-        ):
+        with pytest.raises(RuntimeError, match="HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"):
             captured.replayV3(wrong)
     captured.clear_inputs()
     assert captured.get_user_input_match_indices() == []

@@ -147,9 +147,7 @@ def test_the_default_decay_is_that_of_the_code():
 
 
 def test_pickling_keeps_what_is_not_in_the_groups():
-    fused = pickle.loads(
-        pickle.dumps(FusedLamb(parameters(), set_grad_none=False, dtype=torch.float64, flat=True))
-    )
+    fused = pickle.loads(pickle.dumps(FusedLamb(parameters(), set_grad_none=False, dtype=torch.float64, flat=True)))
     assert (fused.set_grad_none, fused.dtype, fused.flat) == (False, torch.float64, True)
     assert set(fused._native_options()) >= {"set_grad_none", "dtype", "max_grad_norm", "use_lamb"}
     assert "differentiable" not in fused._native_options()

@@ -113,9 +113,7 @@ def test_a_mask_that_is_too_short_is_refused():
     params = parameters()
     give_gradients(params, seed=0)
     lars = FusedLars(torch.optim.SGD(params, LR, weight_decay=DECAY), [1, 0])
-    with pytest.raises(
-        RuntimeError, match="the same number of elements but they respectively have: 5, 5 and 2"
-    ):
+    with pytest.raises(RuntimeError, match="the same number of elements but they respectively have: 5, 5 and 2"):
         lars.step()
     assert lars.param_groups[0]["weight_decay"] == DECAY
 

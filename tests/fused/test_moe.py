@@ -239,7 +239,5 @@ def test_output_matches_the_mixtral_block_of_transformers():
         torch.nn.init.normal_(parameter, std=0.3)
     x, table, weights, *_ = inputs(9, 8, 6, 4, 2)
     expected = block(x, table, weights)
-    found = mixture_of_experts(
-        x, table, weights, [*block.gate_up_proj], [*block.down_proj], True, "silu", 0, 3
-    )
+    found = mixture_of_experts(x, table, weights, [*block.gate_up_proj], [*block.down_proj], True, "silu", 0, 3)
     torch.testing.assert_close(found, expected)

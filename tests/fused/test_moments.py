@@ -69,9 +69,7 @@ def test_many_fp8_moments_keep_a_scale_each():
             each.step()
     assert_same(ours, theirs)
     scales = [fused.state[param]["exp_avg_scale"] for param in ours]
-    assert_same(
-        scales, [each.state[param]["exp_avg_scale"] for each, param in zip(alone, theirs, strict=True)]
-    )
+    assert_same(scales, [each.state[param]["exp_avg_scale"] for each, param in zip(alone, theirs, strict=True)])
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(E4M3, 240.0), (E5M2, 57344.0)])

@@ -95,9 +95,7 @@ def test_attention_passes_all_thirteen_arguments(recorder):
 
 
 def test_experts_pass_the_call_to_the_registered_operator(recorder, monkeypatch):
-    monkeypatch.setattr(
-        torch.ops, "hpu", types.SimpleNamespace(mixture_of_experts=recorder.named("moe")), False
-    )
+    monkeypatch.setattr(torch.ops, "hpu", types.SimpleNamespace(mixture_of_experts=recorder.named("moe")), False)
     x, weight = torch.zeros(1, 2), [torch.zeros(2, 2)]
     arguments = (x, x, x, weight, weight, True, "silu", 0, 0)
     assert mixture_of_experts(*arguments) == "native result"
@@ -132,9 +130,7 @@ def single_rank(tmp_path):
 
 
 @pytest.mark.usefixtures("recorder", "single_rank")
-@pytest.mark.parametrize(
-    ("recorded", "per_graph"), [(True, ["capture_begin", "capture_end", "replay"]), (False, [])]
-)
+@pytest.mark.parametrize(("recorded", "per_graph"), [(True, ["capture_begin", "capture_end", "replay"]), (False, [])])
 def test_gradient_copies_are_recorded_in_two_native_graphs(recorded, per_graph):
     model = torch.nn.Linear(2, 2)
     model(torch.ones(1, 2)).sum().backward()

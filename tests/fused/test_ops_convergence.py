@@ -25,8 +25,7 @@ class Transformer(nn.Module):
         self.place = nn.Embedding(TOKENS, WIDTH)
         self.project, self.router = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, EXPERTS)
         self.gate, self.up, self.down = (
-            nn.ParameterList([nn.Parameter(torch.randn(WIDTH, WIDTH) / 4) for _ in range(EXPERTS)])
-            for _ in range(3)
+            nn.ParameterList([nn.Parameter(torch.randn(WIDTH, WIDTH) / 4) for _ in range(EXPERTS)]) for _ in range(3)
         )
         self.head = nn.Linear(WIDTH, VOCABULARY)
 

@@ -145,9 +145,7 @@ def test_any_shapes_and_missing_gradients_follow_the_reference(shapes, flat, mis
     assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize(
-    "make", [FusedAdamW, FusedAdagrad, lambda params, **kw: FusedSGD(params, 0.1, 0.9, **kw)]
-)
+@pytest.mark.parametrize("make", [FusedAdamW, FusedAdagrad, lambda params, **kw: FusedSGD(params, 0.1, 0.9, **kw)])
 @FLAT
 def test_nan_and_infinity_stay_in_their_element(make, flat):
     ours, clean = parameters(MANY_SHAPES), parameters(MANY_SHAPES)

@@ -36,9 +36,7 @@ def loop_attention(q, k, v, causal):
         for h in range(q.size(1)):
             for i in range(q.size(2)):
                 visible = min(i + 1, k.size(2)) if causal else k.size(2)
-                scores = [
-                    float(q[b, h, i] @ k[b, h // shared, j]) / math.sqrt(q.size(-1)) for j in range(visible)
-                ]
+                scores = [float(q[b, h, i] @ k[b, h // shared, j]) / math.sqrt(q.size(-1)) for j in range(visible)]
                 weights = [math.exp(score - max(scores)) for score in scores]
                 for j, weight in enumerate(weights):
                     out[b, h, i] += weight / sum(weights) * v[b, h // shared, j]
@@ -142,9 +140,7 @@ def test_three_dimensional_inputs_have_no_head_axis():
     q, k, v = (tensor.squeeze(1) for tensor in tensors(2, 1, 1, 4, 4, 3, grad=False))
     mask = torch.ones(2, 4, 4, dtype=torch.bool).tril()
     expected, weights = attention(q, k, v, mask)
-    found, probabilities = FusedSDPA.apply(
-        q, k, v, mask, 0.0, False, None, "None", None, None, "left", False, True
-    )
+    found, probabilities = FusedSDPA.apply(q, k, v, mask, 0.0, False, None, "None", None, None, "left", False, True)
     assert_same(found, expected, torch.float64)
     assert_same(probabilities, weights, torch.float64)
 
@@ -232,9 +228,7 @@ class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize(
-    ("dtype", "dropout"), [(torch.bfloat16, 0.0), (torch.float32, 0.0), (torch.float32, 0.1)]
-)
+@pytest.mark.parametrize(("dtype", "dropout"), [(torch.bfloat16, 0.0), (torch.float32, 0.0), (torch.float32, 0.1)])
 def test_recompute_never_holds_a_matrix_of_scores(dtype, dropout):
     q, k, v = tensors(1, 2, 2, 2048, 2048, 8, dtype)
     with CountElements() as count:

@@ -90,9 +90,7 @@ def test_dropout_follows_the_global_seed():
 def test_valid_lengths_equal_attention_on_each_sequence_alone(padding, dtype, recompute):
     tensors = qkv(3, 2, 6, 4, dtype)
     lengths = torch.tensor([4, 6, 0], dtype=torch.int32)
-    out = call(
-        tensors, is_causal=True, recompute_mode=recompute, valid_seq_len=lengths, seq_padding_type=padding
-    )
+    out = call(tensors, is_causal=True, recompute_mode=recompute, valid_seq_len=lengths, seq_padding_type=padding)
     for index, length in enumerate(lengths.tolist()):
         rows = slice(6 - length, 6) if padding == "left" else slice(0, length)
         alone, _ = attention(*(tensor[index : index + 1, :, rows] for tensor in tensors), None, True)
@@ -149,8 +147,7 @@ def test_what_is_in_the_padding_never_matters(lengths, left):
         (
             {"softmax_mode": "fast", "recompute_mode": True},
             True,
-            "Optimized softmax mode is supported in recompute training mode"
-            " only in causal(triangular) mask case",
+            "Optimized softmax mode is supported in recompute training mode only in causal(triangular) mask case",
         ),
         (
             {"valid_seq_len": torch.tensor([1, 2]), "is_causal": True},

@@ -105,9 +105,7 @@ def routed_tokens():
 
 def expected_mixture(x, table, weights, w1, w2, w3):
     """All experts on all tokens, then the chosen ones picked out."""
-    everything = torch.stack(
-        [(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1
-    )
+    everything = torch.stack([(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1)
     picked = everything.gather(1, table[:, :, None].expand(-1, -1, HIDDEN))
     return (picked * weights[:, :, None]).sum(1)
 
@@ -254,9 +252,7 @@ def labelled_batches(count, batch_size=16):
 
 def test_training_captured_by_hand():
     training = CapturedTraining(16)
-    losses = [
-        training.training_step(batch, index).item() for index, batch in enumerate(labelled_batches(150))
-    ]
+    losses = [training.training_step(batch, index).item() for index, batch in enumerate(labelled_batches(150))]
     assert sum(losses[-20:]) / 20 < 0.7 * sum(losses[1:21]) / 20
     with torch.no_grad():
         prediction = training.model(training.static_input)

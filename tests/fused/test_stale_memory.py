@@ -303,9 +303,7 @@ def test_late_gradients_have_no_state_before():
 
 
 @pytest.mark.parametrize("flat", [None, False])
-@pytest.mark.parametrize(
-    "move", [lambda m: m.double(), lambda m: m.to(torch.bfloat16), lambda m: m.double().float()]
-)
+@pytest.mark.parametrize("move", [lambda m: m.double(), lambda m: m.to(torch.bfloat16), lambda m: m.double().float()])
 def test_a_model_that_changes_its_dtype(flat, move):
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(20)])

@@ -32,9 +32,7 @@ def give_gradients(*sets: Iterable[Tensor], seed: int, scale: float = 1.0) -> li
     return grads
 
 
-def assert_same(
-    actual: Iterable[Tensor], expected: Iterable[Tensor], rtol: float = 1e-5, atol: float = 1e-6
-) -> None:
+def assert_same(actual: Iterable[Tensor], expected: Iterable[Tensor], rtol: float = 1e-5, atol: float = 1e-6) -> None:
     """Compare tensor by tensor, in double precision."""
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one.detach().double(), other.detach().double(), rtol=rtol, atol=atol)
