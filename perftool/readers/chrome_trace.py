@@ -29,7 +29,7 @@ _LONGEST_CARRY = 32 << 20
 # This much of a chunk tells how it writes times.
 _TELLING = 256 << 10
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
-_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d')
+_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
 
 
@@ -173,7 +173,7 @@ class ChromeTrace:
         self._exact = self._exact or any(_LOSSY_TIME.search(part, 0, _TELLING) for part in parts)
         if self._exact:
             # Joined first: a number may lie across two parts.
-            parts = [_TIME.sub(rb'\1"\2"', b"".join(parts))]
+            parts = [_quote_times(b"".join(parts))]
         with open(path, "wb", buffering=0) as file:
             size = sum(file.write(part) for part in (b"[", *parts, b"]"))
         return Chunk(path, offset, size, self._exact)
@@ -187,6 +187,14 @@ class ChromeTrace:
             if not data.strip():
                 text = "the file ends right after the event array"
             self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
+
+
+def _quote_times(text: bytes) -> bytes:
+    """``text`` with every time that has decimals as a JSON string."""
+    pieces = _TIME.split(text)
+    # A third of the pieces are the numbers; this is several times faster than a substitution.
+    pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
+    return b"".join(pieces)
 
 
 def _needs_mending(data: bytes) -> bool:
