@@ -55,7 +55,8 @@ def row_products(rows: torch.Tensor, matrix: torch.Tensor, factor: float = 1.0) 
 def summed_over_rows(rows: torch.Tensor, values: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
     """factor · rowsᵀ · values, summed over the queries of a group: [batch, groups, keys, size]."""
     left, right = (tensor.flatten(2, 3).flatten(0, 1) for tensor in (rows, values))
-    return _scaled_products(left.transpose(1, 2), right, factor).unflatten(0, rows.shape[:2])
+    product = _scaled_products(left.transpose(1, 2), right, factor)
+    return product.view(*rows.shape[:2], rows.size(-1), values.size(-1))
 
 
 def _scaled_products(left: torch.Tensor, right: torch.Tensor, factor: float) -> torch.Tensor:

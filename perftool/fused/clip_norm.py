@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any."""
         params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        grads = [param.grad for param in params if param.grad is not None]
+        grads = [grad for grad in map(attrgetter("grad"), params) if grad is not None]
         if not grads:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name

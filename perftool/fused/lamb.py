@@ -96,7 +96,7 @@ class FusedLamb(FusedOptimizer):
     def _norm_parts(self, work: Work) -> list[Tensor]:
         """Tensors whose common norm is that of the gradients."""
         if work.layout is not None:
-            return [work.layout.norms(work.grads[0])]
+            return [work.layout.total_norm(work.grads[0])]
         return [grad.to(self.dtype or grad.dtype) for grad in work.grads]
 
     def _update(self, group: Group, work: Work) -> None:

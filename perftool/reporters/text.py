@@ -120,6 +120,8 @@ def _print_findings(report: Report, console: Console) -> None:
     if any(finding.gain for finding in findings):
         note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
+    if findings:
+        console.print(Text(f"habana_perf_tool rule {findings[0].code} explains a rule, with an example.", style="dim"))
     if report.not_applicable:
         codes = ", ".join(rule.code for rule in report.not_applicable)
         console.print(Text(f"Not applicable to this input: {codes}", style="dim"))

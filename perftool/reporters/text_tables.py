@@ -65,7 +65,7 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
     """Operators that ran on the CPU: executions in the run, and time in the trace."""
-    table = _table("operator", "executions", "in the trace", "time there", "types", "seen in")
+    table = _table("operator", "runs", "traced", "time", "types", "seen in")
     for row in fallbacks[:_MOST_ROWS]:
         traced = "" if row.traced is None else format_count(row.traced)
         time = "unknown" if row.time_ns is None else format_ns(row.time_ns)

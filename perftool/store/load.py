@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from perftool.errors import InputError
-from perftool.model.inputs import InputFile, InputStatus
+from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
 
@@ -62,7 +62,7 @@ def load_trace(
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
-    issues = tuple(trace.issues)
+    issues = (*_origin(trace.metadata), *trace.issues)
     return InputFile(shown, "trace", None, trace.size, events, status, issues), trace.metadata
 
 
@@ -70,6 +70,12 @@ def base_time(metadata: dict[str, Any]) -> int:
     """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
     base = metadata.get("baseTimeNanoseconds")
     return base if isinstance(base, int) else 0
+
+
+def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
+    """What every output must say about a trace that no device left behind."""
+    notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
+    return [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
 
 
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:

@@ -435,6 +435,16 @@ def test_norms_recover_from_nan_in_the_padding():
     assert flat.layout.norms(flat.buffer).tolist() == [pytest.approx(3**0.5), 2.0]
 
 
+def test_the_norm_of_a_large_buffer_is_exact_and_recovers_from_nan_in_the_padding():
+    values = [torch.rand(1_000_001, generator=torch.Generator().manual_seed(0)), torch.ones(3)]
+    flat = FlatTensors.copy_of(values)
+    expected = pytest.approx(torch.cat(values).double().norm().item(), rel=1e-6)
+    assert flat.layout.total_norm(flat.buffer).item() == expected
+    flat.buffer[-1] = torch.nan
+    assert flat.layout.total_norm(flat.buffer).item() == expected
+    assert not flat.buffer[-1]
+
+
 def test_what_can_move():
     alone = torch.zeros(4)
     assert can_move(alone)
