@@ -1,0 +1,46 @@
+"""Generated pages are current, and what the guides tell a reader to write works."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perftool.cli import app
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", ["tables.md", "rules.md"])
+def test_a_generated_page_is_current(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.PAGES[name]()
+
+
+def test_the_rule_of_the_guide_passes_its_own_check(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "own-rules.md").read_text(encoding="utf-8")
+    rule, cases = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "ACM901.toml").write_text(rule, encoding="utf-8")
+    (tmp_path / "cases" / "ACM901.toml").write_text(cases, encoding="utf-8")
+
+    result = CliRunner().invoke(app, ["rule", "--check", str(tmp_path)])
+
+    assert result.exit_code == 0, result.output
+    assert "2 cases, 0 problems" in result.output
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text())]
+
+    assert links
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
