@@ -103,17 +103,22 @@ SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_n
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
     """The engine groups of Gaudi devices; none for other devices."""
-    return _rows(store, Engine, _ENGINES, "engines")
+    return _rows(store, Engine, _ENGINES, "engines") if _on_gaudi(store) else ()
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
     """The recipes that took most device time."""
-    return _rows(store, Recipe, _RECIPES, "recipes")
+    return _rows(store, Recipe, _RECIPES, "recipes") if _on_gaudi(store) else ()
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
     """The operators that ran on the CPU, the most expensive first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
+
+
+def _on_gaudi(store: TraceStore) -> bool:
+    store.build(["tracks"])
+    return bool(store.select("SELECT 1 FROM tracks WHERE engine IS NOT NULL LIMIT 1"))
 
 
 def _rows(store: TraceStore, kind: type[Row], sql: str, table: str) -> tuple[Row, ...]:

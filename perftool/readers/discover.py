@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
-from perftool.readers import envelope, text_input
+from perftool.readers import envelope
 from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.stream import BLOCK, STDIN, ByteStream
@@ -78,6 +78,9 @@ def _is_text(path: str) -> bool:
     reject_hltv(path)
     if path == STDIN or path.endswith((".gz", ".zst")) or _begins_trace(path):
         return False
+    # The readers of text bring tables of patterns that a trace alone does not need.
+    from perftool.readers import text_input
+
     kind = text_input.sniff_input(path).kind
     return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
 

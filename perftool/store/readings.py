@@ -10,7 +10,6 @@ from typing import Any
 from perftool.model.hpu_dtypes import unsupported
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
-from perftool.readers import text_input
 from perftool.readers.compilation_choice import chosen_compilations
 from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
 from perftool.readers.stream import STDIN
@@ -41,6 +40,9 @@ class Reading:
 
 def read_text(path: str) -> Reading:
     """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
+    # The readers of text bring tables of patterns that a trace alone does not need.
+    from perftool.readers import text_input
+
     shown = "<stdin>" if path == STDIN else path
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
     return Reading(shown, size, text_input.read(path))
