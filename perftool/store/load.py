@@ -134,6 +134,11 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: int, *, exact: bool) -> int:
+    return insert_events(connection, [chunk.path for chunk in chunks], rank, exact=exact)
+
+
+def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
+    """Append the events of JSON array files under ``rank``; ``exact`` for times written as text. Returns how many."""
     kind, to_ns = _EXACT_TIME if exact else _FAST_TIME
     columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
     statement = f"""
@@ -142,7 +147,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
         FROM read_json($files, format = 'array', columns = $columns)
         WHERE ph IS NOT NULL
     """
-    inserted = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks], "columns": columns})
+    inserted = connection.execute(statement, {"files": [str(file) for file in files], "columns": columns})
     return int(inserted.fetchall()[0][0])
 
 

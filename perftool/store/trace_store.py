@@ -20,6 +20,7 @@ from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
 from perftool.store.lanes import CATEGORIES, LANES
+from perftool.store.load_csv import is_profiler_csv, load_csv
 from perftool.store.readings import Reading, reading_tables
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
         """Read one trace file. Raises InputError when it cannot be read at all."""
         self._require_open()
+        if is_profiler_csv(path):
+            return self._add_csv(path)
 
         def rank_for(metadata: dict[str, Any]) -> int:
             return self._free_rank(load.rank_of(path, metadata))[0]
@@ -96,6 +99,13 @@ class TraceStore:
         self._align(rank, load.base_time(metadata))
         self.metadata[rank] = metadata
         added = replace(read, rank=rank, issues=(*read.issues, *issues))
+        self.inputs.append(added)
+        return added
+
+    def _add_csv(self, path: str) -> InputFile:
+        rank = self._free_rank(None)[0]
+        added = load_csv(self._connection, path, rank)
+        self.metadata[rank] = {}
         self.inputs.append(added)
         return added
 
