@@ -78,11 +78,15 @@ def _is_text(path: str) -> bool:
     reject_hltv(path)
     if path == STDIN or path.endswith((".gz", ".zst")) or _begins_trace(path):
         return False
+    kind = _text_kind(path)
+    return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
+
+
+def _text_kind(path: str) -> str:
     # The readers of text bring tables of patterns that a trace alone does not need.
     from perftool.readers import text_input
 
-    kind = text_input.sniff_input(path).kind
-    return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
+    return text_input.sniff_input(path).kind
 
 
 def _begins_trace(path: str) -> bool:
@@ -103,7 +107,13 @@ def _named_like_companion(path: str) -> bool:
 def _beside(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN)
     taken = set(traces)
-    return [file for folder in folders for file in _companions(folder) if file not in taken and _is_text(file)]
+    # Unasked, only what its first lines show to be of such a run: any log may lie there.
+    return [
+        file
+        for folder in folders
+        for file in _companions(folder)
+        if file not in taken and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
+    ]
 
 
 def _companions(folder: Path, *, recursive: bool = False) -> list[str]:

@@ -43,9 +43,9 @@ built AS (
 ),
 times AS (
     SELECT UNNEST([
-        {'metric': 'mme_time_ms', 'ns': coalesce(mme, 0)}, {'metric': 'tpc_time_ms', 'ns': coalesce(tpc, 0)},
-        {'metric': 'dma_time_ms', 'ns': coalesce(dma, 0)},
-        {'metric': 'mme_tpc_overlap_ms', 'ns': coalesce(mme_and_tpc, 0)},
+        {'metric': 'mme_time_ms', 'ns': mme}, {'metric': 'tpc_time_ms', 'ns': tpc},
+        {'metric': 'dma_time_ms', 'ns': dma},
+        {'metric': 'mme_tpc_overlap_ms', 'ns': CASE WHEN mme > 0 AND tpc > 0 THEN coalesce(mme_and_tpc, 0) END},
         {'metric': 'partition_mme_ms', 'ns': coalesce(mme, 0)},
         {'metric': 'partition_tpc_ms', 'ns': coalesce(tpc_alone, 0)},
         {'metric': 'partition_dma_ms', 'ns': coalesce(dma_alone, 0)},
@@ -55,6 +55,7 @@ times AS (
     FROM together, win WHERE any_engine > 0
 )
 SELECT metric, ns / 1e6 AS value, 'ms' AS unit, ns / 1e6 AS numerator, whole / 1e6 AS denominator FROM times
+WHERE ns IS NOT NULL -- an engine without a lane is missing, not idle
 UNION ALL
 SELECT 'mme_low_precision_ratio', low / every, 'ratio', low / 1e6, every / 1e6 FROM precision WHERE every > 0
 UNION ALL
