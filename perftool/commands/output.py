@@ -37,10 +37,15 @@ def leave_pipe() -> None:
 
 def _write_file(document: bytes, target: Path) -> None:
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            file.write(document)
-        os.chmod(file.name, 0o666 & ~_umask())
-        os.replace(file.name, target)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with open(handle, "wb") as file:
+                file.write(document)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, target)
+        except OSError:
+            os.unlink(name)
+            raise
     except OSError as error:
         raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
 

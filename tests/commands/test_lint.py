@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 from pathlib import Path
 
@@ -72,8 +74,10 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         (["missing.json"], "missing.json: no such file"),
         (["*.json"], "*.json: the pattern matches no file"),
         (["."], ".: the folder holds no traces"),
+        ([".", "*.json"], ".: the folder holds no traces"),
         ([SLOW, "--select", "XYZ"], "unknown rule selector 'XYZ' (from the command line)"),
         ([SLOW, "--select", "GAP101", "--ignore", "GAP101"], "no rule is left to run"),
+        ([SLOW, "--select", "GAP", "--ignore", "GAP"], "no rule is left to run"),
         ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is none of"),
         ([SLOW, "--baseline", "missing.json"], "missing.json: the baseline cannot be read"),
         ([SLOW, "--budget", "speed<=1"], "there is no number 'speed'"),
@@ -107,6 +111,31 @@ def test_nothing_to_check_can_be_allowed(run: Run) -> None:
 def test_only_unreadable_inputs_exit_2(run: Run) -> None:
     assert run("lint", trace("empty.json", "")) == 2
     assert run.err.startswith("habana_perf_tool: empty.json: ")
+
+
+@pytest.mark.parametrize("name", ["half.json", "half.json.gz"])
+def test_a_half_written_trace_is_a_finding(run: Run, name: str) -> None:
+    half = Path(trace("whole.json")).read_bytes()[:-2]
+    Path("whole.json").unlink()
+    Path(name).write_bytes(gzip.compress(half) if name.endswith(".gz") else half)
+    assert run("lint", name) == 1
+    assert run.out.splitlines() == [
+        f"{name}: TRC101 [warning] {name}: the file ends before the event array is closed",
+        "Found 1 finding (1 warning).",
+    ]
+
+
+def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
+    assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
+    assert run.err.startswith("habana_perf_tool: half.json: ")
+    assert run.err.endswith("holds no traceEvents, so not a trace\n")
+
+
+def test_many_small_files_are_one_run(run: Run) -> None:
+    for number in range(50):
+        trace(f"many/{number}.json")
+    assert run("lint", "many", "--output-format", "json") == 0
+    assert len(json.loads(run.out)["inputs"]) == 50
 
 
 def test_one_unreadable_input_among_others_is_a_finding(run: Run) -> None:
@@ -172,6 +201,33 @@ def test_the_life_of_a_baseline(run: Run) -> None:
     assert run.out.startswith("All checks passed! (")
     assert run("lint", GOOD, "--baseline", "accepted.json") == 0
     assert "stale baseline entry: GAP101" in run.err
+
+
+def test_a_baseline_of_another_version_exits_2(run: Run) -> None:
+    Path("accepted.json").write_text('{"version": 2, "findings": []}', encoding="utf-8")
+    assert run("lint", SLOW, "--baseline", "accepted.json") == 2
+    assert run.out == ""
+    assert run.err == (
+        "habana_perf_tool: accepted.json: the baseline is of version 2, not 1; write it again with --write-baseline\n"
+    )
+    assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
+
+
+@pytest.mark.parametrize("options", [["-o", "no/out"], ["--also", "sarif:no/out"], ["--write-baseline", "no/out"]])
+def test_a_read_only_folder_exits_2(run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    def refuse(**_: object) -> None:  # permissions do not stop root
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("perftool.commands.output.tempfile.mkstemp", refuse)
+    assert run("lint", SLOW, "-q", *options) == 2
+    assert run.err == "habana_perf_tool: no/out: cannot be written (Read-only file system)\n"
+
+
+def test_what_cannot_be_put_in_place_leaves_nothing_behind(run: Run) -> None:
+    Path("folder").mkdir()
+    assert run("lint", SLOW, "-o", "folder") == 2
+    assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
+    assert [path.name for path in Path().iterdir()] == ["folder"]
 
 
 def test_a_new_finding_fails_beside_a_baseline(run: Run) -> None:
