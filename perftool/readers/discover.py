@@ -6,6 +6,7 @@ import glob
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from os import SEEK_END
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
@@ -21,6 +22,8 @@ COMPANIONS = (
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
 )  # fmt: skip
 _GLOB = set("*?[")
+# Our documents name the program that near their beginning or end.
+_TELLING = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def _expand(path: str) -> list[str]:
     place = Path(path)
     if place.is_dir():
         files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+        files = [file for file in files if not _is_our_own(file)]
         files += [file for file in _companions(place, recursive=True) if file not in files]
         if not files:
             raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
@@ -71,6 +75,17 @@ def _expand(path: str) -> list[str]:
     if not matches:
         raise NoInputError(f"{path}: the pattern matches no file")
     return matches
+
+
+def _is_our_own(path: str) -> bool:
+    """Whether a file of a folder is a report or a baseline that this program left there."""
+    if not path.endswith(".json"):
+        return False
+    with open(path, "rb") as file:
+        head = file.read(_TELLING)
+        file.seek(-min(_TELLING, file.seek(0, SEEK_END)), SEEK_END)
+        ends = head + file.read()
+    return b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends
 
 
 def _is_text(path: str) -> bool:

@@ -77,3 +77,10 @@ def test_logs_that_are_named_replace_those_beside_the_trace(tmp_path: Path) -> N
     found = find_inputs([str(tmp_path / "run.json")], [str(tmp_path / "other.txt")])
 
     assert [Path(path).name for path in found.texts] == ["other.txt"]
+
+
+def test_our_own_documents_in_a_folder_are_no_inputs(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"traceEvents": [{"ph": "X"}]}')
+    (tmp_path / "report.json").write_text('{"device": {}, "tool": {"name": "habana_perf_tool", "version": "1"}}')
+
+    assert [Path(path).name for path in find_inputs([str(tmp_path)]).traces] == ["run.json"]
