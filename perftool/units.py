@@ -40,11 +40,6 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
 
 
-def to_ms(ns: float) -> float:
-    """Nanoseconds to milliseconds."""
-    return ns / NS_PER_MS
-
-
 def _three_digits(value: float) -> str:
     """``value`` with about three significant digits, never in scientific notation."""
     size = abs(value)

@@ -242,3 +242,18 @@ def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Pa
     ran = process(*arguments, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
+    (folder / "long.json").write_bytes(document([step(1, 0, 1000), x("aten::" + "\u00e9" * 80, 10, 30)]))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "perftool", "--trace", "long.json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "aten::\\xe9" in done.stdout

@@ -43,8 +43,3 @@ def known_devices() -> tuple[DeviceFacts, ...]:
     """Every device of ``devices.toml``."""
     entries: list[dict[str, Any]] = tomli.loads(_FILE.read_text(encoding="utf-8"))["device"]
     return tuple(DeviceFacts(**{**entry, "peaks": tuple(Peak(**peak) for peak in entry["peaks"])}) for entry in entries)
-
-
-def facts_of(name: str | None) -> DeviceFacts | None:
-    """The facts of the device that a trace calls ``name``, None when it is not known."""
-    return next((device for device in known_devices() if device.name == (name or "").upper()), None)

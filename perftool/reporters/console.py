@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Literal, TextIO
 
 from rich.console import Console
@@ -23,9 +24,12 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
     """A console on stdout (or stderr, or ``file``): coloured when ``color`` and the environment allow it.
 
     The flag wins over NO_COLOR, that over FORCE_COLOR and CLICOLOR_FORCE, and these over what the stream is.
-    Without colour there are no escape codes of any kind.
+    Without colour there are no escape codes of any kind. Any encoding will do.
     """
     stream = file or (sys.stderr if stderr else sys.stdout)
+    if isinstance(stream, TextIOWrapper):
+        # A name or a mark that the encoding lacks is shown as an escape; it must not end the report.
+        stream.reconfigure(errors="backslashreplace")
     terminal = stream.isatty()
     coloured = _wants_color(color, terminal)
     return _Console(
@@ -37,11 +41,6 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         highlight=False,
         legacy_windows=False,
     )
-
-
-def ascii_only(console: Console) -> bool:
-    """Whether the console's encoding lacks the marks we like to use."""
-    return "utf" not in (console.encoding or "").lower()
 
 
 def _wants_color(color: ColorMode, terminal: bool) -> bool:

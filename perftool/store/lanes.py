@@ -42,20 +42,20 @@ CATEGORIES: tuple[tuple[str, str, str], ...] = (
     ("cuda_event", "device_annotation", "device"),
 )
 
-# (order, what is matched, regular expression on the lower-case text, side, engine). The first match wins; "tid"
+# (order, what is matched, regular expression on the lower-case text, engine). The first match wins; "base"
 # rows match the Gaudi lane base, tid divided by 1000, within a device process.
-LANES: tuple[tuple[int, str, str, str, str | None], ...] = (
-    (10, "process", r"^/device:hpu:\d+ .*\b(tpc)\b", "device", "TPC"),
-    (11, "process", r"^/device:hpu:\d+ .*\b(mme)\b", "device", "MME"),
-    (12, "process", r"^/device:hpu:\d+ .*pdma", "device", "PDMA"),
-    (13, "process", r"^/device:hpu:\d+ .*(edma|kdma|dma)", "device", "DMA"),
-    (14, "process", r"^/device:hpu:\d+ .*nic", "device", "NIC"),
-    (15, "process", r"^/device:hpu:\d+ .*rot", "device", "ROT"),
-    (20, "base", r"^(1|6)$", "device", "MME"),
-    (21, "base", r"^(2|7)$", "device", "TPC"),
-    (22, "base", r"^3$", "device", "PDMA"),
-    (23, "base", r"^(0|4|5)$", "device", "DMA"),
-    (24, "base", r"^(14|15|16|17)$", "device", "NIC"),
-    (25, "base", r"^11$", "device", "ROT"),
-    (26, "base", r"^\d+$", "device", "other"),
+LANES: tuple[tuple[int, str, str, str], ...] = (
+    (10, "process", r"^/device:hpu:\d+ .*\b(tpc)\b", "TPC"),
+    (11, "process", r"^/device:hpu:\d+ .*\b(mme)\b", "MME"),
+    (12, "process", r"^/device:hpu:\d+ .*pdma", "PDMA"),
+    (13, "process", r"^/device:hpu:\d+ .*(edma|kdma|dma)", "DMA"),
+    (14, "process", r"^/device:hpu:\d+ .*nic", "NIC"),
+    (15, "process", r"^/device:hpu:\d+ .*rot", "ROT"),
+    (20, "base", r"^(1|6)$", "MME"),
+    (21, "base", r"^(2|7)$", "TPC"),
+    (22, "base", r"^3$", "PDMA"),
+    (23, "base", r"^(0|4|5)$", "DMA"),
+    (24, "base", r"^(14|15|16|17)$", "NIC"),
+    (25, "base", r"^11$", "ROT"),
+    (26, "base", r"^\d+$", "other"),
 )

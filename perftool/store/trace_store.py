@@ -194,7 +194,7 @@ class TraceStore:
             raise InputError("no input was read")
         self._ready = True
         self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
-        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, side VARCHAR, engine VARCHAR)", LANES)
+        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)", LANES)
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
