@@ -26,8 +26,9 @@ BELOW: dict[str, set[str]] = {
     "bench": {"fused", "model", "errors", "units"},
     "sim": {"model", "errors", "units"},
 }
-# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; the package hands out its names.
-TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}
+# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; ``proof`` joins
+# the wings with the rules; the package hands out its names.
+TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from perftool.errors import PerfToolError
+from perftool.errors import MissingExtraError, PerfToolError
 
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
@@ -24,8 +24,13 @@ def benchmark_names() -> list[str]:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """The benchmark ``name``. Raises PerfToolError for an unknown one, and ImportError without torch."""
+    """The benchmark ``name``. Raises PerfToolError for an unknown one, and MissingExtraError without torch."""
     if name not in benchmark_names():
         raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(benchmark_names())}")
-    benchmark: Benchmark = import_module(f"perftool.bench.{name}").BENCHMARK
+    try:
+        benchmark: Benchmark = import_module(f"perftool.bench.{name}").BENCHMARK
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("benchmarks need PyTorch: pip install 'habana-perf-tool[bench]'") from None
     return benchmark
