@@ -17,7 +17,6 @@ from perftool.engine.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measurement, Proof
 from perftool.model.report import Report
-from perftool.model.rule import Rule
 
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
@@ -53,10 +52,10 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             measurements = _measure(benchmark, request, folder, stage)
         if benchmark.script is not None:
             stage("simulating")
-            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder), simulated=True)
+            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder))
         elif reason is None:
             stage("recording")
-            proof = _record(benchmark, request.device, folder)
+            proof = _record(benchmark, request, folder, measurements)
     except (BenchmarkError, InputError) as error:
         return _result(benchmark, request, "failed", str(error), measurements, proof)
     status, why = judge(benchmark, reason, measurements, proof)
@@ -98,32 +97,29 @@ def judge(
     return "validated", None
 
 
-def proof_of(rules: Iterable[str], naive: Sequence[str], advised: Sequence[str], simulated: bool = False) -> Proof:
-    """What ``rules`` say about the traces of the two forms."""
+def proof_of(
+    rules: Iterable[str], naive: Sequence[str], advised: Sequence[str], measured_ratio: float | None = None
+) -> Proof:
+    """What ``rules`` say about the traces of the two forms, simulated ones unless a measured ratio is given."""
     pack = [rule for rule in load_pack(builtin_folder()) if rule.code in set(rules)]
-    before, after = _report(naive, pack), _report(advised, pack)
+    before, after = analyze(naive, pack), analyze(advised, pack)
     gains = [finding.gain.share_of_step for finding in before.findings if finding.gain is not None]
     return Proof(
-        simulated=simulated,
+        simulated=measured_ratio is None,
         fired_before=_codes(before),
         fired_after=_codes(after),
-        naive_step_ns=_step_ns(before),
-        advised_step_ns=_step_ns(after),
         gain_estimated=max(gains, default=None),
+        ratio=_step_ratio(before, after) if measured_ratio is None else measured_ratio,
     )
-
-
-def _report(paths: Sequence[str], pack: Sequence[Rule]) -> Report:
-    return analyze(paths, pack)
 
 
 def _codes(report: Report) -> tuple[str, ...]:
     return tuple(sorted({finding.code for finding in report.findings}))
 
 
-def _step_ns(report: Report) -> int | None:
-    milliseconds = report.summary["step_time_ms"].value
-    return None if milliseconds is None else round(milliseconds * 1e6)
+def _step_ratio(naive: Report, advised: Report) -> float | None:
+    before, after = (report.summary["step_time_ms"].value for report in (naive, advised))
+    return before / after if before and after else None
 
 
 def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage) -> tuple[Measurement, ...]:
@@ -140,12 +136,13 @@ def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage)
     return tuple(measured)
 
 
-def _record(benchmark: Benchmark, device: str, folder: Path) -> Proof:
-    from perftool.bench.harness.launch import record_traces
+def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: Sequence[Measurement]) -> Proof:
+    from perftool.bench.harness.launch import Plan, record_traces
 
-    traces = record_traces(benchmark, device, folder)
-    naive, advised = ([str(path) for path in traces[form]] for form in ("naive", "advised"))
-    return proof_of(benchmark.rules, naive, advised)
+    recorded = record_traces(benchmark, request.device, Plan.of(request.quick), folder)
+    naive, advised = ([str(path) for path in recorded.traces[form]] for form in ("naive", "advised"))
+    ratio = recorded.ratio or measurements[0].ratio
+    return proof_of(benchmark.rules, naive, advised, ratio.value)
 
 
 def _simulate(benchmark: Benchmark, folder: Path) -> tuple[list[str], list[str]]:

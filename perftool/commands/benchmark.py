@@ -41,7 +41,7 @@ class Target(str, Enum):
     hpu = "hpu"
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAMES]...", help="Benchmarks; all without any.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES...", help="Benchmarks; all without any.")]
 OfRule = Annotated[
     list[str] | None, typer.Option("--for", metavar="CODE", help="Those that prove the advice of a rule.")
 ]

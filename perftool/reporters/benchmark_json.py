@@ -45,8 +45,8 @@ def _proof(proof: Proof | None) -> dict[str, Any]:
     real, simulated = (None, proof) if proof.simulated else (proof, None)
     values = (
         proof.gain_estimated,
-        real.gain_measured if real else None,
-        simulated.gain_measured if simulated else None,
+        real.gain if real else None,
+        simulated.gain if simulated else None,
         simulated.ratio if simulated else None,
         list(proof.fired_before),
         list(proof.fired_after),

@@ -65,8 +65,8 @@ def proof_line(proof: Proof) -> str:
     text = f"{source}{before} fires before, {after} after"
     if proof.gain_estimated is not None:
         text += f"; estimated gain up to {format_ratio(proof.gain_estimated)} of the step"
-    if proof.gain_measured is not None:
-        text += f", {'simulated' if proof.simulated else 'measured'} {format_ratio(proof.gain_measured)}"
+    if proof.gain is not None:
+        text += f", {'simulated' if proof.simulated else 'measured'} {format_ratio(proof.gain)}"
     return text
 
 
@@ -96,7 +96,7 @@ def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
     """One row of the validation table, in the order of ``COLUMNS``."""
     proof = result.proof
     first = result.measurements[0] if result.measurements else None
-    gain = format_ratio(proof.gain_measured) if proof and proof.gain_measured is not None else "-"
+    gain = format_ratio(proof.gain) if proof and proof.gain is not None else "-"
     return (
         result.status,
         result.name,

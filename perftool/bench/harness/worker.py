@@ -32,7 +32,7 @@ def main() -> None:
             measure = _measure_apart if benchmark.apart else _measure_together
             answer = measure(benchmark, order, team)
         if order.traced is not None:
-            _record(benchmark, order)
+            answer = _record(benchmark, order, team)
     write_answer(answer, order.answer)
 
 
@@ -91,13 +91,21 @@ def _measure_apart(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     )
 
 
-def _record(benchmark: Benchmark, order: Order) -> None:
+def _record(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+    """Record each form; then, if this process has both, time the recorded steps without the profiler."""
     assert order.traced is not None
     setting = _setting(order, order.traced)
-    for name in _form_names(order.forms):
-        form = benchmark.build(name, setting)
-        record(form.step or form.run, order.trace(name), benchmark.traced_steps, setting.device)
+    forms = [(name, benchmark.build(name, setting)) for name in _form_names(order.forms)]
+    steps = [form.step or form.run for _, form in forms]
+    for (name, _), step in zip(forms, steps, strict=True):
+        record(step, order.trace(name), benchmark.traced_steps, setting.device)
+    ratio = None
+    if len(steps) == len(FORM_NAMES):
+        effort = Effort(order.rounds, order.seconds)
+        ratio = race(steps[0], steps[1], Clock(benchmark.clock, setting.device), effort, team).ratio
+    for _, form in forms:
         form.close()
+    return Answer(ratio=ratio)
 
 
 def _form_names(names: Sequence[str]) -> list[FormName]:
