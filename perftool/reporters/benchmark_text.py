@@ -78,7 +78,7 @@ def print_validation(results: Sequence[BenchmarkResult], console: Console) -> No
     for result in results:
         cells = validation_cells(result)
         table.add_row(Text(cells[0], style=_STATUS_STYLE[result.status]), *map(Text, cells[1:]))
-    console.print(table)
+    console.print(table, soft_wrap=True)
     counts = {status: sum(result.status == status for result in results) for status in _STATUS_STYLE}
     console.print()
     console.print(", ".join(f"{count} {status}" for status, count in counts.items() if count), markup=False)
