@@ -1,0 +1,26 @@
+"""Read the loss in every step, or only every twentieth. Written for a Gaudi."""
+
+import sys
+
+import habana_frameworks.torch.core as htcore
+import torch
+from torch import nn
+
+STEPS = 24
+READ_EVERY = {"naive": 1, "advised": 20}[sys.argv[1]]
+
+torch.manual_seed(0)
+device = torch.device("hpu")
+model = nn.Sequential(*(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(8))).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+inputs = torch.randn(2048, 1024).to(device)
+
+for step in range(STEPS):
+    optimizer.zero_grad(set_to_none=True)
+    loss = model(inputs).square().mean()
+    loss.backward()
+    htcore.mark_step()
+    optimizer.step()
+    htcore.mark_step()
+    if step % READ_EVERY == 0:
+        print(f"step {step}: loss {loss.item():.4f}")
