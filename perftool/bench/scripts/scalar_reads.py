@@ -4,16 +4,17 @@ import sys
 
 import habana_frameworks.torch.core as htcore
 import torch
+from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
-STEPS = 24
+STEPS = 40
 READ_EVERY = {"naive": 1, "advised": 20}[sys.argv[1]]
 
 torch.manual_seed(0)
 device = torch.device("hpu")
-model = nn.Sequential(*(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(8))).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-inputs = torch.randn(2048, 1024).to(device)
+model = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(4))).to(device)
+optimizer = FusedAdamW(model.parameters(), lr=1e-4)
+inputs = torch.randn(512, 512).to(device)
 
 for step in range(STEPS):
     optimizer.zero_grad(set_to_none=True)
