@@ -35,7 +35,9 @@ def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: s
     for event in events:
         ranks.setdefault(event.get("rank", 0), []).append(event)
     return [
-        _write(folder / f"trace_rank{rank}.json", {**metadata, "distributedInfo": {"rank": rank}}, _all(map(_plain, own)))
+        _write(
+            folder / f"trace_rank{rank}.json", {**metadata, "distributedInfo": {"rank": rank}}, _all(map(_plain, own))
+        )
         for rank, own in sorted((ranks or {0: []}).items())
     ]
 
