@@ -27,19 +27,18 @@ _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: str, folder: Path) -> list[Path]:
-    """Write ``events`` into ``folder``, one file per rank; events that say ``on`` make the trace of a Gaudi ``device``."""
+    """Write ``events`` into ``folder``, one file per rank; with ``on`` in them, as the trace of a Gaudi ``device``."""
     if any("on" in event for event in events):
         top = {"deviceProperties": [{"name": device}], **metadata}
         return [_write(folder / "trace.json", top, [*_lane_names(), *_all(map(_on_gaudi, events))])]
     ranks: dict[int, list[Event]] = {}
     for event in events:
         ranks.setdefault(event.get("rank", 0), []).append(event)
-    return [
-        _write(
-            folder / f"trace_rank{rank}.json", {**metadata, "distributedInfo": {"rank": rank}}, _all(map(_plain, own))
-        )
-        for rank, own in sorted((ranks or {0: []}).items())
-    ]
+    paths = []
+    for rank, own in sorted((ranks or {0: []}).items()):
+        top = {**metadata, "distributedInfo": {"rank": rank}}
+        paths.append(_write(folder / f"trace_rank{rank}.json", top, _all(map(_plain, own))))
+    return paths
 
 
 def _write(path: Path, metadata: Mapping[str, Any], events: Sequence[Event]) -> Path:
@@ -62,7 +61,7 @@ def _on_gaudi(event: Event) -> Event:
 
 
 def _copies(event: Event) -> Iterator[Event]:
-    base = {"ph": "X", "ts": 0, "args": {}}
+    base: dict[str, Any] = {"ph": "X", "ts": 0, "args": {}}
     base |= {key: value for key, value in event.items() if key not in ("on", "rank", "repeat", "every")}
     for index in range(event.get("repeat", 1)):
         args = dict(base["args"])

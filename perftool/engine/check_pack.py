@@ -52,7 +52,7 @@ def check_pack(folder: Path) -> PackCheck:
 
 
 def _query_problems(rule: Rule) -> Iterator[str]:
-    unknown = [need for need in rule.needs if need not in catalog()]
+    unknown = [name for need in rule.needs for name in need.split(" or ") if name not in catalog()]
     if unknown:
         yield f"key needs: there is no table {', '.join(unknown)}"
     assert rule.sql is not None

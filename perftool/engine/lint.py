@@ -67,7 +67,7 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
 def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
     """``result`` as it is once ``entries`` are the baseline."""
     marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
-    return _judged(result.report, marked, stale, settings)
+    return replace(_judged(result.report, marked, stale, settings), idle_ignores=result.idle_ignores)
 
 
 def _judged(
