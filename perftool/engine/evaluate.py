@@ -96,7 +96,8 @@ def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:
         if unknown := [name for name in alternatives if name not in catalog()]:
             raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
         if not any(store.has_rows(name) for name in alternatives):
-            return f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
+            stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
+            return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
 
 

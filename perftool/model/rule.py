@@ -26,7 +26,8 @@ class Param:
 
 @dataclass(frozen=True)
 class Rule:
-    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001)."""
+    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001); ``retired``
+    are codes and names that meant this rule, or what it took over, in earlier versions."""
 
     code: str
     name: str
@@ -46,6 +47,7 @@ class Rule:
     fix: str
     example: str
     references: tuple[str, ...] = field(default=())
+    retired: tuple[str, ...] = field(default=())
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
