@@ -24,13 +24,18 @@ BELOW: dict[str, set[str]] = {
     "fused": {"model", "errors", "units"},
     "bench": {"model", "errors", "units"},
     "sim": {"model", "errors", "units"},
+    # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
+    "integrations": {"reporters", "engine", "store", "readers", "model", "errors", "units"},
 }
 # ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; the package hands out its names.
 TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},
-    "torch": {"fused", "bench", "sim"},
+    "torch": {"fused", "bench", "sim", "integrations"},
+    "lightning": {"integrations"},
+    "pytorch_lightning": {"integrations"},
+    "transformers": {"integrations"},
     "habana_frameworks": {"fused", "bench", "sim"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))
