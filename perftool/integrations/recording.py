@@ -68,6 +68,7 @@ class Recording:
         self._before = before
         self._quiet = quiet
         self._steps = 0
+        self._running = False
         self._report: Report | None = None
         profiler.on_trace_ready = self._save
 
@@ -77,13 +78,13 @@ class Recording:
         except OSError as error:
             raise InputError(f"{self._folder}: cannot be made ({error.strerror or error})") from None
         self._profiler.start()
+        self._running = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with never_in_the_way("the recording could not be saved"):
-            self._profiler.stop()
+        self.close()
         if not self.traces and error is None:
             warnings.warn(self._nothing(), stacklevel=2)
         elif error is None and not self._quiet and rank_here() in (None, 0):
@@ -95,6 +96,13 @@ class Recording:
         self._steps += 1
         with never_in_the_way("the profiler failed"):
             self._end_trial() if self._steps == 1 else self._profiler.step()
+
+    def close(self) -> None:
+        """Stop, and save what is still being recorded; nothing when that has happened already."""
+        if self._running:
+            self._running = False
+            with never_in_the_way("the recording could not be saved"):
+                self._profiler.stop()
 
     def _end_trial(self) -> None:
         with warnings.catch_warnings():

@@ -25,7 +25,7 @@ from perftool.units import NS_PER_MS, NS_PER_S
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
 # Lightning saves a file per rank and kind of step: `fit-<filename>-<rank>-[Strategy]DDPStrategy.training_step`.
 _LIGHTNING_RANK = re.compile(r"(?:^|-)(\d+)-\[[A-Za-z]+\][^-]*$")
-_KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step$")
+_KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step(?:-|$)")
 _RUN_DATE = re.compile(r"\d{4}(?:_\d{2}){5}")
 _RANK_FOLDER = re.compile(r"rank[_-]?\d+")
 # The handler wrote milliseconds before it wrote nanoseconds.
