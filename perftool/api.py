@@ -11,8 +11,11 @@ from perftool.errors import InputError
 from perftool.model.report import Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
+from perftool.reporters.notebook import render_notebook
 from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
+
+Report.notebook_view = staticmethod(render_notebook)
 
 
 def analyze(

@@ -25,7 +25,7 @@ BELOW: dict[str, set[str]] = {
     "bench": {"model", "errors", "units"},
     "sim": {"model", "errors", "units"},
     # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
-    "integrations": {"reporters", "engine", "store", "readers", "model", "errors", "units"},
+    "integrations": {"api", "reporters", "readers", "model", "errors", "units"},
 }
 # ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; the package hands out its names.
 TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Iterable
 
 from perftool.errors import MissingExtraError
 
@@ -21,7 +22,8 @@ __all__ = ["ProfilerAction", "ProfilerActivity", "activities_here", "torch_profi
 
 def activities_here() -> set[ProfilerActivity]:
     """The host, and every kind of device that this machine and this PyTorch can record."""
-    found = set(torch_profiler.supported_activities())
+    supported: Callable[[], Iterable[ProfilerActivity]] = torch_profiler.supported_activities
+    found = set(supported())
     hpu = getattr(torch, "hpu", None)
     if hpu is not None and hpu.is_available():
         found.add(ProfilerActivity.HPU)

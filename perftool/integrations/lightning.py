@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,8 @@ class HPUProfiler(_PyTorchProfiler):
     def __new__(cls, *arguments: Any, **named: Any) -> HPUProfiler:
         """A profiler of the Lightning in use. Raises MissingExtraError when there is none."""
         base = _pytorch_profiler()
-        return super().__new__(cls if issubclass(cls, base) else _joined(cls, base))
+        made: HPUProfiler = super().__new__(cls if issubclass(cls, base) else _joined(cls, base))
+        return made
 
     def __init__(
         self,
@@ -75,6 +75,12 @@ class HPUProfiler(_PyTorchProfiler):
 
     def stop(self, action_name: str) -> None:
         """End an action."""
+        module = self._lightning_module
+        if module is not None and module.trainer.sanity_checking:
+            # Lightning would count the validation before the training as the first steps of the recording.
+            if recording := self._recording_map.pop(action_name, None):
+                recording.__exit__(None, None, None)
+            return
         self._last_action = action_name
         super().stop(action_name)
 
@@ -114,6 +120,5 @@ def _pytorch_profiler() -> type:
     )
 
 
-@cache
 def _joined(own: type, base: type) -> Any:
     return type(own.__name__, (own, base), {"__module__": own.__module__, "__doc__": own.__doc__})

@@ -139,9 +139,9 @@ class Recording:
 
 def analyze_trace(path: Path) -> Report:
     """The report over one trace and the logs beside it."""
-    from perftool.engine.analysis import analyze
+    from perftool.api import analyze
 
-    return analyze([str(path)])
+    return analyze(path)
 
 
 def show(report: Report, path: Path) -> None:

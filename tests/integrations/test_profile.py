@@ -23,11 +23,14 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def work(recording: Recording | None, steps: int) -> None:
+def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
         torch.ones(8, 8) @ torch.ones(8, 8)
         if recording:
             recording.step()
+    if then:
+        torch.ones(2).sum()
+        raise then
 
 
 @pytest.mark.parametrize(
@@ -82,9 +85,7 @@ def test_the_exception_of_the_block_comes_out_and_what_was_recorded_is_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ZeroDivisionError), perftool.profile(tmp_path) as prof:
-        work(prof, 3)
-        torch.ones(2).sum()
-        _ = 1 // 0
+        work(prof, 3, then=ZeroDivisionError)
 
     assert [step.name for step in prof.report.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
     assert capsys.readouterr().out == ""
@@ -93,16 +94,15 @@ def test_the_exception_of_the_block_comes_out_and_what_was_recorded_is_saved(
 @pytest.mark.filterwarnings("error")
 def test_a_block_that_ends_early_by_an_exception_hears_no_word_from_us(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), perftool.profile(tmp_path) as prof:
-        work(prof, 1)
-        raise KeyboardInterrupt
+        work(prof, 1, then=KeyboardInterrupt)
 
     assert prof.traces == []
 
 
 def test_too_few_steps_are_said(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"called step\(\) 2 times, and recording begins after 2"):
-        with perftool.profile(tmp_path) as prof:  # noqa: SIM117 - the warning belongs to the whole block
-            work(prof, 2)
+    sentence = r"called step\(\) 2 times, and recording begins after 2"
+    with pytest.warns(UserWarning, match=sentence), perftool.profile(tmp_path) as prof:
+        work(prof, 2)
 
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(PerfToolError, match="nothing was recorded"):
