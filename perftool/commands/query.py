@@ -50,12 +50,14 @@ def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     from rich.table import Table
     from rich.text import Text
 
+    from perftool.reporters.escape import one_line
+
     out = io.StringIO()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(Text(column), no_wrap=True)
     for row in rows:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("" if value is None else one_line(str(value))) for value in row))
     console = make_console("never", file=out)
     console.print(table, soft_wrap=True)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()).encode()

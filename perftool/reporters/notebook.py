@@ -85,16 +85,15 @@ def _findings(findings: Sequence[Finding]) -> str:
     rows = "".join(_row(finding) for finding in findings[:_MOST_FINDINGS])
     more = len(findings) - _MOST_FINDINGS
     rest = f'<p style="margin:0;opacity:.75">and {more} more</p>' if more > 0 else ""
+    table = f'<table style="margin:.5em 0;color:inherit;font:inherit"><tbody>{rows}</tbody></table>'
+    if not any(finding.gain for finding in findings):
+        return table + rest
     note = '<p style="margin:0;opacity:.75">Gains are estimates, upper bounds; they overlap and do not add up.</p>'
-    return f'<table style="margin:.5em 0"><tbody>{rows}</tbody></table>{rest}{note if _any_gain(findings) else ""}'
-
-
-def _any_gain(findings: Sequence[Finding]) -> bool:
-    return any(finding.gain for finding in findings)
+    return table + rest + note
 
 
 def _row(finding: Finding) -> str:
-    gain = format_ns(finding.gain.ns_per_step) if finding.gain else ""
+    gain = f"up to {format_ns(finding.gain.ns_per_step)}".replace(" ", "\u00a0") if finding.gain else ""
     head = f"<b>{escape(finding.code)}</b><br>{escape(finding.severity)}"
     text = f"{escape(finding.message)}<br><b>Fix:</b> {escape(' '.join(finding.fix.split()))}"
     cells = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in (head, escape(gain), text))

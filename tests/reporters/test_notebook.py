@@ -90,11 +90,11 @@ def test_ipython_shows_the_fragment(report: Report) -> None:
     assert shown["text/html"] == report._repr_html_()
 
 
-def test_a_cell_that_ends_in_a_report_displays_it() -> None:
+def test_a_cell_that_displays_a_report_publishes_it() -> None:
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
     capture = pytest.importorskip("IPython.utils.capture")
 
     with capture.capture_output() as captured:
-        shell.run_cell(f"import perftool\nperftool.analyze({str(SAMPLE)!r})").raise_error()
+        shell.run_cell(f"import perftool\ndisplay(perftool.analyze({str(SAMPLE)!r}))").raise_error()
 
     assert [output.data["text/html"][:4] for output in captured.outputs] == ["<div"]
