@@ -9,7 +9,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", *sorted(f"{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "benchmarks").rglob("*.md")))  # fmt: skip
+BENCHMARKS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks").rglob("*.md"))
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", *BENCHMARKS)
 # In the repository these pages lie beside `docs`, on the site inside it.
 _UP = re.compile(r"(\]\()\.\./(?=[^)]+\.md)")
 _INTO_DOCS = re.compile(r"(\]\()((?:\.\./)*)docs/")
