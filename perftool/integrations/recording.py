@@ -34,7 +34,7 @@ def profile(
 ) -> Recording:
     """Record the block it is used around, save the trace in ``folder`` and print the report at its end.
 
-    Call ``step()`` on what ``as`` gives after each step: ``wait`` steps are left alone, ``warmup`` steps only switch
+    Call ``step()`` on what ``as`` gives after each step: ``wait`` steps are waited for, ``warmup`` steps only switch
     the profiler on, ``active`` steps are recorded, and that ``repeat`` times (0: over and over). When the block never
     calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; without them, the host and
     every device there is. ``quiet`` prints nothing.
