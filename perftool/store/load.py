@@ -162,7 +162,7 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
         SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
                json -> 'args'
         FROM read_json_objects($file, format = 'array')
-        WHERE json_type(json) = 'OBJECT' AND json ->> 'ph' IS NOT NULL
+        WHERE json_type(json) = 'OBJECT' AND (json ->> 'ph') IS NOT NULL
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
