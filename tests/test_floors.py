@@ -25,6 +25,8 @@ BELOW: dict[str, set[str]] = {
     # The advised form of a benchmark is often a fused op.
     "bench": {"fused", "model", "errors", "units"},
     "sim": {"model", "errors", "units"},
+    # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
+    "integrations": {"api", "reporters", "readers", "model", "errors", "units"},
 }
 # ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; ``proof`` joins
 # the wings with the rules; the package hands out its names.
@@ -32,7 +34,10 @@ TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},
-    "torch": {"fused", "bench", "sim"},
+    "torch": {"fused", "bench", "sim", "integrations"},
+    "lightning": {"integrations"},
+    "pytorch_lightning": {"integrations"},
+    "transformers": {"integrations"},
     "habana_frameworks": {"fused", "bench", "sim"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

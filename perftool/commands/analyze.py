@@ -104,7 +104,7 @@ def run(paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Co
     else:
         _print(report, color)
     if not quiet:
-        note([*prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
+        note([*inputs.notes, *prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
 
 
 def _format(prepared: Prepared) -> Format:

@@ -191,6 +191,7 @@ def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.lint import lint_inputs
 
     inputs = _inputs(plan, call)
+    note(() if call.quiet else inputs.notes, call.color)
     with progress(call.quiet) as show:
         return lint_inputs(inputs, plan, show)
 

@@ -39,6 +39,8 @@ _FAST_TIME = (
     "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
 )
 _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
+# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
+_LONGEST_INFO = 100_000
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 Progress = Callable[[int], None]
@@ -81,8 +83,8 @@ def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
     """The distributed rank a trace says it has, in its metadata or in its file name."""
     info = metadata.get("distributedInfo")
-    if isinstance(info, str):
-        with contextlib.suppress(ValueError, SyntaxError):
+    if isinstance(info, str) and len(info) <= _LONGEST_INFO:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             info = ast.literal_eval(info)
     if isinstance(info, dict) and isinstance(info.get("rank"), int):
         return int(info["rank"])
@@ -160,7 +162,7 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
         SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
                json -> 'args'
         FROM read_json_objects($file, format = 'array')
-        WHERE json_type(json) = 'OBJECT' AND json ->> 'ph' IS NOT NULL
+        WHERE json_type(json) = 'OBJECT' AND (json ->> 'ph') IS NOT NULL
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from events import (
     Event,
@@ -20,7 +23,12 @@ from events import (
 )  # fmt: skip
 from stores import Rows
 
+import perftool
+from perftool.engine.pack import builtin_folder
 from perftool.store.catalog import catalog
+
+PACKAGE = Path(perftool.__file__).parent
+PACK = builtin_folder()
 
 # A batch, a launch that waits for the host, an optimizer, a launch at once, and work that was queued before.
 BUSY: list[Event] = [
@@ -245,3 +253,12 @@ def test_table(table: str, rows: Rows) -> None:
 
 def order(row: dict[str, object]) -> tuple[object, ...]:
     return (row.get("rank") or 0, row.get("ts") or 0, row.get("id") or 0, str(row.get("metric")), str(row.get("kind")))
+
+
+def test_arrows_stand_in_parentheses() -> None:
+    # Before DuckDB 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
+    loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
+    files = [*(PACKAGE / "tables").glob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
+
+    assert len(files) > 100
+    assert {file.name: found for file in files if (found := loose.findall(file.read_text(encoding="utf-8")))} == {}
