@@ -31,6 +31,7 @@ _TELLING = 256 << 10
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
 _LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
+_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(-?\d+\.\d+)"')
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ class Chunk:
 
 
 class ChromeTrace:
-    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted."""
+    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted.
+
+    ``events_end`` is then the offset of the bracket that closes the events, None when it is not known.
+    """
 
     def __init__(self, path: str, spool: Path) -> None:
         self.path = path
@@ -58,6 +62,7 @@ class ChromeTrace:
         self._spool = spool
         self.bare = False
         self.ended = False
+        self.events_end: int | None = None
         self._exact = False
         self._mended = mend.Mended()
 
@@ -88,6 +93,8 @@ class ChromeTrace:
         end = envelope.scan_end(data, 0)
         if end is not None:
             self.ended = True
+            # Quotes around times move what follows them.
+            self.events_end = None if chunk.exact else chunk.offset + end
             self._read_foreign(data[end + 1 :])
             data = data[:end]
         mended = mend.mend_events(data, chunk.offset)
@@ -161,6 +168,7 @@ class ChromeTrace:
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
             self.metadata.update(tail.metadata)
+            self.events_end = offset + tail.end
             data = data[: tail.end]
         elif not self.bare or _needs_mending(data):
             self.truncated = True
@@ -195,6 +203,11 @@ def _quote_times(text: bytes) -> bytes:
     # A third of the pieces are the numbers; this is several times faster than a substitution.
     pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
     return b"".join(pieces)
+
+
+def unquote_times(text: bytes) -> bytes:
+    """``text`` of an exact chunk with its times as the numbers they were."""
+    return _QUOTED_TIME.sub(rb"\1\2", text)
 
 
 def _needs_mending(data: bytes) -> bool:

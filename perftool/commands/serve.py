@@ -1,0 +1,125 @@
+"""Handing a file to the Perfetto UI, which runs in the user's browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import webbrowser
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from shutil import copyfileobj
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from perftool.commands.prepare import note
+from perftool.errors import PerfToolError
+
+if TYPE_CHECKING:
+    from perftool.model.annotations import Mark
+
+UI = "https://ui.perfetto.dev"
+# The only local port that the UI's content policy lets it fetch from.
+PORT = 9001
+_PATIENCE_S = 600.0
+_POLL_S = 1.0
+_PIN = '[{"id":"dev.perfetto.PinTracksByRegex","args":["^[A-Z]{3}[0-9]{3} |^idle time by cause$"]}]'
+
+
+class _Server(HTTPServer):
+    """Serves ``file``; ``served`` is set once somebody has fetched all of it."""
+
+    allow_reuse_address = True
+
+    def __init__(self, file: Path, port: int) -> None:
+        self.file = file
+        self.served = False
+        super().__init__(("127.0.0.1", port), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = 30
+
+    def do_GET(self) -> None:
+        if self._head():
+            with open(self.server.file, "rb") as file:
+                copyfileobj(file, self.wfile)
+            self.server.served = True
+
+    def do_HEAD(self) -> None:
+        self._head()
+
+    def do_OPTIONS(self) -> None:
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+        # Browsers ask before a public page may reach the local machine.
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", UI)
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: requests are no news to the user."""
+
+    def _head(self) -> bool:
+        """Answer with the headers of the file; whether the file was what is wanted."""
+        if unquote(self.path) != f"/{self.server.file.name}":
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return False
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(self.server.file.stat().st_size))
+        self.end_headers()
+        return True
+
+
+def serve_once(file: Path, first: Mark | None, port: int = PORT) -> None:
+    """Show ``file`` in the Perfetto UI at the stretch of ``first``: serve it until it was fetched once.
+
+    Prints the address when no browser can be opened. Raises PerfToolError when the port is taken, or when nobody
+    fetches the file for ten minutes.
+    """
+    try:
+        server = _Server(file, port)
+    except OSError as error:
+        raise PerfToolError(
+            f"port {port} of 127.0.0.1, the only one that {UI} reads from, cannot be used ({error.strerror}); "
+            "close what uses it, or open the file there by hand"
+        ) from None
+    with server:
+        address = ui_address(file.name, first, port)
+        if not _open_browser(address):
+            note([f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address])
+        server.timeout = _POLL_S
+        until = time.monotonic() + _PATIENCE_S
+        while not server.served:
+            if time.monotonic() > until:
+                raise PerfToolError(f"nobody fetched {file.name} for {_PATIENCE_S / 60:.0f} minutes")
+            server.handle_request()
+
+
+def ui_address(name: str, first: Mark | None, port: int = PORT) -> str:
+    """The address at which the UI loads ``name`` from here, pins our tracks, and goes to ``first``."""
+    address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_PIN)}"
+    if first is None:
+        return address
+    end = first.ts_ns + first.dur_ns
+    return f"{address}&ts={first.ts_ns}&dur={first.dur_ns}&visStart={first.ts_ns}&visEnd={end}"
+
+
+def _open_browser(address: str) -> bool:
+    """Whether a browser was opened: not in CI, nor where only one without a window could be."""
+    graphical = sys.platform in ("darwin", "win32") or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    )
+    if os.environ.get("CI") or not graphical:
+        return False
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False
