@@ -14,7 +14,6 @@ from perftool.commands.options import Given
 from perftool.commands.output import gzipped, write_blocks
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
-from perftool.commands.serve import serve_once
 from perftool.errors import PerfToolError
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ def annotate(
         if not quiet:
             note([*prepared.warnings, *_what_was_written(output_file, drawn)])
         if show:
+            from perftool.commands.serve import serve_once
+
             serve_once(Path(target), drawn.first)
 
 

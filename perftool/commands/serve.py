@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError
+from perftool.reporters.perfetto import shown_ns
 
 if TYPE_CHECKING:
     from perftool.model.annotations import Mark
@@ -24,6 +25,7 @@ UI = "https://ui.perfetto.dev"
 PORT = 9001
 _PATIENCE_S = 600.0
 _POLL_S = 1.0
+_MARGIN_NS = 1000
 _PIN = '[{"id":"dev.perfetto.PinTracksByRegex","args":["^[A-Z]{3}[0-9]{3} |^idle time by cause$"]}]'
 
 
@@ -108,8 +110,10 @@ def ui_address(name: str, first: Mark | None, port: int = PORT) -> str:
     address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_PIN)}"
     if first is None:
         return address
-    end = first.ts_ns + first.dur_ns
-    return f"{address}&ts={first.ts_ns}&dur={first.dur_ns}&visStart={first.ts_ns}&visEnd={end}"
+    # The UI goes nowhere when the stretch reaches beyond the trace, be it by a rounded nanosecond.
+    start, end = shown_ns(first.ts_ns), shown_ns(first.ts_ns + first.dur_ns)
+    inside = f"&visStart={start + _MARGIN_NS}&visEnd={end - _MARGIN_NS}" if end - start > 2 * _MARGIN_NS else ""
+    return f"{address}&ts={start}&dur={end - start}{inside}"
 
 
 def _open_browser(address: str) -> bool:

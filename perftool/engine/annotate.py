@@ -163,8 +163,7 @@ def _counters(store: TraceStore, report: Report, rank: int) -> Iterator[Counter]
         "SELECT DISTINCT device_type, device FROM memory WHERE rank = $rank ORDER BY ALL", {"rank": rank}
     )
     for row in devices:
-        kind = {0: "CPU", 1: report.device.type or "device"}.get(row["device_type"], f"type {row['device_type']}")
-        name = f"memory {kind}" if row["device_type"] == 0 else f"memory {kind}:{row['device']}"
+        name = "memory host" if row["device_type"] == 0 else f"memory {report.device.type or 'device'}:{row['device']}"
         yield Counter(name, _samples(store, _MEMORY, ("allocated bytes", "reserved bytes"), {"rank": rank, **row}))
 
 
