@@ -24,7 +24,7 @@ _SUFFIXES = (".json", ".json.gz")
 
 
 def annotate(
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help="The trace file of one rank.")],
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE", help="The trace file of one rank.")],
     output_file: Annotated[
         str | None,
         typer.Option(
@@ -63,6 +63,7 @@ def annotate(
 
       habana_perf_tool annotate run.pt.trace.json --open
     """
+    trace = _only(traces)
     texts = [*(log or ()), *(metrics or ())]
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules)
     _require_target(trace, output_file, show)
@@ -75,7 +76,13 @@ def annotate(
         if show:
             from perftool.commands.serve import serve_once
 
-            serve_once(Path(target), drawn.first)
+            serve_once(Path(target), drawn)
+
+
+def _only(traces: list[str]) -> str:
+    if len(traces) > 1:
+        raise PerfToolError(_not_one(len(traces)))
+    return traces[0]
 
 
 def _require_target(trace: str, output_file: str | None, show: bool) -> None:
@@ -125,7 +132,7 @@ def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet:
 
 def _not_one(traces: int) -> str:
     if traces:
-        return f"{traces} traces; annotate takes one, so give each rank's file by itself"
+        return f"{traces} traces are too many: annotate takes one, so give each rank's file by itself"
     return "holds no trace to draw into"
 
 
@@ -145,8 +152,6 @@ def _what_was_written(output_file: str | None, drawn: Annotations) -> list[str]:
     findings = "1 finding" if drawn.findings == 1 else f"{drawn.findings} findings"
     lines = [f"Wrote {'the trace' if output_file == '-' else output_file} with {findings} drawn in"]
     lines.append("Open it at https://ui.perfetto.dev, or with --open; the track group is called habana_perf_tool.")
-    if drawn.first:
-        lines.append(
-            f"The first finding begins at ts {drawn.first.ts_ns}: paste it into 'Pan to timestamp' (Ctrl+Shift+P)."
-        )
+    if drawn.select:
+        lines.append(f"To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', {drawn.select.ts_ns}")
     return lines

@@ -18,7 +18,8 @@ from perftool.errors import PerfToolError
 from perftool.reporters.perfetto import shown_ns
 
 if TYPE_CHECKING:
-    from perftool.model.annotations import Mark
+    from perftool.model.annotations import Annotations
+    from perftool.model.report import Location
 
 UI = "https://ui.perfetto.dev"
 # The only local port that the UI's content policy lets it fetch from.
@@ -80,8 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
 
-def serve_once(file: Path, first: Mark | None, port: int = PORT) -> None:
-    """Show ``file`` in the Perfetto UI at the stretch of ``first``: serve it until it was fetched once.
+def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
+    """Show ``file``, in which ``drawn`` is, in the Perfetto UI: serve it until it was fetched once.
 
     Prints the address when no browser can be opened. Raises PerfToolError when the port is taken, or when nobody
     fetches the file for ten minutes.
@@ -94,7 +95,7 @@ def serve_once(file: Path, first: Mark | None, port: int = PORT) -> None:
             "close what uses it, or open the file there by hand"
         ) from None
     with server:
-        address = ui_address(file.name, first, port)
+        address = ui_address(file.name, drawn, port)
         if not _open_browser(address):
             note([f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address])
         server.timeout = _POLL_S
@@ -105,15 +106,23 @@ def serve_once(file: Path, first: Mark | None, port: int = PORT) -> None:
             server.handle_request()
 
 
-def ui_address(name: str, first: Mark | None, port: int = PORT) -> str:
-    """The address at which the UI loads ``name`` from here, pins our tracks, and goes to ``first``."""
+def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
+    """The address at which the UI loads ``name`` from here, pins our tracks, and goes to the first finding."""
     address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_PIN)}"
-    if first is None:
-        return address
+    if drawn.select:
+        start, end = _shown(drawn.select)
+        address += f"&ts={start}&dur={end - start}"
+    start, end = _shown(drawn.view)
     # The UI goes nowhere when the stretch reaches beyond the trace, be it by a rounded nanosecond.
-    start, end = shown_ns(first.ts_ns), shown_ns(first.ts_ns + first.dur_ns)
-    inside = f"&visStart={start + _MARGIN_NS}&visEnd={end - _MARGIN_NS}" if end - start > 2 * _MARGIN_NS else ""
-    return f"{address}&ts={start}&dur={end - start}{inside}"
+    if end - start > 2 * _MARGIN_NS:
+        address += f"&visStart={start + _MARGIN_NS}&visEnd={end - _MARGIN_NS}"
+    return address
+
+
+def _shown(place: Location) -> tuple[int, int]:
+    """Start and end of ``place`` as Perfetto has them."""
+    start = place.ts_ns or 0
+    return shown_ns(start), shown_ns(start + (place.dur_ns or 0))
 
 
 def _open_browser(address: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
@@ -10,7 +11,8 @@ from perftool.model.report import Finding, Location, Report
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
-_FIRST_PID = 1_000_000_000
+_FIRST_PID = 9001
+_NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
 _CAUSES = """
 WITH parts AS (
     -- A new part begins where the cause changes or the device worked in between.
@@ -57,11 +59,12 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
     findings = [finding for finding in report.findings if finding.rank in (None, rank)]
     codes = dict.fromkeys(finding.code for finding in findings)
     lanes = [lane for code in codes for lane in _lanes(code, findings, window)]
-    first = next((mark for finding in findings for mark in _marks(finding, window)), None)
+    view, select = _attention(findings, window)
     if store.has_rows("gap_causes"):
         lanes.append(Lane("idle time by cause", _idle(store, rank)))
     counters = tuple(_counters(store, report, rank))
-    return Annotations(rank, _free_pid(store), len(findings), first, tuple(lanes), counters)
+    pid = _free_pid(store, len(lanes))
+    return Annotations(rank, pid, len(findings), view, select, tuple(lanes), counters)
 
 
 def _window(store: TraceStore, rank: int) -> Location:
@@ -77,12 +80,24 @@ def _window(store: TraceStore, rank: int) -> Location:
     return Location(ts_ns=0, dur_ns=0)
 
 
-def _free_pid(store: TraceStore) -> int:
-    taken = {row["pid"] for row in store.select("SELECT DISTINCT pid FROM raw")}
-    pid = _FIRST_PID
-    while str(pid) in taken:
-        pid += 1
-    return pid
+def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
+    """What to look at first, and what to select there."""
+    for finding in findings[:1]:
+        if _has_stretch(finding.location):
+            return finding.location, finding.location
+        return window, next(filter(_has_stretch, finding.related), None)
+    return window, None
+
+
+def _has_stretch(place: Location) -> bool:
+    return place.ts_ns is not None and place.dur_ns is not None
+
+
+def _free_pid(store: TraceStore, threads: int) -> int:
+    """The first number that, like the ones after it for our threads, is no process and no thread of the trace."""
+    taken = {row["number"] for row in store.select(_NUMBERS)}
+    free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
+    return next(free)
 
 
 def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
@@ -117,15 +132,12 @@ def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
 
 
 def _marks(finding: Finding, window: Location) -> Iterator[Mark]:
-    place = finding.location
     # What has no stretch of its own speaks of the whole window.
-    drawn = window if place.ts_ns is None or place.dur_ns is None else place
+    drawn = finding.location if _has_stretch(finding.location) else window
     yield _mark(f"{finding.code}: {finding.message}", drawn, _args(finding))
     for number, place in enumerate(finding.related, 1):
         if place.ts_ns is not None and (place.ts_ns, place.dur_ns) != (drawn.ts_ns, drawn.dur_ns):
-            yield _mark(
-                f"{finding.code} example {number}: {place.name or finding.subject}", place, {"step": place.step}
-            )
+            yield _mark(f"{number}: {place.name or finding.subject}", place, {"step": place.step})
 
 
 def _mark(name: str, place: Location, args: dict[str, Any]) -> Mark:

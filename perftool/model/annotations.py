@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.model.report import Location
+
 # Every event that this program adds to a trace is of this category, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
 
@@ -46,14 +48,17 @@ class Counter:
 
 @dataclass(frozen=True)
 class Annotations:
-    """All that is drawn for one rank, under the process ``pid``, a number that the trace does not use.
+    """All that is drawn for one rank: ``findings`` of the report, idle time and counters.
 
-    ``findings`` of the report are drawn; ``first`` is where the one that comes first is, None without any.
+    ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
+    trace does not use. ``view`` is the stretch of the trace to look at first, and ``select`` the place to click on
+    there: where the finding that comes first is, or its first example when it speaks of the whole window.
     """
 
     rank: int
     pid: int
     findings: int
-    first: Mark | None
+    view: Location
+    select: Location | None
     lanes: tuple[Lane, ...]
     counters: tuple[Counter, ...]
