@@ -27,7 +27,7 @@ PORT = 9001
 _PATIENCE_S = 600.0
 _POLL_S = 1.0
 _MARGIN_NS = 1000
-_PIN = '[{"id":"dev.perfetto.PinTracksByRegex","args":["^[A-Z]{3}[0-9]{3} |^idle time by cause$"]}]'
+_EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^habana_perf_tool"]}]'
 
 
 class _Server(HTTPServer):
@@ -107,8 +107,8 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
-    """The address at which the UI loads ``name`` from here, pins our tracks, and goes to the first finding."""
-    address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_PIN)}"
+    """The address at which the UI loads ``name`` from here, unfolds our tracks, and goes to the first finding."""
+    address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_EXPAND)}"
     if drawn.select:
         start, end = _shown(drawn.select)
         address += f"&ts={start}&dur={end - start}"

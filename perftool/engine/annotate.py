@@ -84,9 +84,17 @@ def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location,
     """What to look at first, and what to select there."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):
-            return finding.location, finding.location
+            return _around(finding.location, window), finding.location
         return window, next(filter(_has_stretch, finding.related), None)
     return window, None
+
+
+def _around(place: Location, window: Location) -> Location:
+    """``place`` with as much before and after it as it is long, where the window reaches that far."""
+    ts, dur, first, length = (int(ns or 0) for ns in (place.ts_ns, place.dur_ns, window.ts_ns, window.dur_ns))
+    start = min(ts, max(ts - dur, first))
+    end = max(ts + dur, min(ts + 2 * dur, first + length))
+    return Location(ts_ns=start, dur_ns=end - start)
 
 
 def _has_stretch(place: Location) -> bool:
