@@ -29,7 +29,7 @@ class InputFile:
     """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk.
 
     ``events_end`` is the offset, in uncompressed text, of the bracket that closes a trace's events; None when the file
-    has none or its place is not known.
+    has none, its place is not known, or there is damage before it.
     """
 
     path: str

@@ -19,7 +19,7 @@ import orjson
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 from perftool.readers import envelope, mend
-from perftool.readers.event_text import any_boundary, last_boundary, parses
+from perftool.readers.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.stream import ByteStream
 
 # A head longer than this (metadata before the events) is searched for its key only.
@@ -50,7 +50,8 @@ class Chunk:
 class ChromeTrace:
     """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted.
 
-    ``events_end`` is then the offset of the bracket that closes the events, None when it is not known.
+    ``events_end`` is then the offset of the bracket that closes the events; None when it is not known, or when there
+    is damage before it.
     """
 
     def __init__(self, path: str, spool: Path) -> None:
@@ -63,6 +64,9 @@ class ChromeTrace:
         self.bare = False
         self.ended = False
         self.events_end: int | None = None
+        self._damaged = False
+        self._last_offset = -1
+        self._closing = b""
         self._exact = False
         self._mended = mend.Mended()
 
@@ -76,6 +80,7 @@ class ChromeTrace:
             head, block = self._read_head(stream, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
+            self._damaged = head.damaged
             yield from self._cut(block[head.start :], blocks, head.start)
             self.size = stream.size
             self.issues += stream.issues
@@ -95,8 +100,10 @@ class ChromeTrace:
             self.ended = True
             # Quotes around times move what follows them.
             self.events_end = None if chunk.exact else chunk.offset + end
-            self._read_foreign(data[end + 1 :])
+            closing = self._closing if chunk.offset == self._last_offset else b""
+            self._read_foreign(data[end + 1 :] + closing)
             data = data[:end]
+        self._damaged = self._damaged or objects_in(data) is None
         mended = mend.mend_events(data, chunk.offset)
         self._mended.add(mended)
         return self._write([b",".join(mended.events)], chunk.offset) if mended.events else None
@@ -104,6 +111,8 @@ class ChromeTrace:
     def finish(self) -> None:
         """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
         found = self._mended
+        if self._damaged:
+            self.events_end = None
         if self.ended:
             # The end was found before the last chunk, so the last chunk was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
@@ -169,6 +178,8 @@ class ChromeTrace:
         if tail is not None:
             self.metadata.update(tail.metadata)
             self.events_end = offset + tail.end
+            # Should the array prove to end earlier, this belongs to what follows it.
+            self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
         elif not self.bare or _needs_mending(data):
             self.truncated = True

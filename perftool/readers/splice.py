@@ -14,7 +14,7 @@ import orjson
 from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import InputFile
 from perftool.readers.chrome_trace import ChromeTrace, Chunk, unquote_times
-from perftool.readers.event_text import parses
+from perftool.readers.event_text import objects_in
 from perftool.readers.stream import ByteStream
 
 # All events that an earlier copy added are together at the end of the array, and the first begins like this.
@@ -108,15 +108,26 @@ def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Itera
 def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
     """The readable events of the trace, but those an earlier copy added."""
     for chunk in trace.chunks():
-        found: Chunk | None = chunk
-        if not trace.ended and not parses(chunk.path.read_bytes()[1:-1]):
-            found = trace.repair(chunk)
-        if found is not None and (not trace.ended or found is not chunk):
-            text = found.path.read_bytes()[1:-1]
-            text = b"".join(_until_ours([unquote_times(text) if found.exact else text])).rstrip(_SPACE + b",")
-            if text:
-                yield text
+        text = _readable(trace, chunk)
+        text = b"".join(_until_ours([text])).rstrip(_SPACE + b",")
+        if text:
+            yield text
         chunk.path.unlink(missing_ok=True)
+
+
+def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
+    """The events of a chunk, each as it was or mended; nothing when the event array ended before."""
+    if trace.ended:
+        return b""
+    found: Chunk | None = chunk
+    text = chunk.path.read_bytes()[1:-1]
+    if objects_in(text) is None:
+        found = trace.repair(chunk)
+        text = found.path.read_bytes()[1:-1] if found else b""
+    if objects_in(text) is None:
+        # Other things than objects mean nothing in a trace, and a viewer may refuse all of it for their sake.
+        text = b",".join(orjson.dumps(value) for value in orjson.loads(b"[" + text + b"]") if isinstance(value, dict))
+    return unquote_times(text) if chunk.exact else text
 
 
 def _metadata(trace: ChromeTrace) -> bytes:
