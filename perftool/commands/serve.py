@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import webbrowser
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copyfileobj
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -25,20 +25,23 @@ UI = "https://ui.perfetto.dev"
 # The only local port that the UI's content policy lets it fetch from.
 PORT = 9001
 _PATIENCE_S = 600.0
-_POLL_S = 1.0
 _MARGIN_NS = 1000
 _EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^habana_perf_tool"]}]'
 
 
-class _Server(HTTPServer):
+class _Server(ThreadingHTTPServer):
     """Serves ``file``; ``served`` is set once somebody has fetched all of it."""
 
-    allow_reuse_address = True
+    # Browsers also open connections that they may never use.
+    daemon_threads = True
 
     def __init__(self, file: Path, port: int) -> None:
         self.file = file
-        self.served = False
+        self.served = Event()
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a browser that breaks off will ask again."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            self.server.served = True
+            self.server.served.set()
 
     def do_HEAD(self) -> None:
         self._head()
@@ -98,12 +101,11 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
         address = ui_address(file.name, drawn, port)
         if not _open_browser(address):
             note([f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address])
-        server.timeout = _POLL_S
-        until = time.monotonic() + _PATIENCE_S
-        while not server.served:
-            if time.monotonic() > until:
-                raise PerfToolError(f"nobody fetched {file.name} for {_PATIENCE_S / 60:.0f} minutes")
-            server.handle_request()
+        Thread(target=server.serve_forever, daemon=True).start()
+        served = server.served.wait(_PATIENCE_S)
+        server.shutdown()
+    if not served:
+        raise PerfToolError(f"nobody fetched {file.name} for {_PATIENCE_S / 60:.0f} minutes")
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:

@@ -125,5 +125,4 @@ for (let at = 0; at < data.length; at += 16 << 20) {
 await call(FINALIZE, Buffer.alloc(0), () => true);
 const answers = [];
 for (const sql of queries) answers.push(rows(await call(QUERY, bytes(103, bytes(1, Buffer.from(sql))), last)));
-console.log(JSON.stringify(answers));
-process.exit(0);
+process.stdout.write(JSON.stringify(answers), () => process.exit(0));
