@@ -10,6 +10,7 @@ import typer
 
 from perftool import __version__
 from perftool.commands import analyze as analyze_command
+from perftool.commands import annotate as annotate_command
 from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
@@ -32,6 +33,7 @@ _verbose = False
 app.command()(analyze_command.analyze)
 app.command()(lint_command.lint)
 app.command()(diff_command.diff)
+app.command()(annotate_command.annotate)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ _MEMORY_LIMIT_MB = 750
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
 _DEFAULT_TIME_LIMIT_S = 60.0
+_ROWS_AT_A_TIME = 10_000
 # DuckDB renamed the member in 2.0.
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 
@@ -140,6 +141,12 @@ class TraceStore:
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Run our own SQL over tables that were built; for the engine and the summary."""
         return _as_dicts(self._connection.execute(sql, params or {}))
+
+    def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
+        result = self._connection.execute(sql, params or {})
+        while rows := result.fetchmany(_ROWS_AT_A_TIME):
+            yield from rows
 
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = _DEFAULT_TIME_LIMIT_S
