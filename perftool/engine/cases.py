@@ -27,7 +27,7 @@ class Case:
     ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
     device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``;
     ``rank`` puts it into the trace of that rank. ``files`` are further inputs, name and text. An expected finding
-    names its subject and some of message, rank, step, gain_ns and the evidence.
+    names its subject and some of message, rank, step, gain_ns, benchmark and the evidence.
     """
 
     name: str
@@ -111,6 +111,7 @@ def _shown(finding: Finding) -> dict[str, Any]:
     return {
         **finding.evidence, "subject": finding.subject, "message": finding.message, "rank": finding.rank,
         "step": finding.location.step, "gain_ns": finding.gain.ns_per_step if finding.gain else None,
+        "benchmark": finding.benchmark,
     }  # fmt: skip
 
 
