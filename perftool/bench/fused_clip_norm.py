@@ -14,34 +14,47 @@ from perftool.fused import FusedClipNorm, FusedSGD
 
 # The gradients stay the same tensors from run to run: a limit that falls a little each time is always exceeded.
 _FALL = 0.999
-_STEP_LIMIT = 1e-3
+_LIMIT_OF_STEPS = 1e-3
+
+Clip = Callable[[float], object]
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """clip_grad_norm_ with its loop over tensors, or FusedClipNorm."""
-    make = _plain if form == "naive" else _fused
-    params = weights_of(setting)
-    # A fused optimizer, in both, keeps many small gradients in one buffer.
-    optimizer = FusedSGD(params, lr=0.0)
-    for _ in range(3):
-        optimizer.step()
-    clip = make(params)
-    limit = float(nn.utils.get_total_norm([param.grad for param in params if param.grad is not None]))
+    """clip_grad_norm_ with its loop over tensors, or FusedClipNorm.
 
-    def run() -> None:
-        nonlocal limit
-        limit *= _FALL
-        clip(limit)
-
-    title = "clip_grad_norm_(foreach=False)" if form == "naive" else "FusedClipNorm"
-    return Form(title, run, lambda: [param.grad for param in params if param.grad is not None], _step(make, setting))
+    Both beside a fused optimizer and with gradients that stay, so many small ones lie in one buffer.
+    """
+    title, clip_of = ("clip_grad_norm_(foreach=False)", _plain) if form == "naive" else ("FusedClipNorm", _fused)
+    timed = _Timed(weights_of(setting), clip_of)
+    model = layered_network(setting)
+    optimizer, clip = FusedSGD(model.parameters(), lr=1e-3), clip_of(list(model.parameters()))
+    step = training_step(model, optimizer, setting, lambda: clip(_LIMIT_OF_STEPS), keep_gradients=True)
+    return Form(title, timed.run, timed.gradients, step)
 
 
-def _plain(params: Sequence[nn.Parameter]) -> Callable[[float], object]:
+class _Timed:
+    def __init__(self, params: Sequence[nn.Parameter], clip_of: Callable[[Sequence[nn.Parameter]], Clip]) -> None:
+        self._params = params
+        # The buffer of the gradients lives as long as the optimizer.
+        self._optimizer = FusedSGD(params, lr=0.0)
+        for _ in range(3):
+            self._optimizer.step()
+        self._clip = clip_of(params)
+        self._limit = float(nn.utils.get_total_norm(self.gradients()))
+
+    def run(self) -> None:
+        self._limit *= _FALL
+        self._clip(self._limit)
+
+    def gradients(self) -> list[torch.Tensor]:
+        return [param.grad for param in self._params if param.grad is not None]
+
+
+def _plain(params: Sequence[nn.Parameter]) -> Clip:
     return lambda limit: nn.utils.clip_grad_norm_(params, limit, foreach=False)
 
 
-def _fused(params: Sequence[nn.Parameter]) -> Callable[[float], object]:
+def _fused(params: Sequence[nn.Parameter]) -> Clip:
     clip = FusedClipNorm(params, 1.0)
 
     def run(limit: float) -> None:
@@ -49,13 +62,6 @@ def _fused(params: Sequence[nn.Parameter]) -> Callable[[float], object]:
         clip.clip_norm(params)
 
     return run
-
-
-def _step(make: Callable[[Sequence[nn.Parameter]], Callable[[float], object]], setting: Setting) -> Callable[[], object]:
-    model = layered_network(setting)
-    clip = make(list(model.parameters()))
-    optimizer = FusedSGD(model.parameters(), lr=1e-3)
-    return training_step(model, optimizer, setting, before=lambda: clip(_STEP_LIMIT))
 
 
 BENCHMARK = Benchmark(

@@ -66,13 +66,20 @@ def layered_network(setting: Setting, layers: int = 40) -> nn.Module:
 
 
 def training_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, setting: Setting, before: Callable[[], object] = lambda: None
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    setting: Setting,
+    before: Callable[[], object] = lambda: None,
+    keep_gradients: bool = False,
 ) -> Callable[[], object]:
-    """A whole step of ``layered_network``; ``before`` is called between backward and optimizer."""
+    """A whole step of ``layered_network``; ``before`` is called between backward and optimizer.
+
+    With ``keep_gradients`` they are the same tensors in every step, so that a fused optimizer holds them in one buffer.
+    """
     inputs = torch.randn(_BATCH, _WIDTH, generator=setting.generator()).to(setting.device)
 
     def step() -> None:
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=not keep_gradients)
         model(inputs).square().mean().backward()
         before()
         optimizer.step()
