@@ -22,7 +22,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
     def run() -> None:
         model.zero_grad()
-        for part in inputs.split(batch):
+        for part in torch.split(inputs, batch):
             model(part).square().sum().backward()
 
     def gradients() -> list[torch.Tensor]:

@@ -40,7 +40,8 @@ def build(form: FormName, setting: Setting) -> Form:
 
 def _preparation(wrapped: nn.Module) -> str:
     """What capturing took before the first replay, where it compiles."""
-    seconds = sum(call.forward_graph.compile_seconds for call in wrapped.forward.graphs.values())
+    graphs = getattr(wrapped.forward, "graphs", {})
+    seconds = sum(call.forward_graph.compile_seconds for call in graphs.values())
     return f" (compiled in {seconds:.1f} s)" if seconds else ""
 
 

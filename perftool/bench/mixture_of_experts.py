@@ -36,8 +36,9 @@ def build(form: FormName, setting: Setting) -> Form:
         return output
 
     def one_op() -> torch.Tensor:
-        last = mixture.experts - 1
-        return mixture_of_experts(x, routing, weights, gate, up, down, True, "gelu", 0, last)
+        output = mixture_of_experts(x, routing, weights, gate, up, down, True, "gelu", 0, mixture.experts - 1)
+        assert isinstance(output, torch.Tensor)
+        return output
 
     if form == "advised":
         return _form("mixture_of_experts", one_op)
