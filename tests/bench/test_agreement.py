@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perftool.bench.harness.agreement import largest_error
+from perftool.bench.harness.agreement import largest_error  # noqa: E402
 
 NAN, INF = math.nan, math.inf
 

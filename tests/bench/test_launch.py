@@ -35,6 +35,21 @@ def test_an_unknown_benchmark_names_those_there_are() -> None:
         find_benchmark("x")
 
 
+def test_forms_are_timed_compared_and_recorded(tmp_path: Path) -> None:
+    clipping = find_benchmark("fused_clip_norm")
+
+    measured = measure(clipping, "small", "cpu", BRIEF, tmp_path, heap="tuned")
+    traces = record_traces(clipping, "cpu", tmp_path)
+
+    assert (measured.rounds, measured.heap, measured.clock, measured.threads) == (3, "tuned", "cpu", 1)
+    assert measured.max_error <= clipping.tolerance
+    assert measured.ratio.low <= measured.ratio.value <= measured.ratio.high
+    assert {form: [path.exists() for path in paths] for form, paths in traces.items()} == {
+        "naive": [True],
+        "advised": [True],
+    }
+
+
 def test_forms_that_are_apart_run_as_often_as_they_want(tmp_path: Path) -> None:
     allocator = replace(find_benchmark("host_allocator"), runs_apart=3)
 

@@ -11,8 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perftool.bench.harness.team import Team
-from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
+from perftool.bench.harness.team import Team  # noqa: E402
+from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone  # noqa: E402
 
 CPU = torch.device("cpu")
 
