@@ -33,8 +33,8 @@ class Case:
 
     ``files`` are further inputs, name and text. ``log`` (written ``log_times`` times), ``metrics`` and ``config``
     (named ``config_name``) are given as logs. ``own_sql`` is the query of a user's rule, TRC900, beside the one under
-    test. An expected finding names its subject and some of message, rank, step, gain_ns, related (how many) and the
-    evidence.
+    test. An expected finding names its subject and some of message, rank, step, gain_ns, benchmark, related (how many) and
+    the evidence.
     """
 
     code: str
@@ -129,6 +129,7 @@ def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
     row = {
         "subject": finding.subject, "message": finding.message, "rank": finding.rank, "step": finding.location.step,
         "gain_ns": finding.gain.ns_per_step if finding.gain else None, "related": len(finding.related),
+        "benchmark": finding.benchmark,
         **finding.evidence,
     }  # fmt: skip
     return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}

@@ -18,7 +18,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related"}
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
@@ -84,7 +84,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         evidence=evidence,
         gain=_gain(row.get("gain_ns"), context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
-        benchmark=rule.benchmark,
+        benchmark=row.get("benchmark") or rule.benchmark,
     )
 
 

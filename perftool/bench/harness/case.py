@@ -52,7 +52,8 @@ class Benchmark:
     ``rules`` are the codes that must fire on the trace of the naive form and be quiet on the other. ``tolerance`` is
     the largest difference of the results, relative to their largest value. ``clock`` is "cpu" (process CPU time of one
     thread) for arithmetic, and "wall" where waiting is what the advice removes. ``quantity`` is what the advice is to
-    lower. ``apart`` gives each form processes of its own, because they differ in ``environment`` or share caches.
+    lower. ``apart`` gives each form processes of its own, because they differ in ``environment`` or share caches, and
+    ``runs_apart`` is how often each process runs its form: more than once where the first run is like the others.
     ``ranks`` is the number of processes that work together. ``traced_size`` is the one recorded for the rules.
     ``devices`` are those on which there is something to measure, ``reason`` says why not elsewhere, and ``unavailable``
     why not on this machine. With ``script`` the rules get the traces of that file of ``perftool/bench/scripts`` on a
@@ -70,6 +71,7 @@ class Benchmark:
     clock: Literal["cpu", "wall"] = "cpu"
     quantity: Literal["time", "memory"] = "time"
     apart: bool = False
+    runs_apart: int = 1
     ranks: int = 1
     devices: tuple[str, ...] = ANYWHERE
     reason: str = ""

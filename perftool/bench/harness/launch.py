@@ -55,7 +55,8 @@ def measure(
     answers: dict[str, list[Answer]] = {form: [] for form in FORM_NAMES}
     for _ in range(plan.pairs):
         for form in FORM_NAMES:
-            order = Order(benchmark.name, (form,), device, size, None, 1, plan.seconds, str(folder))
+            runs = benchmark.runs_apart
+            order = Order(benchmark.name, (form,), device, size, None, runs, plan.seconds, str(folder))
             answers[form].append(_run(order, heap, benchmark.environment(form)))
     seconds = tuple(tuple(time for answer in answers[form] for time in answer.seconds[0]) for form in FORM_NAMES)
     figures = tuple(answers[form][-1].figures[0] for form in FORM_NAMES)

@@ -8,29 +8,21 @@ import torch
 from torch import nn
 
 from perftool.bench.harness.case import Form, Setting
-from perftool.bench.workloads.weights import layered_network, parameters, resnet50_shapes, small_shapes
+from perftool.bench.workloads.weights import layered_network, parameters, resnet50_shapes, small_shapes, training_step
 
 SIZES = ("small", "large")
-_BATCH, _WIDTH = 16, 32
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
+def weights_of(setting: Setting) -> list[nn.Parameter]:
+    """2,000 small weights with gradients, or those of ResNet-50."""
+    return parameters(small_shapes() if setting.size == "small" else resnet50_shapes(), setting)
+
+
 def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
-    """Timed: ``step`` over 2,000 small weights, or those of ResNet-50. Recorded: a training step around it."""
-    shapes = small_shapes() if setting.size == "small" else resnet50_shapes()
-    weights = parameters(shapes, setting)
-    return Form(title, make(weights).step, lambda: weights, _training_step(make, setting))
-
-
-def _training_step(make: MakeOptimizer, setting: Setting) -> Callable[[], object]:
+    """Timed: ``step`` over the weights. Recorded: a training step around it."""
+    weights = weights_of(setting)
     model = layered_network(setting)
-    optimizer = make(model.parameters())
-    inputs = torch.randn(_BATCH, _WIDTH, generator=setting.generator()).to(setting.device)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(inputs).square().mean().backward()
-        optimizer.step()
-
-    return step
+    step = training_step(model, make(model.parameters()), setting)
+    return Form(title, make(weights).step, lambda: weights, step)
