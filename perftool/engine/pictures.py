@@ -1,0 +1,182 @@
+"""What the pictures of a report show, from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perftool.engine.lanes import View, lanes_in
+from perftool.engine.overview import median
+from perftool.model.pictures import Lane, MemoryCurve, Pictures, RankTimes, Strip, Timeline
+from perftool.model.report import BREAKDOWN, Finding, Location, Report, Step
+from perftool.store.trace_store import TraceStore
+
+# Enough to see what matters; the page says what it leaves out.
+MOST_TIMELINES = 12
+MOST_BARS = 240
+MOST_STRIPS = 8
+MOST_CURVES = 8
+_BINS = 240
+_SAMPLES = 300
+# What lies around the marked stretch on either side, as a share of it, and at least of the step.
+_MARGIN = 0.6
+_LEAST_MARGIN = 0.01
+
+
+def take_pictures(store: TraceStore, report: Report) -> Pictures:
+    """The pictures for ``report``, made from the store it was made from."""
+    if not store.inputs:
+        return Pictures({}, (), (), ())
+    return Pictures(_timelines(store, report), _strips(store), _memory(store), _ranks(store, report.steps))
+
+
+def _timelines(store: TraceStore, report: Report) -> dict[int, Timeline]:
+    found: dict[int, Timeline] = {}
+    for number, finding in enumerate(report.findings):
+        place = _place_of(finding)
+        if place is not None and len(found) < MOST_TIMELINES:
+            timeline = _timeline(store, report.steps, finding.rank or 0, place)
+            if timeline is not None:
+                found[number] = timeline
+    return found
+
+
+def _place_of(finding: Finding) -> Location | None:
+    """The stretch of time to show for a finding: its own place, or the first related one with a length."""
+    places = [finding.location, *finding.related]
+    return next((place for place in places if place.ts_ns is not None and place.dur_ns), None)
+
+
+def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: Location) -> Timeline | None:
+    assert place.ts_ns is not None and place.dur_ns is not None
+    end = place.ts_ns + place.dur_ns
+    own = [step for step in steps if step.rank == rank]
+    around = next((step for step in own if step.ts_ns <= place.ts_ns < step.ts_ns + step.dur_ns), None)
+    margin = int(max(_MARGIN * place.dur_ns, _LEAST_MARGIN * median([step.dur_ns for step in own]), 1))
+    view = View(rank, place.ts_ns - margin, end + margin, place.ts_ns, end)
+    lanes = lanes_in(store, view)
+    if not lanes:
+        return None
+    kept, left_out = _capped(lanes)
+    return Timeline(
+        rank, view.begin, view.until - view.begin, place.ts_ns, place.dur_ns, place.name,
+        around.name if around else None, kept, left_out,
+    )  # fmt: skip
+
+
+def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
+    """The lanes with their longest bars, ``MOST_BARS`` in all, and how many that leaves out."""
+    lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
+    if len(lengths) <= MOST_BARS:
+        return tuple(lanes), 0
+    least = lengths[MOST_BARS]
+    kept = tuple(
+        Lane(lane.name, lane.side, lane.rows, tuple(bar for bar in lane.bars if bar.dur_ns > least)) for lane in lanes
+    )
+    return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
+
+
+# What the device did in each bin of the window. The classes are those of _timeline.
+_STRIP = """
+WITH bins AS (SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows),
+doing AS (
+    SELECT t.rank, t.ts, t."end",
+           CASE WHEN mask & class_bits([0, 2]) > 0 THEN 'kernel' WHEN mask & class_bits([1, 3]) > 0 THEN 'communication'
+                WHEN mask & class_bits([4]) > 0 THEN 'memcpy' WHEN mask & class_bits([5]) > 0 THEN 'memset' END AS kind
+    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    UNION ALL SELECT rank, ts, "end", 'idle:' || cause FROM gap_causes
+),
+pieces AS (
+    SELECT d.*, b.begin, b.width, unnest(range(floor((d.ts - b.begin) / b.width)::BIGINT,
+                                               least(floor((d."end" - 1 - b.begin) / b.width)::BIGINT, $bins - 1) + 1)) AS bin
+    FROM doing AS d JOIN bins AS b USING (rank) WHERE d.kind IS NOT NULL AND d."end" > d.ts
+)
+SELECT rank, begin, width, kind, bin,
+       sum((least("end", begin + (bin + 1) * width) - greatest(ts, begin + bin * width)) / width) AS share
+FROM pieces WHERE rank IN (SELECT rank FROM device_ops WHERE valid)
+  AND rank IN (SELECT rank FROM _windows ORDER BY rank LIMIT $most)
+GROUP BY ALL ORDER BY rank, kind, bin
+"""
+
+
+def _strips(store: TraceStore) -> tuple[Strip, ...]:
+    store.build(["_timeline", "_windows", "gap_causes", "device_ops"])
+    by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
+    for row in store.select(_STRIP, {"bins": _BINS, "most": MOST_STRIPS}):
+        _, _, shares = by_rank.setdefault(row["rank"], (row["begin"], float(row["width"]), {}))
+        bins = shares.setdefault(row["kind"], [0.0] * _BINS)
+        bins[row["bin"]] = round(float(row["share"]), 4)
+    return tuple(
+        Strip(rank, begin, width, {kind: tuple(bins) for kind, bins in shares.items()})
+        for rank, (begin, width, shares) in by_rank.items()
+    )
+
+
+# The lowest and the highest reading of each bin, so that no peak is lost.
+_MEMORY = """
+WITH shown AS (
+    SELECT * FROM memory
+    WHERE allocated IS NOT NULL AND (device_type > 0 OR NOT EXISTS (SELECT 1 FROM memory WHERE device_type > 0))
+),
+sized AS (SELECT rank, device_type, device, min(ts) AS begin, greatest((max(ts) - min(ts)) / $bins, 1) AS width,
+                 count(*) AS samples FROM shown GROUP BY ALL),
+binned AS (SELECT s.*, z.samples, floor((s.ts - z.begin) / z.width)::BIGINT AS bin
+           FROM shown AS s JOIN sized AS z USING (rank, device_type, device)),
+ends AS (
+    SELECT rank, device_type, device, samples,
+           unnest([arg_min(reading, (allocated, ts)), arg_max(reading, (allocated, ts))]) AS reading
+    FROM (SELECT *, {'ts': ts, 'allocated': allocated, 'reserved': reserved} AS reading FROM binned)
+    GROUP BY rank, device_type, device, samples, bin
+)
+SELECT DISTINCT rank, device_type, device, samples, reading.ts AS ts, reading.allocated AS allocated,
+       reading.reserved AS reserved
+FROM ends ORDER BY rank, device_type, device, ts, allocated
+"""
+
+
+def _memory(store: TraceStore) -> tuple[MemoryCurve, ...]:
+    store.build(["memory"])
+    curves: dict[tuple[int, int | None, int | None], list[dict[str, Any]]] = {}
+    for row in store.select(_MEMORY, {"bins": _SAMPLES}):
+        curves.setdefault((row["rank"], row["device_type"], row["device"]), []).append(row)
+    return tuple(
+        MemoryCurve(
+            rank, "host memory" if not kind else f"device {device or 0}",
+            tuple(row["ts"] for row in rows), tuple(row["allocated"] for row in rows),
+            tuple(row["reserved"] for row in rows), rows[0]["samples"],
+        )
+        for (rank, kind, device), rows in list(curves.items())[:MOST_CURVES]
+    )  # fmt: skip
+
+
+_BUSY = """
+SELECT w.rank, coalesce((SELECT sum(dur) FROM device_busy AS b WHERE b.rank = w.rank), 0) / (w."end" - w.ts) AS busy
+FROM _windows AS w WHERE w."end" > w.ts AND w.rank IN (SELECT rank FROM device_ops WHERE valid)
+"""
+# Collectives run and nothing is computed, in ns of the window. The classes are those of _timeline.
+_EXPOSED = """
+SELECT t.rank, sum(t."end" - t.ts)::BIGINT AS exposed FROM _timeline AS t
+JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+WHERE mask & class_bits([1, 3]) > 0 AND mask & class_bits([0, 2]) = 0 GROUP BY t.rank
+"""
+_PEAKS = "SELECT rank, max(allocated) AS peak FROM memory WHERE device_type > 0 GROUP BY rank"
+
+
+def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
+    """The ranks side by side; none when there is only one."""
+    complete = [step for step in steps if not step.partial]
+    ranks = sorted({step.rank for step in complete})
+    if len(ranks) < 2:
+        return ()
+    store.build(["device_busy", "_windows", "_timeline", "device_ops", "memory"])
+    busy = {row["rank"]: float(row["busy"]) for row in store.select(_BUSY)}
+    exposed = {row["rank"]: row["exposed"] for row in store.select(_EXPOSED)}
+    peaks = {row["rank"]: row["peak"] for row in store.select(_PEAKS)}
+    found = []
+    for rank in ranks:
+        own = [step for step in complete if step.rank == rank]
+        mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
+        length = median([step.dur_ns for step in own])
+        per_step = exposed.get(rank, 0) // len(own)
+        found.append(RankTimes(rank, len(own), length, mean, busy.get(rank), per_step, peaks.get(rank)))
+    return tuple(found)
