@@ -1,0 +1,190 @@
+"""The geometry of the charts: stacked columns and lines as SVG paths, and the same numbers for the live ones.
+
+Paths are in a view box that stretches with the page; labels are placed in percent, so that text keeps its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor, log10
+from typing import Any
+
+from perftool.model.pictures import MemoryCurve, RankTimes, Strip
+from perftool.model.report import BREAKDOWN, Step
+from perftool.reporters.labels import kind_label
+from perftool.units import format_bytes, format_ns
+
+_MOST_COLUMNS = 120
+_TICKS = 4
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind in a chart: its path, and the kind (a colour) with its label. ``idle`` layers are drawn hatched."""
+
+    kind: str
+    label: str
+    path: str
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A label at ``at`` percent of an axis."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart that is readable without scripts; ``live`` is what the scripts need to draw it again."""
+
+    id: str
+    title: str
+    note: str
+    columns: float
+    layers: tuple[Layer, ...]
+    y: tuple[Tick, ...]
+    x: tuple[Tick, ...]
+    live: Mapping[str, Any] = field(default_factory=dict)
+    line: bool = False
+
+
+def step_charts(steps: Sequence[Step], ranks: int) -> list[Chart]:
+    """The breakdown of the steps over time, a chart for each of the first ``ranks`` ranks."""
+    shown = sorted({step.rank for step in steps})
+    several = len(shown) > 1
+    return [_step_chart([step for step in steps if step.rank == rank], rank, several) for rank in shown[:ranks]]
+
+
+def _step_chart(steps: Sequence[Step], rank: int, several: bool) -> Chart:
+    per_column = -(-len(steps) // _MOST_COLUMNS)
+    groups = [steps[at : at + per_column] for at in range(0, len(steps), per_column)]
+    names = [_group_name(group) for group in groups]
+    parts = {part: [sum(s.breakdown_ns[part] for s in group) / len(group) for group in groups] for part in BREAKDOWN}
+    parts = {part: values for part, values in parts.items() if any(values)}
+    note = f"each column is the mean of {per_column} steps" if per_column > 1 else ""
+    title = f"Rank {rank}" if several else "Parts of each step"
+    layers = [(part, kind_label(part), False, values) for part, values in parts.items()]
+    return _stacked(f"steps-{rank}", title, note, names, layers, format_ns, 1e6, "ms")
+
+
+def _group_name(group: Sequence[Step]) -> str:
+    names = [step.name.removeprefix("ProfilerStep#") + ("*" if step.partial else "") for step in group]
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
+def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
+    """The mean step of each rank, side by side."""
+    parts = [(part, kind_label(part), False, [float(rank.breakdown_ns[part]) for rank in ranks]) for part in BREAKDOWN]
+    layers = [layer for layer in parts if any(layer[3])]
+    names = [str(rank.rank) for rank in ranks]
+    return _stacked("ranks", "Mean step of each rank", "", names, layers, format_ns, 1e6, "ms")
+
+
+def strip_chart(strip: Strip, several: bool) -> Chart:
+    """What the device of a rank did over the window: busy below, idle by cause above."""
+    busy = [kind for kind in ("kernel", "communication", "memcpy", "memset") if kind in strip.shares]
+    idle = sorted((kind for kind in strip.shares if kind.startswith("idle:")), key=lambda k: -sum(strip.shares[k]))
+    layers = [(kind, kind_label(kind), False, list(strip.shares[kind])) for kind in busy]
+    for kind in idle:
+        cause = kind.removeprefix("idle:")
+        layers.append((cause, kind_label(cause), True, list(strip.shares[kind])))
+    count = len(next(iter(strip.shares.values()), ()))
+    names = [format_ns(at * strip.bin_ns) for at in range(count)]
+    title = f"Rank {strip.rank}" if several else "Device over the window"
+    return _stacked(f"strip-{strip.rank}", title, "", names, layers, lambda v: f"{v:.0%}", 0.01, "%", top=1.0)
+
+
+def _stacked(
+    chart_id: str, title: str, note: str, names: Sequence[str], layers: Sequence[tuple[str, str, bool, Sequence[float]]],
+    show: Callable[[float], str], unit_size: float, unit: str, top: float | None = None,
+) -> Chart:  # fmt: skip
+    count = max(len(names), 1)
+    totals = [sum(values[at] for *_, values in layers) for at in range(len(names))]
+    highest = top or max(totals, default=0) or 1.0
+    ceiling, ticks = (1.0, (0.0, 0.5, 1.0)) if top else nice_ticks(highest)
+    base = [0.0] * len(names)
+    gap = 0.0 if count > 60 else 0.14
+    drawn = []
+    for kind, label, idle, values in layers:
+        drawn.append(Layer(kind, label, _columns(base, values, ceiling, gap), idle))
+        base = [low + value for low, value in zip(base, values, strict=True)]
+    series = [
+        {"kind": kind, "label": label, "idle": idle, "y": [_rounded(value / unit_size) for value in values]}
+        for kind, label, idle, values in layers
+    ]
+    live = {"type": "stacked", "x": list(names), "unit": unit, "series": series, "gap": gap, "ceiling": ceiling / unit_size}
+    y = tuple(Tick(round(100 - 100 * tick / ceiling, 2), show(tick) if tick else "0") for tick in ticks)
+    return Chart(chart_id, title, note, count, tuple(drawn), y, _x_ticks(names), live)
+
+
+def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap: float) -> str:
+    """A path of rectangles, one for each column, in a box as wide as there are columns and 100 high."""
+    path = []
+    for at, (low, value) in enumerate(zip(base, values, strict=True)):
+        height = 100 * value / ceiling
+        if height >= 0.05:
+            top = 100 - 100 * low / ceiling - height
+            path.append(f"M{_short(at + gap / 2)} {_short(top)}h{_short(1 - gap)}v{_short(height)}h{_short(gap - 1)}z")
+    return "".join(path)
+
+
+def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
+    """Allocated and reserved memory over time, as lines."""
+    begin, end = curve.ts_ns[0], curve.ts_ns[-1]
+    span = max(end - begin, 1)
+    xs = [(at - begin) / span * 100 for at in curve.ts_ns]
+    lines: list[tuple[str, str, list[int]]] = [("kernel", "allocated", list(curve.allocated))]
+    if all(value is not None for value in curve.reserved):
+        lines.append(("memcpy", "reserved", [value or 0 for value in curve.reserved]))
+    highest = max((max(values) for *_, values in lines), default=1) or 1
+    unit = 2 ** (10 * floor(log10(max(highest, 1)) / 3.0103))
+    ceiling, ticks = nice_ticks(highest / unit)
+    layers = [Layer(kind, label, _line(xs, values, ceiling * unit)) for kind, label, values in lines]
+    series = [{"kind": kind, "label": label, "y": [_rounded(v / 2**20) for v in values]} for kind, label, values in lines]
+    live = {"type": "lines", "x": [_rounded((at - begin) / 1e6) for at in curve.ts_ns], "unit": "MiB", "series": series}
+    title = f"{f'Rank {curve.rank}, ' if several else ''}{curve.device}"
+    y = tuple(Tick(round(100 - 100 * t / ceiling, 2), format_bytes(t * unit) if t else "0") for t in ticks)
+    x = (Tick(0, "0"), Tick(50, format_ns(span / 2)), Tick(100, format_ns(span)))
+    thinned = len(curve.ts_ns) < curve.samples
+    note = f"{curve.samples:,} readings{', thinned; peaks kept' if thinned else ''}"
+    chart_id = f"memory-{curve.rank}-{''.join(c if c.isalnum() else '-' for c in curve.device)}"
+    return Chart(chart_id, title[:1].upper() + title[1:], note, 100, tuple(layers), y, x, live, line=True)
+
+
+def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
+    """A path of steps: memory holds its value until the next reading."""
+    path = []
+    for x, value in zip(xs, values, strict=True):
+        y = _short(100 - 100 * value / ceiling)
+        path.append(f"H{_short(x)}V{y}" if path else f"M{_short(x)} {y}")
+    return "".join(path)
+
+
+def nice_ticks(highest: float) -> tuple[float, tuple[float, ...]]:
+    """A round ceiling at or above ``highest`` and the round values up to it to label."""
+    rough = highest / _TICKS
+    power = 10.0 ** floor(log10(rough)) if rough > 0 else 1.0
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
+    count = max(-int(-(highest * 0.999) // step), 1)
+    return step * count, tuple(step * at for at in range(count + 1))
+
+
+def _x_ticks(names: Sequence[str]) -> tuple[Tick, ...]:
+    if not names:
+        return ()
+    count = len(names)
+    every = [round(at * (count - 1) / 5) for at in range(6)] if count > 12 else range(count)
+    return tuple(Tick(round((at + 0.5) / count * 100, 2), names[at]) for at in sorted(set(every)))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _short(value: float) -> str:
+    """Two decimals at most: enough for a screen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") or "0"

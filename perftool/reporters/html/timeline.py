@@ -1,0 +1,105 @@
+"""The small timeline beside a finding: lanes of bars in percent of the width, so that it fits any screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perftool.model.pictures import Bar, Lane, Timeline
+from perftool.reporters.html.charts import Tick, nice_ticks
+from perftool.reporters.labels import kind_label
+from perftool.units import format_count, format_ns
+
+_ROW = 16
+_LEAST_WIDTH = 0.15
+# Narrower bars have no room for a letter.
+_LABELLED_WIDTH = 3.0
+
+
+@dataclass(frozen=True)
+class Box:
+    """A bar as drawn: place and size in percent across and pixels down, what hovering says, and its label."""
+
+    kind: str
+    x: float
+    width: float
+    y: int
+    tip: str
+    label: str | None
+    dense: bool
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    """A lane as drawn; ``height`` in pixels."""
+
+    name: str
+    side: str
+    height: int
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class DrawnTimeline:
+    """A timeline as drawn: the mark in percent, the lanes, ticks in time since the mark begins, and a caption."""
+
+    mark_x: float
+    mark_width: float
+    lanes: tuple[DrawnLane, ...]
+    ticks: tuple[Tick, ...]
+    caption: str
+    kinds: tuple[str, ...]
+
+
+def draw(timeline: Timeline) -> DrawnTimeline:
+    """Place the bars of ``timeline``."""
+    lanes = tuple(_lane(lane, timeline) for lane in timeline.lanes)
+    mark_x = _percent(timeline.mark_ts_ns - timeline.ts_ns, timeline)
+    kinds = sorted({bar.kind for lane in timeline.lanes for bar in lane.bars})
+    return DrawnTimeline(
+        mark_x, max(_percent(timeline.mark_dur_ns, timeline), _LEAST_WIDTH), lanes, _ticks(timeline),
+        _caption(timeline), tuple(kinds),
+    )  # fmt: skip
+
+
+def _lane(lane: Lane, timeline: Timeline) -> DrawnLane:
+    boxes = tuple(_box(bar, lane, timeline) for bar in lane.bars)
+    return DrawnLane(lane.name, lane.side, lane.rows * _ROW, boxes)
+
+
+def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
+    label = kind_label(bar.kind) if lane.side == "idle" else bar.name
+    width = max(_percent(bar.dur_ns, timeline), _LEAST_WIDTH)
+    what = label if label and bar.count == 1 else f"{format_count(bar.count)} × {kind_label(bar.kind)}"
+    return Box(
+        bar.kind, _percent(bar.ts_ns - timeline.ts_ns, timeline), width, bar.row * _ROW,
+        f"{what}, {format_ns(bar.dur_ns)}", label if width >= _LABELLED_WIDTH and bar.count == 1 else None, bar.count > 1,
+    )  # fmt: skip
+
+
+def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
+    """Round times since the mark begins, as far as the view reaches."""
+    before = timeline.mark_ts_ns - timeline.ts_ns
+    _, values = nice_ticks(timeline.dur_ns)
+    step = int(values[1]) or 1
+    times = range(-(before // step) * step, timeline.dur_ns - before + 1, step)
+    ticks = [(_percent(time + before, timeline), time) for time in times]
+    return tuple(Tick(at, "0" if time == 0 else f"{'+' if time > 0 else '−'}{format_ns(abs(time))}")
+                 for at, time in ticks if at <= 98)  # fmt: skip
+
+
+def _caption(timeline: Timeline) -> str:
+    name = f"{timeline.mark_name}, " if timeline.mark_name else ""
+    step = f" in {timeline.step}" if timeline.step else ""
+    left_out = f"; {format_count(timeline.left_out)} of the shortest bars left out" if timeline.left_out else ""
+    marked = f"Marked: {name}{format_ns(timeline.mark_dur_ns)} at ts {timeline.mark_ts_ns} ns{step}, rank {timeline.rank}"
+    return f"{marked}{left_out}."
+
+
+def _percent(ns: int, timeline: Timeline) -> float:
+    return round(100 * ns / timeline.dur_ns, 2)
+
+
+def kinds_in(timelines: Sequence[DrawnTimeline]) -> list[str]:
+    """Every kind of bar that occurs, for a legend."""
+    return sorted({kind for timeline in timelines for kind in timeline.kinds})
