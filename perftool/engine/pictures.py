@@ -120,8 +120,11 @@ WITH shown AS (
 ),
 sized AS (SELECT rank, device_type, device, min(ts) AS begin, greatest((max(ts) - min(ts)) / $bins, 1) AS width,
                  count(*) AS samples FROM shown GROUP BY ALL),
-binned AS (SELECT s.*, z.samples, floor((s.ts - z.begin) / z.width)::BIGINT AS bin
-           FROM shown AS s JOIN sized AS z USING (rank, device_type, device)),
+binned AS (
+    SELECT s.*, z.samples, CASE WHEN z.samples <= 2 * $bins THEN row_number() OVER (ORDER BY s.rank, s.ts, s.addr, s.bytes)
+                                ELSE floor((s.ts - z.begin) / z.width)::BIGINT END AS bin
+    FROM shown AS s JOIN sized AS z USING (rank, device_type, device)
+),
 ends AS (
     SELECT rank, device_type, device, samples,
            unnest([arg_min(reading, (allocated, ts)), arg_max(reading, (allocated, ts))]) AS reading

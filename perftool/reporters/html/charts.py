@@ -6,7 +6,7 @@ Paths are in a view box that stretches with the page; labels are placed in perce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor, log10
 from typing import Any
 
@@ -16,7 +16,8 @@ from perftool.reporters.labels import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120
-_TICKS = 4
+_DWARFED = 4
+_BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,10 @@ def strip_chart(strip: Strip, several: bool) -> Chart:
         cause = kind.removeprefix("idle:")
         layers.append((cause, kind_label(cause), True, list(strip.shares[kind])))
     count = len(next(iter(strip.shares.values()), ()))
-    names = [format_ns(at * strip.bin_ns) for at in range(count)]
     title = f"Rank {strip.rank}" if several else "Device over the window"
-    return _stacked(f"strip-{strip.rank}", title, "", names, layers, lambda v: f"{v:.0%}", 0.01, "%", top=1.0)
+    middles = [float(f"{(at + 0.5) * strip.bin_ns / 1e6:.9g}") for at in range(count)]
+    chart = _stacked(f"strip-{strip.rank}", title, "", [""] * count, layers, lambda v: f"{v:.0%}", 0.01, "%", top=1.0)
+    return replace(chart, x=_time_ticks(count * strip.bin_ns), live={**chart.live, "x": middles, "x_unit": "ms"})
 
 
 def _stacked(
@@ -134,25 +136,36 @@ def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap
 
 def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
     """Allocated and reserved memory over time, as lines."""
-    begin, end = curve.ts_ns[0], curve.ts_ns[-1]
-    span = max(end - begin, 1)
+    begin = curve.ts_ns[0]
+    span = max(curve.ts_ns[-1] - begin, 1)
     xs = [(at - begin) / span * 100 for at in curve.ts_ns]
-    lines: list[tuple[str, str, list[int]]] = [("kernel", "allocated", list(curve.allocated))]
-    if all(value is not None for value in curve.reserved):
-        lines.append(("memcpy", "reserved", [value or 0 for value in curve.reserved]))
-    highest = max((max(values) for *_, values in lines), default=1) or 1
-    unit = 2 ** (10 * floor(log10(max(highest, 1)) / 3.0103))
+    lines, note = _memory_lines(curve)
+    highest = max(max(values) for *_, values in lines) or 1
+    unit, unit_name = next((size, name) for size, name in _BYTE_UNITS if highest >= size or size == 1)
     ceiling, ticks = nice_ticks(highest / unit)
     layers = [Layer(kind, label, _line(xs, values, ceiling * unit)) for kind, label, values in lines]
-    series = [{"kind": kind, "label": label, "y": [_rounded(v / 2**20) for v in values]} for kind, label, values in lines]
-    live = {"type": "lines", "x": [_rounded((at - begin) / 1e6) for at in curve.ts_ns], "unit": "MiB", "series": series}
+    series = [{"kind": kind, "label": label, "y": [_rounded(v / unit) for v in values]} for kind, label, values in lines]
+    times = [_rounded((at - begin) / 1e6) for at in curve.ts_ns]
+    live = {"type": "lines", "x": times, "x_unit": "ms", "unit": unit_name, "series": series}
     title = f"{f'Rank {curve.rank}, ' if several else ''}{curve.device}"
     y = tuple(Tick(round(100 - 100 * t / ceiling, 2), format_bytes(t * unit) if t else "0") for t in ticks)
-    x = (Tick(0, "0"), Tick(50, format_ns(span / 2)), Tick(100, format_ns(span)))
-    thinned = len(curve.ts_ns) < curve.samples
-    note = f"{curve.samples:,} readings{', thinned; peaks kept' if thinned else ''}"
     chart_id = f"memory-{curve.rank}-{''.join(c if c.isalnum() else '-' for c in curve.device)}"
-    return Chart(chart_id, title[:1].upper() + title[1:], note, 100, tuple(layers), y, x, live, line=True)
+    title = title[:1].upper() + title[1:]
+    return Chart(chart_id, title, note, 100, tuple(layers), y, _time_ticks(span), live, line=True)
+
+
+def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
+    """The lines to draw, and what to say about them. A reserve that dwarfs the rest would flatten it."""
+    thinned = "; thinned, peaks kept" if len(curve.ts_ns) < curve.samples else ""
+    note = f"{curve.samples:,} readings{thinned}"
+    lines = [("kernel", "allocated", list(curve.allocated))]
+    reserved = [value for value in curve.reserved if value is not None]
+    if len(reserved) == len(curve.reserved) and reserved:
+        if max(reserved) <= _DWARFED * max(curve.allocated):
+            lines.append(("memcpy", "reserved", reserved))
+        else:
+            note += f"; reserved up to {format_bytes(max(reserved))}, not drawn"
+    return lines, note
 
 
 def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
@@ -164,13 +177,19 @@ def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
     return "".join(path)
 
 
-def nice_ticks(highest: float) -> tuple[float, tuple[float, ...]]:
-    """A round ceiling at or above ``highest`` and the round values up to it to label."""
-    rough = highest / _TICKS
+def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]]:
+    """A round ceiling at or above ``highest`` and the round values up to it to label, about ``parts``."""
+    rough = highest / parts
     power = 10.0 ** floor(log10(rough)) if rough > 0 else 1.0
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
     count = max(-int(-(highest * 0.999) // step), 1)
     return step * count, tuple(step * at for at in range(count + 1))
+
+
+def _time_ticks(span_ns: float) -> tuple[Tick, ...]:
+    """Round times since the beginning of a chart that spans ``span_ns``."""
+    _, times = nice_ticks(span_ns, 6)
+    return tuple(Tick(round(100 * at / span_ns, 2), format_ns(at) if at else "0") for at in times if at <= span_ns)
 
 
 def _x_ticks(names: Sequence[str]) -> tuple[Tick, ...]:

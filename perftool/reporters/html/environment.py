@@ -28,7 +28,7 @@ def environment() -> Environment:
     made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
-        code=_code, short=_short, css=_class_name, prose=_prose,
+        code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
     )  # fmt: skip
     return made
 
@@ -57,6 +57,13 @@ def _code(text: str) -> Markup:
 def _prose(text: str) -> str:
     """Paragraphs that were wrapped in a file, on one line."""
     return " ".join(text.split())
+
+
+def _sentence(text: str) -> str:
+    """Prose with a capital to begin with, unless it begins with a name from the trace."""
+    prose = _prose(text)
+    first = prose.split(" ", 1)[0]
+    return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
 
 
 def _short(name: str) -> str:

@@ -80,12 +80,12 @@ def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
 def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
     """Round times since the mark begins, as far as the view reaches."""
     before = timeline.mark_ts_ns - timeline.ts_ns
-    _, values = nice_ticks(timeline.dur_ns)
+    _, values = nice_ticks(timeline.dur_ns, 9)
     step = int(values[1]) or 1
     times = range(-(before // step) * step, timeline.dur_ns - before + 1, step)
     ticks = [(_percent(time + before, timeline), time) for time in times]
     return tuple(Tick(at, "0" if time == 0 else f"{'+' if time > 0 else '−'}{format_ns(abs(time))}")
-                 for at, time in ticks if at <= 98)  # fmt: skip
+                 for at, time in ticks if 2 <= at <= 98)  # fmt: skip
 
 
 def _caption(timeline: Timeline) -> str:

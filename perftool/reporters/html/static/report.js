@@ -76,15 +76,22 @@
   // Plotly reads some of HTML in names; nothing from a trace may be more than text.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+  // Columns with names are at 0, 1, 2 ...; the others are at a time.
+  const names = (data) => {
+    if (data.x_unit) return { ticksuffix: " " + data.x_unit };
+    const every = Math.max(1, Math.ceil(data.x.length / 10));
+    const at = data.x.map((_, index) => index).filter((index) => index % every === 0);
+    return { tickvals: at, ticktext: at.map((index) => plain(data.x[index])), range: [-0.5, data.x.length - 0.5] };
+  };
+
   const layout = (data) => {
-    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), tickfont: { size: 11.5 }, fixedrange: false };
+    const axis = { gridcolor: colour("--line"), zeroline: false, tickfont: { size: 11.5 } };
     return {
-      height: 240, margin: { l: 64, r: 8, t: 8, b: 36 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      height: 202, margin: { l: 64, r: 0, t: 6, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, showlegend: false, barmode: "stack",
       bargap: data.gap ?? 0, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 12 } },
-      xaxis: { ...axis, type: data.type === "lines" ? "linear" : "category", nticks: 8, showgrid: false,
-        ticksuffix: data.type === "lines" ? " ms" : "", tickangle: 0 },
+      xaxis: { ...axis, type: "linear", nticks: 8, showgrid: false, tickangle: 0, ...names(data) },
       yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ...(data.unit === "%" ? { range: [0, 100] } : {}) },
     };
   };
@@ -95,21 +102,15 @@
       return { type: "scatter", mode: "lines", x: data.x, y: series.y, hovertemplate,
         line: { color: shade, width: 1.6, shape: "hv", dash: series.kind === "kernel" ? "solid" : "dash" } };
     }
-    return { type: "bar", x: data.x.map((_, at) => at), y: series.y, hovertemplate,
+    return { type: "bar", x: data.x_unit ? data.x : data.x.map((_, at) => at), y: series.y, hovertemplate,
       marker: { color: shade, opacity: series.idle ? 0.55 : 1, line: { width: 0 } } };
   });
   const alive = new Map();
   const draw = async (figure) => {
     await unpack();
     const data = JSON.parse(document.getElementById("data-" + figure.dataset.chart).textContent);
-    const shape = layout(data);
-    if (data.type !== "lines") {
-      const every = Math.max(1, Math.ceil(data.x.length / 8));
-      const at = data.x.map((_, index) => index).filter((index) => index % every === 0);
-      Object.assign(shape.xaxis, { type: "linear", tickvals: at, ticktext: at.map((index) => plain(data.x[index])) });
-    }
     figure.classList.add("is-live");
-    await Plotly.react(figure.querySelector(".live"), traces(data), shape,
+    await Plotly.react(figure.querySelector(".live"), traces(data), layout(data),
       { displaylogo: false, responsive: true, displayModeBar: false });
     alive.set(figure, true);
   };
