@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.engine.lanes import View, lanes_in
 from perftool.engine.overview import median
 from perftool.model.pictures import Lane, MemoryCurve, Pictures, RankTimes, Strip, Timeline
-from perftool.model.report import BREAKDOWN, Finding, Location, Report, Step
+from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
 # Enough to see what matters; the page says what it leaves out.
@@ -41,25 +42,36 @@ def _timelines(store: TraceStore, report: Report) -> dict[int, Timeline]:
     return found
 
 
-def _place_of(finding: Finding) -> Location | None:
+@dataclass(frozen=True)
+class _Place:
+    """A stretch of time to show, ns."""
+
+    ts: int
+    dur: int
+    name: str | None
+
+
+def _place_of(finding: Finding) -> _Place | None:
     """The stretch of time to show for a finding: its own place, or the first related one with a length."""
-    places = [finding.location, *finding.related]
-    return next((place for place in places if place.ts_ns is not None and place.dur_ns), None)
+    for place in (finding.location, *finding.related):
+        if place.ts_ns is not None and place.dur_ns:
+            same = [near.name for near in finding.related if (near.ts_ns, near.dur_ns) == (place.ts_ns, place.dur_ns)]
+            return _Place(place.ts_ns, place.dur_ns, next(iter(same), None))
+    return None
 
 
-def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: Location) -> Timeline | None:
-    assert place.ts_ns is not None and place.dur_ns is not None
-    end = place.ts_ns + place.dur_ns
+def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: _Place) -> Timeline | None:
+    end = place.ts + place.dur
     own = [step for step in steps if step.rank == rank]
-    around = next((step for step in own if step.ts_ns <= place.ts_ns < step.ts_ns + step.dur_ns), None)
-    margin = int(max(_MARGIN * place.dur_ns, _LEAST_MARGIN * median([step.dur_ns for step in own]), 1))
-    view = View(rank, place.ts_ns - margin, end + margin, place.ts_ns, end)
+    around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)
+    margin = int(max(_MARGIN * place.dur, _LEAST_MARGIN * median([step.dur_ns for step in own]), 1))
+    view = View(rank, place.ts - margin, end + margin, place.ts, end)
     lanes = lanes_in(store, view)
     if not lanes:
         return None
     kept, left_out = _capped(lanes)
     return Timeline(
-        rank, view.begin, view.until - view.begin, place.ts_ns, place.dur_ns, place.name,
+        rank, view.begin, view.until - view.begin, place.ts, place.dur, place.name,
         around.name if around else None, kept, left_out,
     )  # fmt: skip
 
@@ -86,11 +98,12 @@ doing AS (
     FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
     UNION ALL SELECT rank, ts, "end", 'idle:' || cause FROM gap_causes
 ),
-pieces AS (
-    SELECT d.*, b.begin, b.width, unnest(range(floor((d.ts - b.begin) / b.width)::BIGINT,
-                                               least(floor((d."end" - 1 - b.begin) / b.width)::BIGINT, $bins - 1) + 1)) AS bin
+placed AS (
+    SELECT d.*, b.begin, b.width, floor((d.ts - b.begin) / b.width)::BIGINT AS first_bin,
+           least(floor((d."end" - 1 - b.begin) / b.width)::BIGINT, $bins - 1) AS last_bin
     FROM doing AS d JOIN bins AS b USING (rank) WHERE d.kind IS NOT NULL AND d."end" > d.ts
-)
+),
+pieces AS (SELECT *, unnest(range(first_bin, last_bin + 1)) AS bin FROM placed)
 SELECT rank, begin, width, kind, bin,
        sum((least("end", begin + (bin + 1) * width) - greatest(ts, begin + bin * width)) / width) AS share
 FROM pieces WHERE rank IN (SELECT rank FROM device_ops WHERE valid)
@@ -121,8 +134,9 @@ WITH shown AS (
 sized AS (SELECT rank, device_type, device, min(ts) AS begin, greatest((max(ts) - min(ts)) / $bins, 1) AS width,
                  count(*) AS samples FROM shown GROUP BY ALL),
 binned AS (
-    SELECT s.*, z.samples, CASE WHEN z.samples <= 2 * $bins THEN row_number() OVER (ORDER BY s.rank, s.ts, s.addr, s.bytes)
-                                ELSE floor((s.ts - z.begin) / z.width)::BIGINT END AS bin
+    SELECT s.*, z.samples,
+           CASE WHEN z.samples <= 2 * $bins THEN row_number() OVER (ORDER BY s.rank, s.ts, s.addr, s.bytes)
+                ELSE floor((s.ts - z.begin) / z.width)::BIGINT END AS bin
     FROM shown AS s JOIN sized AS z USING (rank, device_type, device)
 ),
 ends AS (

@@ -54,7 +54,7 @@ KIND_LABELS = {
     "collective": "collectives", "communication": "collectives", "runtime": "runtime calls",
     "dataloader": "waiting for data", "cpu_op": "framework ops", "other": "other",
     "compile": "compiling", "fallback": "CPU fallback", "sync": "host waits for device", "copy": "copying",
-    "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "queued work",
+    "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "work queued, not started",
     "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
     "python": "Python", "unknown": "unknown",
 }  # fmt: skip

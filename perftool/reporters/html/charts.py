@@ -5,6 +5,7 @@ Paths are in a view box that stretches with the page; labels are placed in perce
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, log10
@@ -16,8 +17,22 @@ from perftool.reporters.labels import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120
+# With more columns than this there is no room between them.
+_MOST_GAPS = 60
 _DWARFED = 4
+# What a device does, from the bottom of a strip upwards.
+BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One kind of a stacked chart, and its value for each column."""
+
+    kind: str
+    label: str
+    values: Sequence[float]
+    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,11 +59,11 @@ class Chart:
 
     id: str
     title: str
-    note: str
-    columns: float
-    layers: tuple[Layer, ...]
-    y: tuple[Tick, ...]
-    x: tuple[Tick, ...]
+    note: str = ""
+    columns: int = 100
+    layers: tuple[Layer, ...] = ()
+    y: tuple[Tick, ...] = ()
+    x: tuple[Tick, ...] = ()
     live: Mapping[str, Any] = field(default_factory=dict)
     line: bool = False
 
@@ -68,8 +83,8 @@ def _step_chart(steps: Sequence[Step], rank: int, several: bool) -> Chart:
     parts = {part: values for part, values in parts.items() if any(values)}
     note = f"each column is the mean of {per_column} steps" if per_column > 1 else ""
     title = f"Rank {rank}" if several else "Parts of each step"
-    layers = [(part, kind_label(part), False, values) for part, values in parts.items()]
-    return _stacked(f"steps-{rank}", title, note, names, layers, format_ns, 1e6, "ms")
+    series = [Series(part, kind_label(part), values) for part, values in parts.items()]
+    return _stacked(Chart(f"steps-{rank}", title, note), names, series, _MS)
 
 
 def _group_name(group: Sequence[Step]) -> str:
@@ -79,48 +94,58 @@ def _group_name(group: Sequence[Step]) -> str:
 
 def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     """The mean step of each rank, side by side."""
-    parts = [(part, kind_label(part), False, [float(rank.breakdown_ns[part]) for rank in ranks]) for part in BREAKDOWN]
-    layers = [layer for layer in parts if any(layer[3])]
-    names = [str(rank.rank) for rank in ranks]
-    return _stacked("ranks", "Mean step of each rank", "", names, layers, format_ns, 1e6, "ms")
+    shown = ranks[:_MOST_COLUMNS]
+    parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
+    series = [one for one in parts if any(one.values)]
+    note = f"the first {len(shown)} of {len(ranks)}" if len(shown) < len(ranks) else ""
+    return _stacked(Chart("ranks", "Mean step of each rank", note), [str(rank.rank) for rank in shown], series, _MS)
 
 
 def strip_chart(strip: Strip, several: bool) -> Chart:
     """What the device of a rank did over the window: busy below, idle by cause above."""
-    busy = [kind for kind in ("kernel", "communication", "memcpy", "memset") if kind in strip.shares]
     idle = sorted((kind for kind in strip.shares if kind.startswith("idle:")), key=lambda k: -sum(strip.shares[k]))
-    layers = [(kind, kind_label(kind), False, list(strip.shares[kind])) for kind in busy]
+    series = [Series(kind, kind_label(kind), strip.shares[kind]) for kind in BUSY_KINDS if kind in strip.shares]
     for kind in idle:
         cause = kind.removeprefix("idle:")
-        layers.append((cause, kind_label(cause), True, list(strip.shares[kind])))
+        series.append(Series(cause, kind_label(cause), strip.shares[kind], idle=True))
     count = len(next(iter(strip.shares.values()), ()))
     title = f"Rank {strip.rank}" if several else "Device over the window"
     middles = [float(f"{(at + 0.5) * strip.bin_ns / 1e6:.9g}") for at in range(count)]
-    chart = _stacked(f"strip-{strip.rank}", title, "", [""] * count, layers, lambda v: f"{v:.0%}", 0.01, "%", top=1.0)
+    chart = _stacked(Chart(f"strip-{strip.rank}", title), [""] * count, series, _SHARE)
     return replace(chart, x=_time_ticks(count * strip.bin_ns), live={**chart.live, "x": middles, "x_unit": "ms"})
 
 
-def _stacked(
-    chart_id: str, title: str, note: str, names: Sequence[str], layers: Sequence[tuple[str, str, bool, Sequence[float]]],
-    show: Callable[[float], str], unit_size: float, unit: str, top: float | None = None,
-) -> Chart:  # fmt: skip
-    count = max(len(names), 1)
-    totals = [sum(values[at] for *_, values in layers) for at in range(len(names))]
-    highest = top or max(totals, default=0) or 1.0
-    ceiling, ticks = (1.0, (0.0, 0.5, 1.0)) if top else nice_ticks(highest)
+@dataclass(frozen=True)
+class _Scale:
+    """How values are shown: ``size`` is one unit; ``top`` fixes the upper end of the axis."""
+
+    unit: str
+    size: float
+    show: Callable[[float], str]
+    top: float | None = None
+
+
+_MS = _Scale("ms", 1e6, format_ns)
+_SHARE = _Scale("%", 0.01, lambda value: f"{value:.0%}", 1.0)
+
+
+def _stacked(chart: Chart, names: Sequence[str], series: Sequence[Series], scale: _Scale) -> Chart:
+    """``chart`` with columns ``names`` drawn in it, each stacked from the values of ``series``."""
+    highest = scale.top or max((sum(one.values[at] for one in series) for at in range(len(names))), default=0) or 1.0
+    ceiling, ticks = (scale.top, (0.0, 0.5, 1.0)) if scale.top else nice_ticks(highest)
     base = [0.0] * len(names)
-    gap = 0.0 if count > 60 else 0.14
-    drawn = []
-    for kind, label, idle, values in layers:
-        drawn.append(Layer(kind, label, _columns(base, values, ceiling, gap), idle))
-        base = [low + value for low, value in zip(base, values, strict=True)]
-    series = [
-        {"kind": kind, "label": label, "idle": idle, "y": [_rounded(value / unit_size) for value in values]}
-        for kind, label, idle, values in layers
+    gap = 0.0 if len(names) > _MOST_GAPS else 0.14
+    layers = []
+    for one in series:
+        layers.append(Layer(one.kind, one.label, _columns(base, one.values, ceiling, gap), one.idle))
+        base = [low + value for low, value in zip(base, one.values, strict=True)]
+    drawn = [
+        {"kind": s.kind, "label": s.label, "idle": s.idle, "y": [_rounded(value / scale.size) for value in s.values]}
+        for s in series
     ]
-    live = {"type": "stacked", "x": list(names), "unit": unit, "series": series, "gap": gap, "ceiling": ceiling / unit_size}
-    y = tuple(Tick(round(100 - 100 * tick / ceiling, 2), show(tick) if tick else "0") for tick in ticks)
-    return Chart(chart_id, title, note, count, tuple(drawn), y, _x_ticks(names), live)
+    live = {"type": "stacked", "x": list(names), "unit": scale.unit, "series": drawn, "gap": gap}
+    y = tuple(Tick(round(100 - 100 * tick / ceiling, 2), round_label(scale.show(tick))) for tick in ticks)
+    return replace(chart, columns=max(len(names), 1), layers=tuple(layers), y=y, x=_x_ticks(names), live=live)
 
 
 def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap: float) -> str:
@@ -144,14 +169,16 @@ def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
     unit, unit_name = next((size, name) for size, name in _BYTE_UNITS if highest >= size or size == 1)
     ceiling, ticks = nice_ticks(highest / unit)
     layers = [Layer(kind, label, _line(xs, values, ceiling * unit)) for kind, label, values in lines]
-    series = [{"kind": kind, "label": label, "y": [_rounded(v / unit) for v in values]} for kind, label, values in lines]
+    series = [{"kind": k, "label": label, "y": [_rounded(v / unit) for v in values]} for k, label, values in lines]
     times = [_rounded((at - begin) / 1e6) for at in curve.ts_ns]
     live = {"type": "lines", "x": times, "x_unit": "ms", "unit": unit_name, "series": series}
     title = f"{f'Rank {curve.rank}, ' if several else ''}{curve.device}"
-    y = tuple(Tick(round(100 - 100 * t / ceiling, 2), format_bytes(t * unit) if t else "0") for t in ticks)
+    y = tuple(Tick(round(100 - 100 * t / ceiling, 2), round_label(format_bytes(t * unit))) for t in ticks)
     chart_id = f"memory-{curve.rank}-{''.join(c if c.isalnum() else '-' for c in curve.device)}"
     title = title[:1].upper() + title[1:]
-    return Chart(chart_id, title, note, 100, tuple(layers), y, _time_ticks(span), live, line=True)
+    return Chart(
+        chart_id, title, note, layers=tuple(layers), y=y, x=_time_ticks(span), live=live, line=True,
+    )  # fmt: skip
 
 
 def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
@@ -170,7 +197,7 @@ def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]],
 
 def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
     """A path of steps: memory holds its value until the next reading."""
-    path = []
+    path: list[str] = []
     for x, value in zip(xs, values, strict=True):
         y = _short(100 - 100 * value / ceiling)
         path.append(f"H{_short(x)}V{y}" if path else f"M{_short(x)} {y}")
@@ -186,10 +213,16 @@ def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]
     return step * count, tuple(step * at for at in range(count + 1))
 
 
+def round_label(text: str) -> str:
+    """A round value without the zeros behind its point: ``50.0 ms`` as ``50 ms``, nothing as ``0``."""
+    short = re.sub(r"\.(\d*?)0+ ", lambda found: f".{found[1]} " if found[1] else " ", text)
+    return "0" if re.fullmatch(r"0 ?\D*", short) else short
+
+
 def _time_ticks(span_ns: float) -> tuple[Tick, ...]:
     """Round times since the beginning of a chart that spans ``span_ns``."""
     _, times = nice_ticks(span_ns, 6)
-    return tuple(Tick(round(100 * at / span_ns, 2), format_ns(at) if at else "0") for at in times if at <= span_ns)
+    return tuple(Tick(round(100 * at / span_ns, 2), round_label(format_ns(at))) for at in times if at <= span_ns)
 
 
 def _x_ticks(names: Sequence[str]) -> tuple[Tick, ...]:

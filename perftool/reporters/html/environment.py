@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
+        unbroken=_unbroken,
     )  # fmt: skip
     return made
 
@@ -64,6 +66,11 @@ def _sentence(text: str) -> str:
     prose = _prose(text)
     first = prose.split(" ", 1)[0]
     return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
+
+
+def _unbroken(text: str) -> str:
+    """Text in which no line ends between a number and its unit."""
+    return re.sub(r"(\d) (%|[num]?s\b|[KMGT]iB\b)", "\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def _short(name: str) -> str:

@@ -9,7 +9,7 @@ from perftool import __version__
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report
 from perftool.reporters.html import view
-from perftool.reporters.html.charts import Chart, memory_chart, rank_chart, step_charts, strip_chart
+from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
 from perftool.reporters.html.verdict import Verdict, origins, verdict
@@ -39,6 +39,12 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+
+    @property
+    def strip_legend(self) -> list[Layer]:
+        """Each kind of the strips once, those of the first rank first."""
+        return list({(layer.kind, layer.idle): layer for chart in reversed(self.strips)
+                     for layer in reversed(chart.layers)}.values())[::-1]  # fmt: skip
 
     @property
     def charts(self) -> list[Chart]:

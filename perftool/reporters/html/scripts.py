@@ -11,7 +11,10 @@ from pathlib import Path
 from perftool.reporters.html.environment import asset
 
 # No network at all; the only script allowed by hash is ours, which may start the library it unpacks (a blob).
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 def page_script() -> str:

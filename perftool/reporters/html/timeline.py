@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.model.pictures import Bar, Lane, Timeline
-from perftool.reporters.html.charts import Tick, nice_ticks
+from perftool.reporters.html.charts import Tick, nice_ticks, round_label
 from perftool.reporters.labels import kind_label
 from perftool.units import format_count, format_ns
 
@@ -48,18 +47,14 @@ class DrawnTimeline:
     lanes: tuple[DrawnLane, ...]
     ticks: tuple[Tick, ...]
     caption: str
-    kinds: tuple[str, ...]
 
 
 def draw(timeline: Timeline) -> DrawnTimeline:
     """Place the bars of ``timeline``."""
     lanes = tuple(_lane(lane, timeline) for lane in timeline.lanes)
     mark_x = _percent(timeline.mark_ts_ns - timeline.ts_ns, timeline)
-    kinds = sorted({bar.kind for lane in timeline.lanes for bar in lane.bars})
-    return DrawnTimeline(
-        mark_x, max(_percent(timeline.mark_dur_ns, timeline), _LEAST_WIDTH), lanes, _ticks(timeline),
-        _caption(timeline), tuple(kinds),
-    )  # fmt: skip
+    mark_width = max(_percent(timeline.mark_dur_ns, timeline), _LEAST_WIDTH)
+    return DrawnTimeline(mark_x, mark_width, lanes, _ticks(timeline), _caption(timeline))
 
 
 def _lane(lane: Lane, timeline: Timeline) -> DrawnLane:
@@ -71,10 +66,10 @@ def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
     label = kind_label(bar.kind) if lane.side == "idle" else bar.name
     width = max(_percent(bar.dur_ns, timeline), _LEAST_WIDTH)
     what = label if label and bar.count == 1 else f"{format_count(bar.count)} × {kind_label(bar.kind)}"
-    return Box(
-        bar.kind, _percent(bar.ts_ns - timeline.ts_ns, timeline), width, bar.row * _ROW,
-        f"{what}, {format_ns(bar.dur_ns)}", label if width >= _LABELLED_WIDTH and bar.count == 1 else None, bar.count > 1,
-    )  # fmt: skip
+    several = bar.count > 1
+    shown = label if width >= _LABELLED_WIDTH and not several else None
+    x, tip = _percent(bar.ts_ns - timeline.ts_ns, timeline), f"{what}, {format_ns(bar.dur_ns)}"
+    return Box(bar.kind, x, width, bar.row * _ROW, tip, shown, several)
 
 
 def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
@@ -84,7 +79,7 @@ def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
     step = int(values[1]) or 1
     times = range(-(before // step) * step, timeline.dur_ns - before + 1, step)
     ticks = [(_percent(time + before, timeline), time) for time in times]
-    return tuple(Tick(at, "0" if time == 0 else f"{'+' if time > 0 else '−'}{format_ns(abs(time))}")
+    return tuple(Tick(at, "0" if time == 0 else f"{'+' if time > 0 else '−'}{round_label(format_ns(abs(time)))}")
                  for at, time in ticks if 2 <= at <= 98)  # fmt: skip
 
 
@@ -92,14 +87,9 @@ def _caption(timeline: Timeline) -> str:
     name = f"{timeline.mark_name}, " if timeline.mark_name else ""
     step = f" in {timeline.step}" if timeline.step else ""
     left_out = f"; {format_count(timeline.left_out)} of the shortest bars left out" if timeline.left_out else ""
-    marked = f"Marked: {name}{format_ns(timeline.mark_dur_ns)} at ts {timeline.mark_ts_ns} ns{step}, rank {timeline.rank}"
-    return f"{marked}{left_out}."
+    length, begin = format_ns(timeline.mark_dur_ns), timeline.mark_ts_ns
+    return f"Marked: {name}{length} at ts {begin} ns{step}, rank {timeline.rank}{left_out}."
 
 
 def _percent(ns: int, timeline: Timeline) -> float:
     return round(100 * ns / timeline.dur_ns, 2)
-
-
-def kinds_in(timelines: Sequence[DrawnTimeline]) -> list[str]:
-    """Every kind of bar that occurs, for a legend."""
-    return sorted({kind for timeline in timelines for kind in timeline.kinds})

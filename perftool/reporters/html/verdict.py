@@ -58,6 +58,10 @@ def _nothing_found(report: Report) -> str:
 
 def _detail(report: Report) -> str:
     idle = report.summary["device_idle_ratio"].value
+    if not report.inputs:
+        return ""
+    if report.summary["window_ms"].value is None:
+        return "No trace was read, so no times are known: this is what logs, metrics and configuration tell."
     if idle is None:
         return "The input shows no work of a device, so nothing is said about how busy one is."
     if idle < _NOTEWORTHY_IDLE or not report.idle_causes:

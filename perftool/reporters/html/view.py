@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,6 +11,7 @@ from typing import Any
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
+from perftool.reporters.html.charts import BUSY_KINDS
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.html.verdict import finding_title
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric, kind_label
@@ -107,6 +108,9 @@ def _evidence(key: str, value: Any) -> tuple[str, str]:
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
     """The few numbers that belong beside the verdict."""
     summary = report.summary
+    if summary["window_ms"].value is None:
+        counts = [("fallback_ops", "Ops on the CPU", "#fallbacks"), ("compilations", "Compilations", None)]
+        return [*(_count_tile(summary[name], label, link) for name, label, link in counts), _findings_tile(report)]
     made = [_step_tile(summary), _ratio_tile(summary["device_busy_ratio"], "Device busy"), _idle_tile(report)]
     gains = [shown for shown in findings if shown.finding.gain]
     if gains:
@@ -125,7 +129,13 @@ def _step_tile(summary: Mapping[str, Metric]) -> Tile:
     if not steps.value:
         note = "the whole recording" if window.value is not None else ""
         return Tile("Window", None if window.value is None else format_metric(window), note)
-    return Tile("Median step", format_metric(summary["step_time_ms"]), f"{format_count(steps.value)} steps{length}", "#steps")
+    note = f"{format_count(steps.value)} steps{length}"
+    return Tile("Median step", format_metric(summary["step_time_ms"]), note, "#steps")
+
+
+def _count_tile(metric: Metric, label: str, href: str | None) -> Tile:
+    known = metric.value is not None
+    return Tile(label, format_metric(metric) if known else None, "in the whole run" if known else "", href)
 
 
 def _ratio_tile(metric: Metric, label: str) -> Tile:
@@ -134,9 +144,9 @@ def _ratio_tile(metric: Metric, label: str) -> Tile:
 
 def _idle_tile(report: Report) -> Tile:
     if not report.idle_causes:
-        return Tile("Largest cause of idle time", None, "")
+        return Tile("Largest idle cause", None, "")
     main = report.idle_causes[0]
-    return Tile("Largest cause of idle time", format_ratio(main.share), kind_label(main.name), "#idle")
+    return Tile("Largest idle cause", format_ratio(main.share), kind_label(main.name), "#idle")
 
 
 def _findings_tile(report: Report) -> Tile:
@@ -149,13 +159,14 @@ def _findings_tile(report: Report) -> Tile:
 def slots(report: Report, pictures: Pictures) -> list[Slot]:
     """Where the time of the window goes: what the devices did and why they did nothing; parts of a step without any."""
     if pictures.strips:
-        totals: Counter[str] = Counter()
+        totals: defaultdict[str, float] = defaultdict(float)
         for strip in pictures.strips:
             for kind, shares in strip.shares.items():
-                totals[kind] += sum(shares) / (len(shares) * len(pictures.strips))  # type: ignore[assignment]
+                totals[kind] += sum(shares) / (len(shares) * len(pictures.strips))
         busy = [Slot(kind, kind_label(kind), totals[kind], False)
-                for kind in ("kernel", "communication", "memcpy", "memset") if totals[kind]]  # fmt: skip
-        idle = [(kind.removeprefix("idle:"), share) for kind, share in totals.most_common() if kind.startswith("idle:")]
+                for kind in BUSY_KINDS if totals[kind]]  # fmt: skip
+        idle = [(kind.removeprefix("idle:"), share) for kind, share in sorted(totals.items(), key=_largest)
+                if kind.startswith("idle:")]  # fmt: skip
         return [*busy, *(Slot(cause, kind_label(cause), share, True) for cause, share in idle)]
     complete = [step for step in report.steps if not step.partial]
     whole = sum(step.dur_ns for step in complete)
@@ -163,6 +174,10 @@ def slots(report: Report, pictures: Pictures) -> list[Slot]:
     for step in complete:
         parts.update(step.breakdown_ns)
     return [Slot(part, kind_label(part), ns / whole, False) for part, ns in parts.items() if ns and whole]
+
+
+def _largest(total: tuple[str, float]) -> tuple[float, str]:
+    return -total[1], total[0]
 
 
 def metrics(report: Report) -> list[ShownMetric]:
