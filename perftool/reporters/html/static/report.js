@@ -92,7 +92,8 @@
       bargap: data.gap ?? 0, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 12 } },
       xaxis: { ...axis, type: "linear", nticks: 8, showgrid: false, tickangle: 0, ...names(data) },
-      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ...(data.unit === "%" ? { range: [0, 100] } : {}) },
+      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ticklabelstandoff: 6,
+        ...(data.unit === "%" ? { range: [0, 100.5], tickvals: [0, 50, 100] } : {}) },
     };
   };
   const traces = (data) => data.series.map((series) => {
