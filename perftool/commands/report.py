@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def report(
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")],
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+    ] = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     output_file: options.OutputFile = None,
@@ -54,11 +56,13 @@ def report(
     given = Given(
         select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_file=output_file,
     )  # fmt: skip
-    prepared = prepare(paths, config or [], isolated, given)
+    if not paths and not texts:
+        raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
+    prepared = prepare(paths or texts, config or [], isolated, given)
     target = prepared.settings.output_file
     if target in (None, "-") and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = _document(paths, texts, prepared, static, quiet)
+    document = _document(paths or [], texts, prepared, static, quiet)
     write_document(document, target)
     if not quiet:
         note([*prepared.warnings, *([f"Wrote {target}"] if target not in (None, "-") else [])], color)

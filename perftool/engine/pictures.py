@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.engine.across_ranks import grouped
 from perftool.engine.lanes import View, lanes_in
 from perftool.engine.overview import median
 from perftool.model.pictures import Lane, MemoryCurve, Pictures, RankTimes, Strip, Timeline
@@ -32,8 +33,10 @@ def take_pictures(store: TraceStore, report: Report) -> Pictures:
 
 
 def _timelines(store: TraceStore, report: Report) -> dict[int, Timeline]:
+    """Timelines by the number of the finding; of the same finding on several ranks only the first gets one."""
     found: dict[int, Timeline] = {}
-    for number, finding in enumerate(report.findings):
+    for number, *_ in grouped(report.findings):
+        finding = report.findings[number]
         place = _place_of(finding)
         if place is not None and len(found) < MOST_TIMELINES:
             timeline = _timeline(store, report.steps, finding.rank or 0, place)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_over
 
+from perftool.engine.across_ranks import grouped
 from perftool.engine.analysis import report_on
 from perftool.engine.lanes import View, lanes_in
 from perftool.engine.pictures import take_pictures
@@ -73,6 +74,12 @@ def test_a_thinned_memory_curve_keeps_the_peak() -> None:
     assert (max(curve.allocated), curve.samples, curve.device) == (7_777, 5_000, "device 0")
     assert len(curve.ts_ns) <= 602
     assert list(curve.ts_ns) == sorted(curve.ts_ns)
+
+
+def test_findings_are_grouped_across_ranks_only() -> None:
+    ranks = [0, 0, 1, None, None, 1]
+    findings = [finding(rank=rank) for rank in ranks]
+    assert grouped(findings) == ((0, 2), (1, 5), (3,), (4,))
 
 
 def test_a_single_rank_has_nothing_beside_it() -> None:

@@ -179,6 +179,16 @@ def test_many_findings_are_cut_with_a_note() -> None:
     assert len(page) < 400_000
 
 
+def test_the_same_finding_on_several_ranks_is_shown_once() -> None:
+    found = [finding(), *(finding(rank=rank, message=f"rank {rank} waits too") for rank in (1, 2))]
+    report, pictures = analysed(starved(), findings=found)
+    page = render_html(report, pictures, interactive=False).decode()
+    assert page.count('<details class="finding') == 1
+    assert page.count("Rank 1 waits too") == 1
+    assert "3, 1 when those of several ranks count once" in page
+    assert list(pictures.timelines) == [0]
+
+
 def test_many_steps_are_joined_with_a_note() -> None:
     steps = tuple(Step(0, f"ProfilerStep#{n}", n * 100, 100, dict.fromkeys(BREAKDOWN, 10), False) for n in range(1000))
     page = render_html(replace(empty_report(()), steps=steps), NO_PICTURES, interactive=False).decode()

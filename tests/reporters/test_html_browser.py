@@ -81,7 +81,7 @@ def wait_for(browser: Any, script: str) -> Any:
 
 
 def the_page(**changes: Any) -> bytes:
-    findings = [finding(code=f"GAP90{number}") for number in range(1, 7)]
+    findings = [finding(code=f"GAP90{number}", fingerprint=str(number)) for number in range(1, 7)]
     report, pictures = analysed(starved(), findings=findings)
     return render_html(replace(report, **changes), pictures)
 

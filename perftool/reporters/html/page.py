@@ -16,6 +16,7 @@ from perftool.reporters.html.verdict import Verdict, origins, verdict
 
 _MOST_STEP_CHARTS = 4
 _MOST_STEPS_LISTED = 60
+_MOST_ELSEWHERE = 15
 _SUMMARY_FINDINGS = 5
 
 
@@ -62,7 +63,7 @@ def render_html(report: Report, pictures: Pictures = NO_PICTURES, interactive: b
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(
         page=page, style=asset("report.css"), script=script, packed=packed, policy=policy(script),
-        most_steps=_MOST_STEPS_LISTED,
+        most_steps=_MOST_STEPS_LISTED, most_elsewhere=_MOST_ELSEWHERE,
     )  # fmt: skip
     return text.encode("utf-8", "replace")
 

@@ -13,6 +13,8 @@ _ROW = 16
 _LEAST_WIDTH = 0.15
 # Narrower bars have no room for a letter.
 _LABELLED_WIDTH = 3.0
+# Kernels of templates have names of thousands of letters.
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def _lane(lane: Lane, timeline: Timeline) -> DrawnLane:
 
 
 def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
-    label = kind_label(bar.kind) if lane.side == "idle" else bar.name
+    label = kind_label(bar.kind) if lane.side == "idle" else bar.name and bar.name[:_LONGEST_NAME]
     width = max(_percent(bar.dur_ns, timeline), _LEAST_WIDTH)
     what = label if label and bar.count == 1 else f"{format_count(bar.count)} × {kind_label(bar.kind)}"
     several = bar.count > 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from perftool.engine.across_ranks import grouped
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
@@ -47,12 +48,17 @@ class Slot:
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding with all that belongs to it."""
+    """A finding with all that belongs to it.
+
+    ``subject`` tells it from others of its rule, None when there are none; ``elsewhere`` is the same on other ranks.
+    """
 
     number: int
     anchor: str
     title: str
+    subject: str | None
     finding: Finding
+    elsewhere: tuple[Finding, ...]
     rule: Rule | None
     evidence: tuple[tuple[str, str], ...]
     timeline: DrawnTimeline | None
@@ -69,20 +75,32 @@ class ShownMetric:
 
 
 def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
-    """The findings in their order, each with an anchor that stays the same as long as its place among its code's."""
+    """The findings in their order; the same finding on several ranks is one, with the other ranks inside it.
+
+    The anchor of a finding stays the same as long as its place among those of its code does.
+    """
+    groups = grouped(report.findings)
+    of_code = Counter(report.findings[first].code for first, *_ in groups)
     seen: Counter[str] = Counter()
     shown = []
-    for at, finding in enumerate(report.findings):
+    for number, (first, *rest) in enumerate(groups, 1):
+        finding = report.findings[first]
         seen[finding.code] += 1
-        anchor = finding.code if seen[finding.code] == 1 else f"{finding.code}-{seen[finding.code]}"
-        rule = next((rule for rule in report.rules if rule.code == finding.code), None)
-        timeline = pictures.timelines.get(at)
+        timeline = pictures.timelines.get(first)
         shown.append(
             ShownFinding(
-                at + 1, anchor, finding_title(finding, report), finding, rule, evidence_of(finding),
-                draw(timeline) if timeline else None, at < OPEN_FINDINGS,
+                number=number,
+                anchor=finding.code if seen[finding.code] == 1 else f"{finding.code}-{seen[finding.code]}",
+                title=finding_title(finding, report),
+                subject=finding.subject if of_code[finding.code] > 1 else None,
+                finding=finding,
+                elsewhere=tuple(report.findings[at] for at in rest),
+                rule=next((rule for rule in report.rules if rule.code == finding.code), None),
+                evidence=evidence_of(finding),
+                timeline=draw(timeline) if timeline else None,
+                opened=number <= OPEN_FINDINGS,
             )
-        )  # fmt: skip
+        )
     return shown
 
 
