@@ -84,16 +84,17 @@
     return { tickvals: at, ticktext: at.map((index) => plain(data.x[index])), range: [-0.5, data.x.length - 0.5] };
   };
 
-  const layout = (data) => {
-    const axis = { gridcolor: colour("--line"), zeroline: false, tickfont: { size: 11.5 } };
+  const layout = (data, height) => {
+    const axis = { gridcolor: colour("--line"), zeroline: false, tickfont: { size: 11.5 },
+      ticklabeloverflow: "allow" };
     return {
-      height: 202, margin: { l: 64, r: 0, t: 6, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      height, margin: { l: 64, r: 0, t: 6, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, showlegend: false, barmode: "stack",
       bargap: data.gap ?? 0, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 12 } },
       xaxis: { ...axis, type: "linear", nticks: 8, showgrid: false, tickangle: 0, ...names(data) },
-      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ticklabelstandoff: 6,
-        ...(data.unit === "%" ? { range: [0, 100.5], tickvals: [0, 50, 100] } : {}) },
+      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ticklabelstandoff: 6, nticks: height < 150 ? 4 : 6,
+        ...(data.unit === "%" ? { range: [0, 100.5], tickvals: [0, 50, 100], ticktext: ["0", "50 %", "100 %"] } : {}) },
     };
   };
   const traces = (data) => data.series.map((series) => {
@@ -110,8 +111,9 @@
   const draw = async (figure) => {
     await unpack();
     const data = JSON.parse(document.getElementById("data-" + figure.dataset.chart).textContent);
+    const height = parseFloat(getComputedStyle(figure).getPropertyValue("--height")) + 22;
     figure.classList.add("is-live");
-    await Plotly.react(figure.querySelector(".live"), traces(data), layout(data),
+    await Plotly.react(figure.querySelector(".live"), traces(data), layout(data, height),
       { displaylogo: false, responsive: true, displayModeBar: false });
     alive.set(figure, true);
   };
