@@ -20,8 +20,9 @@ MOST_STRIPS = 8
 MOST_CURVES = 8
 _BINS = 240
 _SAMPLES = 300
-# What lies around the marked stretch on either side, as a share of it, and at least of the step.
+# What lies around the marked stretch on either side, as a share of it. A short one is shown with some of the step.
 _MARGIN = 0.6
+_MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
 
 
@@ -67,7 +68,8 @@ def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: _Place
     end = place.ts + place.dur
     own = [step for step in steps if step.rank == rank]
     around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)
-    margin = int(max(_MARGIN * place.dur, _LEAST_MARGIN * median([step.dur_ns for step in own]), 1))
+    some = min(_LEAST_MARGIN * median([step.dur_ns for step in own]), _MOST_MARGIN * place.dur)
+    margin = int(max(_MARGIN * place.dur, some, 1))
     view = View(rank, place.ts - margin, end + margin, place.ts, end)
     lanes = lanes_in(store, view)
     if not lanes:

@@ -226,7 +226,7 @@ def test_no_input_at_all_is_said() -> None:
 def test_a_trace_that_no_device_made_is_labelled_on_top(key: str, said: str) -> None:
     report, pictures = analysed(starved(), findings=[finding()], **{key: True})
     for page in (render_html(report, pictures, interactive=False).decode(), render_summary(report)):
-        before = page[: page.index("can be won back")]
+        before = page[: page.index("is lost")]
         assert "Not a measurement." in before
         assert said in before
 
@@ -252,4 +252,4 @@ def test_the_summary_is_a_fragment_without_scripts_and_escaped() -> None:
     fragment = render_summary(report)
     tags = {tag for tag, _ in Outline(fragment).tags}
     assert tags <= {"div", "b", "br", "table", "thead", "tbody", "tr", "th", "td", "code"}
-    assert "can be won back" in fragment
+    assert "is lost" in fragment

@@ -149,7 +149,7 @@ def test_without_scripts_the_page_says_the_same(open_page: Open, browser: Any) -
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         open_page(the_page())
-        assert "can be won back" in browser.find_element("tag name", "h1").text
+        assert "is lost" in browser.find_element("tag name", "h1").text
         assert not browser.find_element("id", "theme").is_displayed()
         assert browser.find_element("css selector", "#chart-steps-0 .drawn path").is_displayed()
         assert browser.find_element("css selector", "#GAP901 .timeline .lane.device rect").is_displayed()

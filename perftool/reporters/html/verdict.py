@@ -31,7 +31,7 @@ def verdict(report: Report) -> Verdict:
     title = finding_title(first, report)
     step = report.summary["step_time_ms"].value
     if first.gain and first.gain.ns_per_step and step:
-        lost = f"Up to {format_ns(first.gain.ns_per_step)} of a step of {format_ns(step * 1e6)} can be won back"
+        lost = f"Up to {format_ns(first.gain.ns_per_step)} of a step of {format_ns(step * 1e6)} is lost"
         return Verdict(f"{lost}: {_lower(title)}.", detail, first)
     return Verdict(f"{title.rstrip('.')}.", detail, first)
 
@@ -52,8 +52,9 @@ def origins(report: Report) -> list[str]:
 def _nothing_found(report: Report) -> str:
     if not report.inputs:
         return "There is no input."
-    applied = len(report.rules) - len(report.not_applicable)
-    return f"Nothing to change: {applied} rules applied, all quiet."
+    skipped = len(report.not_applicable)
+    applied = f"{len(report.rules) - skipped} rules applied and found nothing to change"
+    return f"{applied}; {skipped} could not be applied to this input." if skipped else f"{applied}."
 
 
 def _detail(report: Report) -> str:

@@ -147,7 +147,7 @@ def _step_tile(summary: Mapping[str, Metric]) -> Tile:
     if not steps.value:
         note = "the whole recording" if window.value is not None else ""
         return Tile("Window", None if window.value is None else format_metric(window), note)
-    note = f"{format_count(steps.value)} steps{length}"
+    note = f"{format_count(steps.value)} step{'s' if steps.value > 1 else ''}{length}"
     return Tile("Median step", format_metric(summary["step_time_ms"]), note, "#steps")
 
 

@@ -77,23 +77,23 @@
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // Columns with names are at 0, 1, 2 ...; the others are at a time.
-  const names = (data) => {
+  const names = (data, width) => {
     if (data.x_unit) return { ticksuffix: " " + data.x_unit };
-    const every = Math.max(1, Math.ceil(data.x.length / 10));
+    const every = Math.max(1, Math.ceil(data.x.length * 90 / width));
     const at = data.x.map((_, index) => index).filter((index) => index % every === 0);
     return { tickvals: at, ticktext: at.map((index) => plain(data.x[index])), range: [-0.5, data.x.length - 0.5] };
   };
 
-  const layout = (data, height) => {
-    const axis = { gridcolor: colour("--line"), zeroline: false, tickfont: { size: 11.5 },
-      ticklabeloverflow: "allow" };
+  const layout = (data, width, height) => {
+    const axis = { gridcolor: colour("--line"), zeroline: false, tickfont: { size: 11.5 } };
     return {
       height, margin: { l: 64, r: 0, t: 6, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--soft") }, showlegend: false, barmode: "stack",
       bargap: data.gap ?? 0, hovermode: "x unified", dragmode: "zoom",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--line"), font: { color: colour("--ink"), size: 12 } },
-      xaxis: { ...axis, type: "linear", nticks: 8, showgrid: false, tickangle: 0, ...names(data) },
-      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ticklabelstandoff: 6, nticks: height < 150 ? 4 : 6,
+      xaxis: { ...axis, type: "linear", nticks: Math.max(3, Math.floor(width / 110)), showgrid: false, tickangle: 0, ...names(data, width) },
+      yaxis: { ...axis, ticksuffix: " " + data.unit, rangemode: "tozero", ticklabelstandoff: 6, ticklabeloverflow: "allow",
+        nticks: height < 150 ? 4 : 6,
         ...(data.unit === "%" ? { range: [0, 100.5], tickvals: [0, 50, 100], ticktext: ["0", "50 %", "100 %"] } : {}) },
     };
   };
@@ -113,7 +113,7 @@
     const data = JSON.parse(document.getElementById("data-" + figure.dataset.chart).textContent);
     const height = parseFloat(getComputedStyle(figure).getPropertyValue("--height")) + 22;
     figure.classList.add("is-live");
-    await Plotly.react(figure.querySelector(".live"), traces(data), layout(data, height),
+    await Plotly.react(figure.querySelector(".live"), traces(data), layout(data, figure.clientWidth, height),
       { displaylogo: false, responsive: true, displayModeBar: false });
     alive.set(figure, true);
   };
