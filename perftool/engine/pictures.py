@@ -93,36 +93,44 @@ def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
     return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
 
 
-# What the device did in each bin of the window. The classes are those of _timeline.
+# What the device did in each bin of the window, as a position in _BUSY_KINDS or, behind these, in $causes: DuckDB
+# 2.0 fails on the texts themselves when there are millions of rows. The classes are those of _timeline.
 _STRIP = """
-WITH bins AS (SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows),
+WITH bins AS (
+    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows
+    WHERE rank IN (SELECT rank FROM device_ops WHERE valid) ORDER BY rank LIMIT $most
+),
 doing AS (
     SELECT t.rank, t.ts, t."end",
-           CASE WHEN mask & class_bits([0, 2]) > 0 THEN 'kernel' WHEN mask & class_bits([1, 3]) > 0 THEN 'communication'
-                WHEN mask & class_bits([4]) > 0 THEN 'memcpy' WHEN mask & class_bits([5]) > 0 THEN 'memset' END AS kind
+           CASE WHEN mask & class_bits([0, 2]) > 0 THEN 0 WHEN mask & class_bits([1, 3]) > 0 THEN 1
+                WHEN mask & class_bits([4]) > 0 THEN 2 ELSE 3 END AS kind
     FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    UNION ALL SELECT rank, ts, "end", 'idle:' || cause FROM gap_causes
+    WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) > 0
+    UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
 ),
 placed AS (
-    SELECT d.*, b.begin, b.width, floor((d.ts - b.begin) / b.width)::BIGINT AS first_bin,
+    SELECT d.rank, d.kind, d.ts, d."end", b.begin, b.width, floor((d.ts - b.begin) / b.width)::BIGINT AS first_bin,
            least(floor((d."end" - 1 - b.begin) / b.width)::BIGINT, $bins - 1) AS last_bin
-    FROM doing AS d JOIN bins AS b USING (rank) WHERE d.kind IS NOT NULL AND d."end" > d.ts
+    FROM doing AS d JOIN bins AS b ON b.rank = d.rank WHERE d."end" > d.ts
 ),
-pieces AS (SELECT *, unnest(range(first_bin, last_bin + 1)) AS bin FROM placed)
+pieces AS (
+    SELECT rank, kind, ts, "end", begin, width, unnest(range(first_bin, last_bin + 1)) AS bin FROM placed
+)
 SELECT rank, begin, width, kind, bin,
        sum((least("end", begin + (bin + 1) * width) - greatest(ts, begin + bin * width)) / width) AS share
-FROM pieces WHERE rank IN (SELECT rank FROM device_ops WHERE valid)
-  AND rank IN (SELECT rank FROM _windows ORDER BY rank LIMIT $most)
-GROUP BY ALL ORDER BY rank, kind, bin
+FROM pieces GROUP BY rank, begin, width, kind, bin ORDER BY rank, kind, bin
 """
+_BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 
 
 def _strips(store: TraceStore) -> tuple[Strip, ...]:
     store.build(["_timeline", "_windows", "gap_causes", "device_ops"])
+    causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
+    kinds = (*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes))
     by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
-    for row in store.select(_STRIP, {"bins": _BINS, "most": MOST_STRIPS}):
+    for row in store.select(_STRIP, {"bins": _BINS, "most": MOST_STRIPS, "causes": causes or [""]}):
         _, _, shares = by_rank.setdefault(row["rank"], (row["begin"], float(row["width"]), {}))
-        bins = shares.setdefault(row["kind"], [0.0] * _BINS)
+        bins = shares.setdefault(kinds[row["kind"]], [0.0] * _BINS)
         bins[row["bin"]] = round(float(row["share"]), 4)
     return tuple(
         Strip(rank, begin, width, {kind: tuple(bins) for kind, bins in shares.items()})
