@@ -15,6 +15,7 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
@@ -33,6 +34,7 @@ _verbose = False
 app.command()(analyze_command.analyze)
 app.command()(lint_command.lint)
 app.command()(diff_command.diff)
+app.command()(report_command.report)
 app.command()(annotate_command.annotate)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
