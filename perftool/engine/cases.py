@@ -33,8 +33,8 @@ class Case:
 
     ``files`` are further inputs, name and text. ``log`` (written ``log_times`` times), ``metrics`` and ``config``
     (named ``config_name``) are given as logs. ``own_sql`` is the query of a user's rule, TRC900, beside the one under
-    test. An expected finding names its subject and some of message, rank, step, gain_ns, benchmark, related (how many) and
-    the evidence.
+    test. An expected finding names its subject and some of message, rank, step, gain_ns, benchmark, related (how many)
+    and the evidence.
     """
 
     code: str
