@@ -68,8 +68,8 @@ def _detail(report: Report) -> str:
     if idle < _NOTEWORTHY_IDLE or not report.idle_causes:
         return f"The device works {format_ratio(1 - idle)} of the time."
     main = report.idle_causes[0]
-    cause = "" if main.name == "unknown" else f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    return f"The device stands idle {format_ratio(idle)} of the time{cause}."
+    largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
+    return f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}."
 
 
 def _lower(title: str) -> str:
