@@ -226,7 +226,7 @@ def test_no_input_at_all_is_said() -> None:
 def test_a_trace_that_no_device_made_is_labelled_on_top(key: str, said: str) -> None:
     report, pictures = analysed(starved(), findings=[finding()], **{key: True})
     for page in (render_html(report, pictures, interactive=False).decode(), render_summary(report)):
-        before = page[: page.index("is lost")]
+        before = page[: page.index("is lost (estimate)")]
         assert "Not a measurement." in before
         assert said in before
 
@@ -245,6 +245,14 @@ def test_ranks_are_shown_side_by_side() -> None:
     outline = Outline(render_html(report, pictures, interactive=False).decode())
     assert "ranks" in outline.ids
     assert {"chart-strip-0", "chart-strip-1", "chart-steps-0", "chart-steps-1", "chart-ranks"} <= set(outline.ids)
+
+
+def test_what_to_change_first_is_what_nobody_has_accepted() -> None:
+    found = [finding(code=f"GAP90{n}", fix=f"Do {n}. Then rest.", suppressed=n == 1) for n in range(1, 6)]
+    report, _ = analysed(starved(), findings=found)
+    box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]
+    assert re.findall(r'href="#(GAP90\d)"', box) == ["GAP902", "GAP903", "GAP904"]
+    assert re.findall(r"<p>(.*?)</p>", box) == ["Do 2.", "Do 3.", "Do 4."]
 
 
 def test_the_summary_is_a_fragment_without_scripts_and_escaped() -> None:

@@ -17,6 +17,7 @@ from perftool.reporters.html.verdict import Verdict, origins, verdict
 _MOST_STEP_CHARTS = 4
 _MOST_STEPS_LISTED = 60
 _MOST_ELSEWHERE = 15
+_FIRST = 3
 _SUMMARY_FINDINGS = 5
 
 
@@ -40,6 +41,11 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+
+    @property
+    def first(self) -> list[view.ShownFinding]:
+        """What to change first: the most worthwhile findings that nobody has accepted."""
+        return [shown for shown in self.findings if not shown.finding.suppressed][:_FIRST]
 
     @property
     def strip_legend(self) -> list[Layer]:

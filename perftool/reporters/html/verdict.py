@@ -31,7 +31,7 @@ def verdict(report: Report) -> Verdict:
     title = finding_title(first, report)
     step = report.summary["step_time_ms"].value
     if first.gain and first.gain.ns_per_step and step:
-        lost = f"Up to {format_ns(first.gain.ns_per_step)} of a step of {format_ns(step * 1e6)} is lost"
+        lost = f"Up to {format_ns(first.gain.ns_per_step)} of a step of {format_ns(step * 1e6)} is lost (estimate)"
         return Verdict(f"{lost}: {_lower(title)}.", detail, first)
     return Verdict(f"{title.rstrip('.')}.", detail, first)
 
@@ -68,8 +68,8 @@ def _detail(report: Report) -> str:
     if idle < _NOTEWORTHY_IDLE or not report.idle_causes:
         return f"The device works {format_ratio(1 - idle)} of the time."
     main = report.idle_causes[0]
-    cause = "" if main.name == "unknown" else f", most of it for: {kind_label(main.name)} ({format_ratio(main.share)})"
-    return f"The device stands idle {format_ratio(idle)} of the time{cause}."
+    largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
+    return f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}."
 
 
 def _lower(title: str) -> str:
