@@ -80,7 +80,10 @@ class ChromeTrace:
             head, block = self._read_head(stream, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
-            self._damaged = head.damaged
+            self._damaged = head.damaged > 0
+            if head.damaged:
+                text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
+                self.issues.append(ImportIssue("damaged metadata", head.damaged, text))
             yield from self._cut(block[head.start :], blocks, head.start)
             self.size = stream.size
             self.issues += stream.issues

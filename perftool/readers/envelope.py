@@ -28,12 +28,13 @@ _TAIL_CANDIDATES = 2000
 
 @dataclass
 class Head:
-    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array."""
+    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged``
+    counts the members of the metadata that could not be read, at least."""
 
     start: int
     bare: bool
-    damaged: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    damaged: int = 0
 
 
 def read_head(data: bytes) -> Head | None:
@@ -49,13 +50,14 @@ def read_head(data: bytes) -> Head | None:
     if data[begin : begin + 1] != b"{":
         return None
     metadata: dict[str, Any] = {}
+    damaged = 0
     for key, value_start, value_end in _members(data, begin + 1):
         if key == EVENTS_KEY and data[value_start : value_start + 1] == b"[":
-            return Head(value_start + 1, bare=False, metadata=metadata)
+            return Head(value_start + 1, bare=False, metadata=metadata, damaged=damaged)
         if value_end is not None:
-            _keep(metadata, key, data[value_start:value_end])
+            damaged += not _keep(metadata, key, data[value_start:value_end])
     literal = _EVENTS_START.search(data, begin)
-    return Head(literal.end(), bare=False, damaged=True, metadata=metadata) if literal else None
+    return Head(literal.end(), bare=False, metadata=metadata, damaged=damaged + 1) if literal else None
 
 
 @dataclass
@@ -159,9 +161,11 @@ def _value_end(tokens: Iterator[re.Match[bytes]], first: re.Match[bytes]) -> int
     return None
 
 
-def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> None:
-    """Add one decoded member; a value that is not valid JSON is left out, it never decides anything."""
+def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
+    """Add one decoded member; one that is not valid JSON is left out. Returns whether it could be read."""
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:
-        return
+        # C++ writes a number that is none in its own way; nothing is lost with it.
+        return value.lower().lstrip(b"-") in (b"nan", b"inf", b"infinity")
+    return True

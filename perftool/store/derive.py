@@ -13,7 +13,7 @@ from perftool.store.pairing import pair
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[ImportIssue]:
-    """Make the table ``_pairs`` (id of the begin, end in ns); returns what the recording's edges cut off."""
+    """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot become a slice."""
     events = connection.execute(
         """SELECT rowid, rank, pid, tid, ph, name, ts FROM raw
            WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
@@ -21,7 +21,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[ImportIssue]:
     rows = iter(events.fetchone, None)
     pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
     _insert_arrays(connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
-    return list(_unpaired(pairs.unmatched_ends, pairs.unmatched_begins))
+    return [*_unpaired(pairs.unmatched_ends, pairs.unmatched_begins), *_untimed(connection)]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
@@ -53,6 +53,19 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
     if unmatched_begins:
         text = f"{unmatched_begins:,} begin events have no end and were closed with their track"
         yield ImportIssue("unmatched begins", unmatched_begins, text)
+
+
+def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[ImportIssue]:
+    """The complete events that are no slices. Impossible ones of a device stay, set aside, in device_ops."""
+    found = connection.execute(
+        """SELECT count(*)
+           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR dur < 0)) AS r
+           LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
+           WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host'"""
+    ).fetchone()
+    if found and found[0]:
+        text = f"{found[0]:,} complete events without a start, or with no length or a negative one, were dropped"
+        yield ImportIssue("events without times", found[0], text)
 
 
 def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:

@@ -87,6 +87,7 @@ def test_a_damaged_event_between_good_ones(damage: str) -> None:
 
 WHOLE = HEAD + A + b"," + B + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}'
 TAIL_LOST = [("text after the events", 1, None)]
+HEAD_LOST = [("damaged metadata", 1, None)]
 
 # A whole file -> the names read, what is said, the status.
 DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]], str]] = {
@@ -99,7 +100,9 @@ DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None
     "cut in the metadata": (WHOLE[:-6], ["a", "b"], TAIL_LOST, "repaired"),
     "array cut in an event": (b"[" + A + b"," + B[:30], ["a"], [CUT, ("dropped events", 1, len(A) + 2)], "truncated"),
     "damaged metadata": (HEAD + A + b'],"name":"a"b"}', ["a"], TAIL_LOST, "repaired"),
-    "damaged metadata before the events": (b'{"name":"a"b",' + HEAD[1:] + A + b"]}", ["a"], [], "ok"),
+    "damaged metadata before the events": (b'{"name":"a"b",' + HEAD[1:] + A + b"]}", ["a"], HEAD_LOST, "repaired"),
+    "a key of the metadata": (b'{"name":1e,"scale":-nan,' + HEAD[1:] + A + b"]}", ["a"], HEAD_LOST, "repaired"),
+    "no number in the metadata": (b'{"scale":-nan,' + HEAD[1:] + A + b"]}", ["a"], [], "ok"),
     "text after the document": (HEAD + A + b"]}garbage", ["a"], TAIL_LOST, "repaired"),
     "zeros after the document": (HEAD + A + b"]}\0\0\0", ["a"], TAIL_LOST, "repaired"),
     "comma after the last event": (HEAD + A + b",]}", ["a"], [], "ok"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from events import (
+    HOST,
     Event,
     begin,
     end,
@@ -204,10 +205,14 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 1, None, 'unknown', 'torch.compile', 100_000, 500_000, 600_000),
         (4, 0, 2, None, 'unknown', 'torch.compile', 12_000_000, 1_000_000, 13_000_000),
     ]),
-    # Begins and ends that the recording's edges cut off.
+    # Begins and ends that the recording's edges cut off; events that can be no slices. TRC104 sees to the kernel.
     "input_issues": ([
-        begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40),
+        begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40), x("backwards", 50, -5),
+        {**HOST, "ph": "X", "name": "endless", "ts": 1}, {**HOST, "ph": "X", "name": "timeless", "dur": 1},
+        kernel("impossible", 60, -5),
     ], [
+        ('PATH', 'events without times', 3, None, None,
+         '3 complete events without a start, or with no length or a negative one, were dropped'),
         ('PATH', 'unmatched begins', 1, None, None,
          '1 begin events have no end and were closed with their track'),
         ('PATH', 'unmatched ends', 1, None, None,
