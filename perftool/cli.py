@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from typing import Annotated
@@ -117,7 +118,7 @@ def query(
 
       habana_perf_tool query --tables
 
-      habana_perf_tool query run.json "SELECT cause, sum(dur) / 1e6 AS ms FROM gap_causes GROUP BY 1 ORDER BY 2 DESC"
+      habana_perf_tool query run.json "SELECT cause, sum(dur) FROM gap_causes GROUP BY 1"
     """
     if tables:
         query_command.list_tables()
@@ -125,6 +126,16 @@ def query(
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
         query_command.run(path, sql, output_format, output_file, time_limit)
+
+
+def _join_lines() -> None:
+    """Let the help fill the terminal: a paragraph of a docstring is one line, of whatever width there is."""
+    for command in app.registered_commands:
+        paragraphs = inspect.cleandoc(command.callback.__doc__ or "" if command.callback else "").split("\n\n")
+        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+
+
+_join_lines()
 
 
 def main() -> None:

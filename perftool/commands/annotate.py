@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 _SUFFIXES = (".json", ".json.gz")
 
 
+CopyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--output-file", "-o", metavar="FILE", rich_help_panel="Output",
+        help="Write the annotated trace here: .json, .json.gz, or '-' for stdout.",
+    ),
+]  # fmt: skip
+Open = Annotated[
+    bool, typer.Option("--open", help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output")
+]
+
+
 def annotate(
     traces: Annotated[list[str], typer.Argument(metavar="TRACE", help="The trace file of one rank.")],
-    output_file: Annotated[
-        str | None,
-        typer.Option(
-            "--output-file",
-            "-o",
-            metavar="FILE",
-            rich_help_panel="Output",
-            help="Write the annotated trace here: .json, .json.gz, or '-' for stdout.",
-        ),
-    ] = None,
-    show: Annotated[
-        bool,
-        typer.Option("--open", help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output"),
-    ] = False,
+    output_file: CopyFile = None,
+    show: Open = False,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     select: options.Select = None,

@@ -60,8 +60,16 @@ Exclude = Annotated[
 ]
 
 
+def complete_code(incomplete: str) -> list[str]:
+    """The codes of the shipped rules that begin so, for the shell."""
+    from perftool.engine.pack import builtin_folder
+
+    return sorted(path.stem for path in builtin_folder().rglob("*.toml") if path.stem.startswith(incomplete))
+
+
 def _many(name: str, text: str, panel: str, metavar: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel)
+    complete = complete_code if metavar == "RULE" else None
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel, autocompletion=complete)
 
 
 Select = Annotated[

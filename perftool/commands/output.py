@@ -33,7 +33,8 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
         return
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.writelines(blocks)
+        for block in blocks:
+            sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         leave_pipe()

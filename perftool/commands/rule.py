@@ -27,7 +27,10 @@ class Format(str, Enum):
 
 
 def rule(
-    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Code or name of a rule.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(metavar="CODE", help="Code or name of a rule.", autocompletion=options.complete_code),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
     check: Annotated[
         str | None, typer.Option("--check", metavar="DIR", help="Check a pack of rules and run its cases.")

@@ -19,7 +19,7 @@ def config(
 ) -> None:
     """List the keys of the configuration
 
-    Files: .habana_perf_tool.toml, habana_perf_tool.toml, or the table [tool.habana_perf_tool] of pyproject.toml,
+    Files: .habana_perf_tool.toml, habana_perf_tool.toml, or the table \\[tool.habana_perf_tool] of pyproject.toml,
     in the folder of the inputs or the closest one above.
 
     Examples:
