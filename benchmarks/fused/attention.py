@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.fused.measure import Contender, conditions, race, table, use_one_thread
+from perftool.bench.harness.recording import peak_memory
+from perftool.bench.workloads.attention import spread_lengths
 from perftool.fused import FusedSDPA
 from perftool.fused.reference.attention import attention
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 MIB = 2**20
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def lengths_of(case: Case) -> Tensor:
     332, 438, 232 and 320).
     """
     if case.padded == "spread":
-        return torch.linspace(2, case.tokens, case.batch).round().long()
+        return spread_lengths(case.batch, case.tokens)
     generator = torch.Generator().manual_seed(0)
     return torch.randint(16, case.tokens + 1, (case.batch,), generator=generator)
 
@@ -102,25 +104,13 @@ def contenders(case: Case) -> list[Contender]:
     return [Contender(name, runner(function)) for name, function in attentions(case).items()]
 
 
-def peak_mib(run: Callable[[], object]) -> float:
-    """The most memory that one run holds beyond what was there before, by the allocator's own events."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        run()
-    live = peak = 0
-    for event in profiler.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            live += event.nbytes()
-            peak = max(peak, live)
-    return peak / MIB
-
-
 def row(case: Case, rounds: int) -> list[str]:
     """One line of the table."""
     running = contenders(case)
     result = race(running, rounds, repeat=max(1, 2048 // case.tokens))
     better = min(("plain", "torch"), key=lambda name: result.of(name).best)
     times = [f"{result.of(each.name).best:.2f}" for each in running]
-    peaks = [f"{peak_mib(each.run):.1f}" for each in running]
+    peaks = [f"{peak_memory(each.run, CPU) / MIB:.1f}" for each in running]
     against_better = result.ratio(better, "ours")
     return [
         case.name,

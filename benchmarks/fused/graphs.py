@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.fused.measure import Contender, conditions, race, table, use_one_thread
+from perftool.bench.harness.case import Setting
+from perftool.bench.workloads.deep import deep_network
 from perftool.fused import HPUGraph, ModuleCacher, graph, wrap_in_hpu_graph
 from perftool.fused.dispatch import ENVIRONMENT_VARIABLE
 
@@ -34,9 +36,8 @@ class Pair:
 
 def deep(width: int, rows: int) -> tuple[nn.Module, Tensor]:
     """Sixty layers; narrow ones are all overhead, wide ones all arithmetic."""
-    torch.manual_seed(0)
-    layers = [layer for _ in range(20) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.GELU())]
-    return nn.Sequential(*layers), torch.randn(rows, width)
+    setting = Setting("", torch.device("cpu"))
+    return deep_network(width, 20, setting), torch.randn(rows, width, generator=setting.generator())
 
 
 def seconds(*graphs: HPUGraph) -> float:

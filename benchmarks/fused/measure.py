@@ -11,13 +11,14 @@ import os
 import resource
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-_TUNED = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
+from perftool.bench.harness.launch import TUNED_HEAP
+from perftool.bench.harness.timing import Clock
+
 PROBE_ELEMENTS = 32 * 1024 * 1024
 
 
@@ -87,9 +88,9 @@ class Ratio:
 def use_one_thread() -> None:
     """One thread, and re-execute with a tuned heap when `--tuned-heap` is an argument."""
     torch.set_num_threads(1)
-    if "--tuned-heap" in sys.argv and not _TUNED.items() <= os.environ.items():
+    if "--tuned-heap" in sys.argv and not TUNED_HEAP.items() <= os.environ.items():
         # glibc reads these when a process starts.
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TUNED})
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **TUNED_HEAP})
 
 
 def race(contenders: Sequence[Contender], rounds: int, repeat: int = 1) -> Race:
@@ -112,10 +113,7 @@ def race(contenders: Sequence[Contender], rounds: int, repeat: int = 1) -> Race:
 
 
 def _milliseconds(run: Callable[[], object], repeat: int) -> float:
-    start = time.process_time_ns()
-    for _ in range(repeat):
-        run()
-    return (time.process_time_ns() - start) / 1e6 / repeat
+    return Clock("cpu", torch.device("cpu")).time(run, repeat) * 1e3
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

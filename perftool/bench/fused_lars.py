@@ -18,12 +18,17 @@ _RATE = _EETA = 1.0
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """LARS as a loop over tensors, in place, or FusedLars around FusedResourceApplyMomentum."""
+    """LARS as a loop over tensors, in place, or FusedLars around FusedResourceApplyMomentum.
+
+    Gradients stay the same tensors in the recorded steps too: FusedLars goes tensor by tensor through new ones.
+    """
     if form == "naive":
-        return optimizer_form(
-            "a loop over tensors", lambda params: Lars(params, lr=_RATE, eeta=_EETA, weight_decay=_DECAY), setting
-        )
-    return optimizer_form("FusedLars", _fused, setting)
+        return optimizer_form("a loop over tensors", _plain, setting, keep_gradients=True)
+    return optimizer_form("FusedLars", _fused, setting, keep_gradients=True)
+
+
+def _plain(params: Iterable[nn.Parameter]) -> Lars:
+    return Lars(params, lr=_RATE, eeta=_EETA, weight_decay=_DECAY)
 
 
 def _fused(params: Iterable[nn.Parameter]) -> FusedLars:

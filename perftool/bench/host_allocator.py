@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.harness.launch import TUNED_HEAP
 
 # MiB of each temporary; the C library's own threshold ends at 32.
 _MIB = {"small": 64, "large": 128}
 _RUNS = 9
 # Where Debian's packages libtcmalloc-minimal4 and libjemalloc2 put them; in order of preference.
 _LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
-_KEEPING = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 
 
 def build(form: FormName, setting: Setting) -> Form:
@@ -34,7 +34,7 @@ def _environment(form: FormName) -> dict[str, str]:
     if form == "naive":
         return {"LD_PRELOAD": ""}
     library = _library()
-    return {"LD_PRELOAD": str(library)} if library else {"LD_PRELOAD": "", **_KEEPING}
+    return {"LD_PRELOAD": str(library)} if library else {"LD_PRELOAD": "", **TUNED_HEAP}
 
 
 def _library() -> Path | None:

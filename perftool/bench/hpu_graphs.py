@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.deep import deep_network
 from perftool.fused import wrap_in_hpu_graph
 
 # Width and rows: overhead only, and mostly arithmetic.
@@ -18,9 +19,7 @@ _BLOCKS = 10
 def build(form: FormName, setting: Setting) -> Form:
     """Inference by the plain model, or by wrap_in_hpu_graph; capturing (on the CPU: compiling) is not in the timing."""
     width, rows = _SHAPES[setting.size]
-    torch.manual_seed(setting.seed)
-    layers = [layer for _ in range(_BLOCKS) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.GELU())]
-    model = nn.Sequential(*layers).to(setting.device)
+    model = deep_network(width, _BLOCKS, setting)
     inputs = torch.randn(rows, width, generator=setting.generator()).to(setting.device)
     latest: list[torch.Tensor] = []
     if form == "naive":

@@ -18,7 +18,7 @@ from perftool.model.benchmark import FormFigures, Measurement, Ratio
 
 Heap = Literal["default", "tuned"]
 # Keeps what was freed: without page faults what is left of a ratio is the effect of the code alone.
-_TUNED_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
+TUNED_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 _TIMEOUT_S = 900.0
 
 
@@ -103,7 +103,7 @@ def _run(order: Order, heap: Heap, environment: Mapping[str, str]) -> Answer:
         "PYTHONHASHSEED": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(caches / f"{order.answer.stem}-{os.urandom(4).hex()}"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        **(_TUNED_HEAP if heap == "tuned" else {}),
+        **(TUNED_HEAP if heap == "tuned" else {}),
         **environment,
     }
     workers = [
