@@ -1,7 +1,8 @@
 """The analysis tables as documented by the headers of their SQL files.
 
 A table is one file of ``perftool/tables``: a comment that says what a row is, which tables it needs and what each
-column means, then one SELECT. Names that begin with an underscore are internal steps.
+column means, then one SELECT. Names that begin with an underscore are internal steps. One marked ``not stored`` is
+computed each time it is read.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Table:
     summary: str
     needs: tuple[str, ...]
     columns: tuple[Column, ...]
+    stored: bool
     sql: str
 
     @property
@@ -74,11 +76,14 @@ def _parse(path: Path) -> Table:
     summary: list[str] = []
     needs: tuple[str, ...] = ()
     columns: list[Column] = []
+    stored = True
     for line in (line.removeprefix("--").strip() for line in header):
         if line.startswith("needs:"):
             needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())
+        elif line == "not stored":
+            stored = False
         elif column := _COLUMN.fullmatch(line):
             columns.append(Column(*column.groups()))
         else:
             summary.append(line)
-    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql))
+    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), stored, "\n".join(sql))

@@ -164,7 +164,8 @@ class TraceStore:
         self._prepare()
         for name in build_order(list(names)):
             if name not in self._built:
-                self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+                table = catalog()[name]
+                self._connection.execute(f'CREATE {"TABLE" if table.stored else "VIEW"} "{name}" AS {table.sql}')
                 self._built.add(name)
                 if name == "tracks":
                     for issue in pair_slices(self._connection):
