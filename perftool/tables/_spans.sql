@@ -1,7 +1,6 @@
--- Every complete event with what it is, before it is known how they nest. It is read twice, once for the nesting and
--- once for the slices, which costs less than a copy of all of them (a fifth of the memory of an analysis).
+-- Every complete event with what it is, before it is known how they nest. A sixth of the memory of an analysis.
 --
--- not stored
+-- only for: slices
 -- needs: tracks, _pairs
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
 -- column rank: INTEGER, distributed rank
