@@ -1,8 +1,7 @@
 """The analysis tables as documented by the headers of their SQL files.
 
 A table is one file of ``perftool/tables``: a comment that says what a row is, which tables it needs and what each
-column means, then one SELECT. Names that begin with an underscore are internal steps. One that is ``only for`` another
-table goes when that is made.
+column means, then one SELECT. Names that begin with an underscore are internal steps.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ class Table:
     summary: str
     needs: tuple[str, ...]
     columns: tuple[Column, ...]
-    only_for: str | None
     sql: str
 
     @property
@@ -76,14 +74,11 @@ def _parse(path: Path) -> Table:
     summary: list[str] = []
     needs: tuple[str, ...] = ()
     columns: list[Column] = []
-    only_for: str | None = None
     for line in (line.removeprefix("--").strip() for line in header):
         if line.startswith("needs:"):
             needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())
-        elif line.startswith("only for:"):
-            only_for = line.removeprefix("only for:").strip()
         elif column := _COLUMN.fullmatch(line):
             columns.append(Column(*column.groups()))
         else:
             summary.append(line)
-    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), only_for, "\n".join(sql))
+    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql))

@@ -1,6 +1,5 @@
--- Every complete event with what it is, before it is known how they nest. A sixth of the memory of an analysis.
+-- Every complete event with what it is, before it is known how they nest. Dropped once there are slices.
 --
--- only for: slices
 -- needs: tracks, _pairs
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
 -- column rank: INTEGER, distributed rank
