@@ -9,34 +9,45 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column engine: VARCHAR, Gaudi engine group, NULL elsewhere
--- column args: JSON, arguments of the event
+-- column stream: VARCHAR, stream id
+-- column device: VARCHAR, device index
+-- column bytes: BIGINT, bytes moved, for copies
+-- column dtype: VARCHAR, data type (Gaudi)
+-- column recipe: BIGINT, id of the recipe (Gaudi), 0 for none
+-- column direction: VARCHAR, of a transfer (Gaudi)
 -- column correlation: BIGINT, id shared with the launch
 -- column external_id: BIGINT, id of the framework op
 -- column set_aside: VARCHAR, why the event cannot be true; NULL for valid events
-WITH work AS (
-    SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine, r.args,
-           json_extract_string(r.args, ['$.correlation', '$."External id"', '$."external id"', '$."graph node id"'])
-               AS ids,
+WITH placed AS (
+    SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine,
            -- A stream runs in order, so later work starts when this ends; a neighbour or two may start early
            -- (programmatic dependent launch), the fourth may not.
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track
-    JOIN raw AS r ON r.rowid = s.id
-    WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset')
-        -- Gaudi's monitors write several records per execution; only these kinds span the work.
-        AND (t.engine IS NULL OR coalesce(regexp_matches(r.args ->> 'HW event name',
-             '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true))
-        -- and flow arrows drag records of no length along.
-        AND (t.engine IS NULL OR s.dur <> 0)
+    -- On Gaudi flow arrows drag records of no length along.
+    WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset') AND (t.engine IS NULL OR s.dur <> 0)
+),
+work AS (
+    SELECT p.*,
+           -- One look into the arguments for all of them; each look reads the whole text.
+           json_extract_string(r.args, [
+               '$.correlation', '$."External id"', '$."external id"', '$."graph node id"', '$.stream', '$.device',
+               '$.bytes', '$.size', '$.dataType', '$.recipeId', '$.direction']) AS a
+    FROM placed AS p JOIN raw AS r ON r.rowid = p.id
+    -- Gaudi's monitors write several records per execution; only these kinds span the work.
+    WHERE p.engine IS NULL OR coalesce(regexp_matches(r.args ->> 'HW event name',
+        '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true)
 )
-SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine, w.args,
-       try_cast(ids[1] AS BIGINT) AS correlation, try_cast(coalesce(ids[2], ids[3]) AS BIGINT) AS external_id,
+SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine,
+       a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
+       try_cast(a[10] AS BIGINT) AS recipe, a[11] AS direction,
+       try_cast(a[1] AS BIGINT) AS correlation, try_cast(coalesce(a[2], a[3]) AS BIGINT) AS external_id,
        CASE WHEN w."end" < w.ts THEN 'negative length'
             WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'
             WHEN w."end" > e.recorded_until THEN 'ends after the recording'
             -- Branches of a device graph share the lane of the stream that launched the graph.
-            WHEN w.engine IS NULL AND coalesce(ids[4], '0') = '0' AND fourth_next < w."end"
+            WHEN w.engine IS NULL AND coalesce(a[4], '0') = '0' AND fourth_next < w."end"
                 THEN 'spans later work of its own stream'
        END AS set_aside
 FROM work AS w

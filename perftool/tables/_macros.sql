@@ -25,12 +25,13 @@ CREATE MACRO interval_sweep(source) AS TABLE (
         UNION ALL
         SELECT rank, "end", CASE WHEN class < 0 THEN 0 ELSE -(1::BIGINT << class) END FROM query_table(source)
     ),
-    points AS (SELECT rank, t, sum(delta) AS delta FROM edges GROUP BY rank, t),
+    -- The sum takes in all edges of a moment, and of these only the last one has a stretch after it. (Adding them up
+    -- first takes a quarter longer.)
     stretches AS (
         SELECT rank, t AS ts, lead(t) OVER w AS "end", (sum(delta) OVER w)::BIGINT AS mask
-        FROM points WINDOW w AS (PARTITION BY rank ORDER BY t)
+        FROM edges WINDOW w AS (PARTITION BY rank ORDER BY t)
     )
-    SELECT rank, ts, "end", mask FROM stretches WHERE "end" IS NOT NULL
+    SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');

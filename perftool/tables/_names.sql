@@ -6,6 +6,7 @@
 -- column waits: BOOLEAN, a runtime call that returns when the device is done
 -- column copies: BOOLEAN, a runtime call that moves data
 -- column collective: BOOLEAN, an operation of a process group on the host
+-- column compiles: VARCHAR, for the compilation of a graph or a part of it: torch.compile or trace (Gaudi)
 -- column elsewhere: INTEGER, its class in _timeline on threads that do not feed the device; NULL for none
 -- column feeding: INTEGER, its class in _timeline on threads that do; NULL for none
 WITH names AS (
@@ -17,6 +18,11 @@ SELECT name, cat,
            OR name IN ('JoinPendingLaunchThread', 'cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream', 'urEventWait', 'urQueueFinish')) AS waits,
        cat = 'runtime' AND regexp_matches(name, 'memcpy|MemCopy|copy_hpu_lazy', 'i') AS copies,
        cat IN ('cpu_op', 'user_annotation') AND is_host_collective(name) AS collective,
+       CASE WHEN cat = 'cpu_op' AND (name IN ('dynamo', 'entire_frame_compile', 'entire_backward_compile', 'compile_attempt_0')
+                OR regexp_matches(name, '^(_compile\.compile_inner|backward\._backward_impl) \(dynamo_timed\)'))
+                THEN 'torch.compile'
+            WHEN cat = 'runtime' AND name IN ('compileGraph', 'synGraphCompile', 'CompileSynapse', 'CompileGraphWithRange',
+                                              'BuildSynapseGraph', 'add_new_recipe') THEN 'trace' END AS compiles,
        CASE WHEN starts_with(name, 'ProfilerStep#') THEN NULL
             WHEN cat IN ('cpu_op', 'user_annotation') AND is_dataloader(name) THEN 8
             WHEN collective THEN 6

@@ -8,15 +8,12 @@
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)
 WITH calls AS (
-    SELECT r.id, r.rank, r.ts, int_arg(w.args, 'recipeId') AS recipe, row_number() OVER v AS ordinal
-    FROM _runtime AS r JOIN raw AS w ON w.rowid = r.id
-    WHERE regexp_matches(r.name, '^enqueueWithExternalEvents') AND int_arg(w.args, 'recipeId') > 0
-    WINDOW v AS (PARTITION BY r.rank, int_arg(w.args, 'recipeId') ORDER BY r.ts)
+    SELECT id, rank, ts, recipe, row_number() OVER (PARTITION BY rank, recipe ORDER BY ts) AS ordinal
+    FROM _runtime WHERE recipe > 0 AND starts_with(name, 'enqueueWithExternalEvents')
 ),
 work AS (
-    SELECT id, rank, ts, "end", int_arg(args, 'recipeId') AS recipe,
-           lag(int_arg(args, 'recipeId')) OVER (PARTITION BY rank ORDER BY ts, id) AS recipe_before
-    FROM _device_work WHERE set_aside IS NULL AND engine IS NOT NULL AND int_arg(args, 'recipeId') > 0
+    SELECT id, rank, ts, "end", recipe, lag(recipe) OVER (PARTITION BY rank ORDER BY ts, id) AS recipe_before
+    FROM _device_work WHERE set_aside IS NULL AND engine IS NOT NULL AND recipe > 0
 ),
 -- A run of a recipe begins where the device changes to it. Back-to-back runs of one recipe count as one, and
 -- then the counts differ.

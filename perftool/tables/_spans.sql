@@ -1,4 +1,4 @@
--- Every complete event with what it is, before it is known how they nest.
+-- Every complete event with what it is, before it is known how they nest. Dropped once there are slices.
 --
 -- needs: tracks, _pairs
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)

@@ -4,7 +4,7 @@
 -- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
 -- is one.
 --
--- needs: slices, launches, _links, _device_work, _extents
+-- needs: slices, tracks, launches, _links, _device_work, _extents
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
@@ -20,16 +20,18 @@ WITH annotated AS (
     FROM slices
     WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND starts_with(name, 'ProfilerStep#')
 ),
+-- Ranks to look at rather than ranks to leave out: for none of them, no slice is read.
+without_steps AS (SELECT rank FROM tracks EXCEPT SELECT rank FROM annotated),
 whole AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end"
     FROM slices
-    WHERE rank NOT IN (SELECT rank FROM annotated) AND side = 'host' AND cat = 'cpu_op'
+    WHERE rank IN (SELECT rank FROM without_steps) AND side = 'host' AND cat = 'cpu_op'
     GROUP BY rank
 ),
 without_ops AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end"
     FROM slices
-    WHERE rank NOT IN (SELECT rank FROM annotated UNION ALL SELECT rank FROM whole) AND cat <> 'trace' AND dur >= 0
+    WHERE rank IN (SELECT rank FROM without_steps EXCEPT SELECT rank FROM whole) AND cat <> 'trace' AND dur >= 0
     GROUP BY rank
 ),
 host_steps AS (

@@ -34,7 +34,7 @@ pairs AS (
 ),
 ops AS (
     SELECT s.rank, t.tid, s.name, s.ts, s."end" FROM slices AS s JOIN tracks AS t ON t.id = s.track
-    WHERE s.side = 'host' AND s.cat = 'cpu_op' AND s.outermost
+    WHERE s.side = 'host' AND s.cat = 'cpu_op' AND s.outermost AND s.rank IN (SELECT rank FROM calls)
 ),
 around AS (
     SELECT c.id, o.name, o."end" FROM calls AS c ASOF JOIN ops AS o ON o.rank = c.rank AND o.tid = c.tid AND c.ts >= o.ts

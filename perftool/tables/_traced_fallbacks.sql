@@ -7,20 +7,21 @@
 -- column ts: BIGINT, start of the op in ns
 -- column end: BIGINT, end in ns, copies and waiting included
 -- column certain: BOOLEAN, the bridge recorded the fallback
-WITH ops AS (
+WITH events AS (
+    SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track WHERE s.name = 'cpu_fallback'
+),
+-- Most runs have no fallback at all, and then there is no op to look at.
+ops AS (
     SELECT s.id, s.rank, t.tid, s.name AS base, s.ts, s."end"
     FROM slices AS s JOIN tracks AS t ON t.id = s.track
     WHERE s.cat = 'cpu_op' AND s.side = 'host' AND contains(s.name, '::') AND s.outermost
 ),
-events AS (
-    SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track WHERE s.name = 'cpu_fallback'
-),
 recorded AS (
     SELECT DISTINCT o.id
-    FROM events AS e ASOF JOIN ops AS o ON o.rank = e.rank AND o.tid = e.tid AND e.ts >= o.ts
+    FROM events AS e
+    ASOF JOIN (FROM ops WHERE rank IN (SELECT rank FROM events)) AS o ON o.rank = e.rank AND o.tid = e.tid AND e.ts >= o.ts
     WHERE e.ts <= o."end"
 )
-SELECT o.rank, o.base, o.ts, o."end", r.id IS NOT NULL AS certain
-FROM ops AS o
-LEFT JOIN recorded AS r USING (id)
-WHERE r.id IS NOT NULL OR o.base IN (SELECT base FROM _log_fallbacks)
+SELECT rank, base, ts, "end", true AS certain FROM ops SEMI JOIN recorded USING (id)
+UNION ALL
+SELECT rank, base, ts, "end", false FROM ops ANTI JOIN recorded USING (id) WHERE base IN (SELECT base FROM _log_fallbacks)

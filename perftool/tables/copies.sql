@@ -1,6 +1,6 @@
 -- One row per transfer.
 --
--- needs: device_ops, launches, syncs, _synapse_copies
+-- needs: device_ops, _device_work, launches, syncs, _synapse_copies
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
 -- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say
@@ -24,9 +24,9 @@ SELECT d.id, d.rank,
                 THEN 'device_to_host'
             WHEN regexp_matches(d.name, 'PtoP|Peer', 'i') THEN 'peer'
             WHEN regexp_matches(d.name, 'DtoD|Device ?-> ?Device|DeviceToDevice|D2D', 'i') THEN 'device_to_device'
-            WHEN (r.args ->> 'direction') = 'DEVICE_TO_HOST' THEN 'device_to_host'
-            WHEN (r.args ->> 'direction') = 'HOST_TO_DEVICE' THEN 'host_to_device'
-            WHEN (r.args ->> 'direction') = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
+            WHEN k.direction = 'DEVICE_TO_HOST' THEN 'device_to_host'
+            WHEN k.direction = 'HOST_TO_DEVICE' THEN 'host_to_device'
+            WHEN k.direction = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
        coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
        coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
        CASE WHEN d.name ILIKE '%pageable%' THEN false WHEN d.name ILIKE '%pinned%' THEN true END AS pinned,
@@ -36,7 +36,7 @@ SELECT d.id, d.rank,
        coalesce(c.op_name, d.op_name) AS op_name,
        coalesce(c.call, d.launch) AS call
 FROM device_ops AS d
-JOIN raw AS r ON r.rowid = d.id
+JOIN _device_work AS k ON k.id = d.id
 LEFT JOIN launches AS l ON l.id = d.launch
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
 LEFT JOIN waited AS w ON w.op = d.op

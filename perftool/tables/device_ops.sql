@@ -1,6 +1,6 @@
 -- One row per unit of work on a device: kernels, copies, fills and collectives.
 --
--- needs: _device_work, _links, launches, slices
+-- needs: _device_work, _work_names, _links, launches, slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, stream or engine lane (tracks.id)
@@ -20,26 +20,24 @@
 -- column op_name: VARCHAR, name of that op
 -- column valid: BOOLEAN, false for impossible events, which no sum includes
 -- column set_aside: VARCHAR, why it is impossible
-WITH facts AS (
-    SELECT *, json_extract_string(args, ['$.stream', '$.device', '$.bytes', '$.size', '$.dataType', '$.recipeId']) AS a
-    FROM _device_work
-),
-launched AS (
+WITH launched AS (
     -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
     SELECT k.work AS id, arg_min(l.id, l.ts) AS launch, arg_min(l.parent, l.ts) AS parent
     FROM _links AS k JOIN launches AS l ON l.id = k.launch
     GROUP BY k.work
+),
+callers AS (
+    SELECT id, name FROM slices WHERE id IN (SELECT parent FROM launched) AND cat IN ('cpu_op', 'user_annotation')
 )
 SELECT f.id, f.rank, f.track, f.name,
-       CASE WHEN f.engine = 'NIC' OR regexp_matches(f.name, '^(nccl|rccl|hccl|oneccl|mscclpp?|ncclx)', 'i')
-            THEN 'collective' ELSE f.cat END AS kind,
+       CASE WHEN f.engine = 'NIC' OR n.collective THEN 'collective' ELSE f.cat END AS kind,
        coalesce(f.engine, CASE WHEN kind = 'collective' THEN 'collective' WHEN f.cat = 'kernel' THEN 'compute'
                                ELSE 'copy' END) AS engine,
-       nullif(a[5], '') AS dtype, a[1] AS stream, a[2] AS device, nullif(try_cast(a[6] AS BIGINT), 0) AS recipe,
+       f.dtype, f.stream, f.device, nullif(f.recipe, 0) AS recipe,
        f.ts, f."end" - f.ts AS dur, f."end",
-       try_cast(coalesce(a[3], a[4]) AS BIGINT) AS bytes,
-       l.launch, p.id AS op, p.name AS op_name,
+       f.bytes, l.launch, p.id AS op, p.name AS op_name,
        f.set_aside IS NULL AS valid, f.set_aside
-FROM facts AS f
+FROM _device_work AS f
+LEFT JOIN _work_names AS n ON n.name = f.name
 LEFT JOIN launched AS l ON l.id = f.id
-LEFT JOIN slices AS p ON p.id = l.parent AND p.cat IN ('cpu_op', 'user_annotation')
+LEFT JOIN callers AS p ON p.id = l.parent

@@ -25,7 +25,7 @@ facts AS (
     SELECT rowid AS id, json_extract_string(args, [
         '$."Input Dims"', '$."Input dims"', '$."Input type"', '$."Concrete Inputs"', '$."External id"',
         '$."external id"', '$."Sequence number"', '$."Fwd thread id"', '$."Call stack"']) AS a
-    FROM raw WHERE lower(cat) IN (SELECT category FROM _categories WHERE kind = 'cpu_op')
+    FROM raw
 )
 SELECT s.id, s.rank, s.track, s.name, s.ts, s.dur, s."end", s.depth, s.parent,
        greatest(s.dur - coalesce(i.inner_ns, 0), 0)::BIGINT AS self_ns,

@@ -19,8 +19,11 @@
 -- column dataloader: BIGINT, ns of data loading, nothing above
 -- column cpu_op: BIGINT, ns of framework ops, nothing above
 -- column other: BIGINT, the rest of the step
-WITH parts AS (
-    SELECT b.rank, b.ordinal, t."end" - t.ts AS ns,
+-- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
+-- stretch with every step would take a time that grows with the square of the recording.
+WITH bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
+parts AS (
+    SELECT b.rank, b.ts, t."end" - t.ts AS ns,
            CASE WHEN mask & class_bits([0, 1]) > 0 THEN 'kernel'
                 WHEN mask & class_bits([4]) > 0 THEN 'memcpy'
                 WHEN mask & class_bits([5]) > 0 THEN 'memset'
@@ -28,15 +31,16 @@ WITH parts AS (
                 WHEN mask & class_bits([7, 10, 11, 12, 13]) > 0 THEN 'runtime'
                 WHEN mask & class_bits([8, 14]) > 0 THEN 'dataloader'
                 WHEN mask & class_bits([9, 15, 16, 25]) > 0 THEN 'cpu_op' END AS part
-    FROM _timeline AS t
-    JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t."end" <= b."end"
+    FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
 ),
+pieces AS (SELECT rank, ts, part, sum(ns) AS ns FROM parts GROUP BY rank, ts, part),
 shares AS (
-    SELECT rank, ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
+    SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
            sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,
            sum(ns) FILTER (part = 'runtime') AS runtime, sum(ns) FILTER (part = 'dataloader') AS dataloader,
            sum(ns) FILTER (part = 'cpu_op') AS cpu_op
-    FROM parts GROUP BY rank, ordinal
+    FROM pieces AS t JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t.ts < b."end"
+    GROUP BY b.rank, b.ordinal
 )
 SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial,
        coalesce(COLUMNS(['kernel', 'memcpy', 'memset', 'communication', 'runtime', 'dataloader', 'cpu_op']), 0)

@@ -1,7 +1,7 @@
 -- One row per time the host waits for the device. Reading a value that is in host memory already is no wait and
 -- has no row.
 --
--- needs: slices, tracks, ops, _runtime, _names, _device_work
+-- needs: slices, tracks, ops, _runtime, _names, _device_work, _work_names
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -29,9 +29,8 @@ candidates AS (
 -- Only a read during which the host calls for data, or data comes from the device, waits for the device.
 fetches AS (
     SELECT rank, ts FROM calls
-    UNION ALL SELECT rank, "end" FROM _device_work
-              WHERE set_aside IS NULL AND (regexp_matches(name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)', 'i')
-                                           OR (args ->> 'direction') = 'DEVICE_TO_HOST')
+    UNION ALL SELECT w.rank, w."end" FROM _device_work AS w LEFT JOIN _work_names AS n ON n.name = w.name
+              WHERE w.set_aside IS NULL AND (n.to_host OR w.direction = 'DEVICE_TO_HOST')
 ),
 reads AS (
     SELECT c.* FROM candidates AS c
