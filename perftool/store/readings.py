@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perftool.model.hpu_dtypes import unsupported
+from perftool.model.hpu_ops import unsupported
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
 from perftool.readers.compilation_choice import chosen_compilations
