@@ -1,0 +1,54 @@
+"""One simulated run: the machine and the modes that feed it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perftool.model.devices import DeviceFacts
+from perftool.sim.annotations import PROFILER_STEP, Annotations
+from perftool.sim.costs import default_costs
+from perftool.sim.dispatch_mode import DispatchMode
+from perftool.sim.function_mode import FunctionMode
+from perftool.sim.machine import Machine
+from perftool.sim.placement import Placement
+from perftool.sim.steps import step_bounds
+from perftool.sim.write import About, trace_bytes, write_file
+
+
+class Simulation:
+    """The state of a run. Ops of the thread that enters :meth:`running` are simulated, those of others are not."""
+
+    def __init__(self, device: DeviceFacts, mode: str) -> None:
+        self.device = device
+        self.mode = mode
+        self.machine = Machine(device, mode, default_costs())
+        self.placement = Placement()
+        self.annotations = Annotations(self.machine)
+        self.dispatch = DispatchMode(self.machine, self.placement, self.annotations, device.name)
+        self.functions = FunctionMode(self.dispatch)
+        self.owner = os.getpid()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Simulate the ops inside."""
+        with self.functions, self.dispatch:
+            yield
+
+    def finish(self) -> None:
+        """Launch what is left, close what is open, and mark the steps."""
+        begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
+        self.machine.cut("host step marker")
+        self.annotations.close()
+        for number, (start, end) in enumerate(step_bounds(self.annotations.marks, begin, self.machine.now)):
+            self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation")
+
+    def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
+        """Write the three files."""
+        recorder, end = self.machine.recorder, self.machine.end
+        about = About(self.device, self.mode, interrupted)
+        write_file(trace, trace_bytes(about, recorder.metadata(), recorder.events))
+        write_file(log, self.machine.log.text(end).encode())
+        write_file(metrics, self.machine.log.metrics(end).encode())
