@@ -15,6 +15,7 @@ from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
+from perftool.commands import simulate as simulate_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
 from perftool.errors import PerfToolError
@@ -33,6 +34,7 @@ app.command()(lint_command.lint)
 app.command()(diff_command.diff)
 app.command()(rule_command.rule)
 app.command()(settings_command.config)
+app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
 
 
 def _show_version(wanted: bool) -> None:

@@ -19,7 +19,7 @@ MODES = ("lazy", "eager", "compile")
 class Simulated:
     """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
 
-    ``steps`` counts steps; ``end_ns`` is how long the run took in virtual time, ``compilations`` how many graphs were
+    ``steps`` counts steps; ``length_ns`` is how long the run took in virtual time, ``compilations`` how many graphs were
     compiled.
     """
 
@@ -30,7 +30,7 @@ class Simulated:
     interrupted: str | None
     used: bool
     steps: int
-    end_ns: int
+    length_ns: int
     compilations: int
 
 

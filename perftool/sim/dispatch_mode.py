@@ -57,6 +57,10 @@ class DispatchMode(TorchDispatchMode):
         finally:
             self._handlers.pop()
 
+    def hand_to(self, handler: Callable[[Call], None]) -> None:
+        """Give all ops from now on to ``handler``."""
+        self._handlers.append(handler)
+
     @contextmanager
     def creating_on_device(self) -> Iterator[None]:
         """Ops inside that make tensors from nothing make them on the device."""
@@ -85,7 +89,7 @@ class DispatchMode(TorchDispatchMode):
         if base == "copy_":
             self._copy(call)
         elif not on_device and not (self._on_device and not call.inputs):
-            self._host_op(call)
+            self.host_op(call)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
         else:
@@ -99,7 +103,8 @@ class DispatchMode(TorchDispatchMode):
         with self.machine.op(outer), self.machine.op("aten::_local_scalar_dense"):
             self.machine.copy_out(size, "local scalar")
 
-    def _host_op(self, call: Call) -> None:
+    def host_op(self, call: Call) -> None:
+        """Account for an op on host tensors."""
         if not call.outputs:
             return
         costs = self.machine.costs
@@ -117,7 +122,7 @@ class DispatchMode(TorchDispatchMode):
         elif from_device:
             self.copy_out(source)
         else:
-            self._host_op(call)
+            self.host_op(call)
 
     def copy_in(self, tensor: torch.Tensor, non_blocking: bool) -> None:
         """Account for a copy of the host ``tensor`` to the device."""

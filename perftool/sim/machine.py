@@ -54,6 +54,11 @@ class Machine:
         return max(self.now, self._launch_free, self._queue.free, self._queue.copies_free)
 
     @property
+    def length(self) -> int:
+        """How long the run took so far, in nanoseconds."""
+        return self.end - _START_NS
+
+    @property
     def used(self) -> bool:
         """Whether the device was given anything to do."""
         return bool(self._launches or self.graph or self._queue.copies_free)
@@ -93,8 +98,11 @@ class Machine:
         self.log.cut(reason, self.now)
         begin = self.now
         self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
+        # Only one launch is pending at a time, so this waits while the graph before it is compiled.
+        self._join()
         if self.mode == "lazy":
-            self.recorder.bridge("SyncTensorsGraphInternal", begin, self.now)
+            self.recorder.bridge("SyncTensorsGraphInternal", begin, self.now + us(1))
+            self.spend(1.0)
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
     def replay(self) -> None:
@@ -104,7 +112,9 @@ class Machine:
         self.log.cut("HPUGraph::replay", self.now)
         begin = self.now
         self.spend(self.costs.graph_replay_us)
+        self._join()
         self._submit_graph("lazy")
+        self.spend(1.0)
         self.recorder.bridge("ExecuteCachedGraph", begin, self.now)
 
     def mark_step(self) -> None:

@@ -31,7 +31,7 @@ def run(
     machine = simulation.machine
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
     return Simulated(
-        trace, log, metrics, exit_code, interrupted, machine.used, steps, machine.end, len(machine.log.compiled)
+        trace, log, metrics, exit_code, interrupted, machine.used, steps, machine.length, len(machine.log.compiled)
     )
 
 

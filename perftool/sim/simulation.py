@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,9 +13,13 @@ from perftool.sim.costs import default_costs
 from perftool.sim.dispatch_mode import DispatchMode
 from perftool.sim.function_mode import FunctionMode
 from perftool.sim.machine import Machine
+from perftool.sim.patches import item
 from perftool.sim.placement import Placement
 from perftool.sim.steps import step_bounds
 from perftool.sim.write import About, trace_bytes, write_file
+
+# The environment variable of perftool.fused that names an implementation.
+FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"
 
 
 class Simulation:
@@ -29,13 +33,31 @@ class Simulation:
         self.annotations = Annotations(self.machine)
         self.dispatch = DispatchMode(self.machine, self.placement, self.annotations, device.name)
         self.functions = FunctionMode(self.dispatch)
+        self.on_mark_step: Callable[[], None] = _nothing
         self.owner = os.getpid()
+        # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
+        self.graphed_backward = False
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Simulate the ops inside."""
         with self.functions, self.dispatch:
             yield
+
+    @contextmanager
+    def plain_tensors(self) -> Iterator[None]:
+        """Inside, tensors show that in truth they are on the CPU."""
+        before, self.functions.active = self.functions.active, False
+        try:
+            with item(os.environ, FUSED_BACKEND, "reference"):
+                yield
+        finally:
+            self.functions.active = before
+
+    def become_worker(self) -> None:
+        """This process is a child of the script: from now on only the host's time counts."""
+        self.functions.active = False
+        self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self) -> None:
         """Launch what is left, close what is open, and mark the steps."""
@@ -52,3 +74,7 @@ class Simulation:
         write_file(trace, trace_bytes(about, recorder.metadata(), recorder.events))
         write_file(log, self.machine.log.text(end).encode())
         write_file(metrics, self.machine.log.metrics(end).encode())
+
+
+def _nothing() -> None:
+    """Nobody listens."""

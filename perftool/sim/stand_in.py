@@ -15,7 +15,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from perftool.sim.function_mode import HPU, is_hpu
+from perftool.sim.limit import step_limit
+from perftool.sim.loader import metered_loaders
+from perftool.sim.patches import attribute, item
 from perftool.sim.simulation import Simulation
+from perftool.sim.stand_in_fused import fused_attention, fused_clip_norm, fused_optimizers
+from perftool.sim.stand_in_graphs import backward_function, compile_function, graph_members
 
 
 @contextmanager
@@ -23,44 +28,23 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
     """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
     with ExitStack() as stack:
         for name, module in _modules(simulation).items():
-            stack.enter_context(replaced(sys.modules, name, module))
-        stack.enter_context(attribute(torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]))
-        stack.enter_context(attribute(time, "sleep", _sleep(simulation)))
-        stack.enter_context(attribute(torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)))
-        stack.enter_context(attribute(torch.amp.autocast_mode.autocast, "__init__", _autocast()))
+            stack.enter_context(item(sys.modules, name, module))
+        patches = (
+            (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
+            (torch, "compile", compile_function(simulation)),
+            (torch.autograd, "backward", backward_function(simulation)),
+            (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
+            (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
+            (time, "sleep", _sleep(simulation)),
+        )
+        for owner, name, value in patches:
+            stack.enter_context(attribute(owner, name, value))
+        stack.enter_context(metered_loaders(simulation))
+        stack.enter_context(step_limit(simulation, max_steps))
         # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         yield
-
-
-@contextmanager
-def attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside."""
-    missing = object()
-    before = owner.__dict__.get(name, missing)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
-
-
-@contextmanager
-def replaced(table: dict[str, Any], key: str, value: Any) -> Iterator[None]:
-    """``table[key]`` is ``value`` inside."""
-    before = table.get(key)
-    table[key] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del table[key]
-        else:
-            table[key] = before
 
 
 def module(name: str, **members: Any) -> ModuleType:
@@ -73,17 +57,26 @@ def module(name: str, **members: Any) -> ModuleType:
 
 
 def _modules(simulation: Simulation) -> dict[str, ModuleType]:
-    name = "habana_frameworks"
-    hpu = module(f"{name}.torch.hpu", **_hpu_members(simulation))
-    core = module(f"{name}.torch.core", mark_step=_mark_step(simulation), hpu=hpu)
-    torch_module = module(f"{name}.torch", core=core, hpu=hpu)
-    modules = (module(name, torch=torch_module), torch_module, core, hpu)
-    return {each.__name__: each for each in modules}
+    base = "habana_frameworks.torch"
+    hpu = module(f"{base}.hpu", **_hpu_members(simulation), **graph_members(simulation))
+    hpu.graphs = hpu  # type: ignore[attr-defined]
+    core = module(f"{base}.core", mark_step=_mark_step(simulation), hpu=hpu)
+    optimizers = module(f"{base}.hpex.optimizers", **fused_optimizers(simulation))
+    clip = fused_clip_norm(simulation)
+    normalization = module(f"{base}.hpex.normalization", FusedClipNorm=clip)
+    kernels = module(f"{base}.hpex.kernels", FusedSDPA=fused_attention(simulation))
+    parts = {"optimizers": optimizers, "normalization": normalization, "kernels": kernels}
+    hpex = module(f"{base}.hpex", **parts)
+    package = module(base, core=core, hpu=hpu, hpex=hpex)
+    whole = module("habana_frameworks", torch=package)
+    named = {each.__name__: each for each in (whole, package, core, hpu, hpex, *parts.values())}
+    return {**named, f"{base}.hpu.graphs": hpu}
 
 
 def _mark_step(simulation: Simulation) -> Callable[..., None]:
     def mark_step(device_str: str = "", sync: bool = False) -> None:
         """End the graph; with ``sync`` wait for it."""
+        simulation.on_mark_step()
         simulation.machine.mark_step()
         if sync:
             simulation.machine.synchronize()
