@@ -46,7 +46,9 @@ def simulate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output-file", "-o", metavar="FILE",
+            "--output-file",
+            "-o",
+            metavar="FILE",
             help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
         ),
     ] = None,
@@ -82,8 +84,9 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
     if not done.used:
         return ["habana_perf_tool: the script put nothing on the device: no tensor on 'hpu', so there is no report"]
     lines = [
-        f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: {format_count(done.steps)} steps, "
-        f"{format_count(done.compilations)} compilations, {format_ns(done.length_ns)} of virtual time",
+        f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
+        f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "
+        f"{format_ns(done.length_ns)} of virtual time",
         f"Wrote {done.trace.name}, {done.log.name}, {done.metrics.name}",
     ]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

@@ -43,7 +43,7 @@ def hpu_ops() -> HpuOps:
 
 
 def base_name(op: str) -> str:
-    """``op`` without overload, and without the underscore of its in-place form: ``aten::add`` for ``aten::add_.out``."""
+    """``op`` without overload and without the underscore of its in-place form: ``aten::add`` for ``aten::add_.out``."""
     namespace, _, rest = op.rpartition("::")
     name = rest.split(".")[0]
     return f"{namespace}::{name.rstrip('_') or name}"

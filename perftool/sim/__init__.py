@@ -19,8 +19,7 @@ MODES = ("lazy", "eager", "compile")
 class Simulated:
     """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
 
-    ``steps`` counts steps; ``length_ns`` is how long the run took in virtual time, ``compilations`` how many graphs were
-    compiled.
+    ``steps`` and ``compilations`` are counts; ``length_ns`` is how long the run took in virtual time.
     """
 
     trace: Path
@@ -42,7 +41,7 @@ def simulate(
     max_steps: int | None = None,
     output: Path | None = None,
 ) -> Simulated:
-    """Run ``script`` with ``args`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
+    """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
     beside it. The script runs in this process, which should do nothing else: it changes ``torch`` while it runs.

@@ -2,54 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
 from perftool.sim.graph import Work
-from perftool.sim.op_work import Call, dtype_name, size, work_of
+from perftool.sim.op_work import Call, dtype_name, size, tensors, work_of
 from perftool.sim.simulation import Simulation
 
 
-class _Touched:
+class Touched:
     """What the ops of a fused op do in all: arithmetic, and the device's memory they read and write."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.flops = 0
-        self.read: dict[int, torch.Tensor] = {}
-        self.written: dict[int, torch.Tensor] = {}
+        self._read: dict[int, torch.Tensor] = {}
+        self._written: dict[int, torch.Tensor] = {}
         self._find = simulation.placement.find
 
     def __call__(self, call: Call) -> None:
+        """Take in one op."""
         self.flops += work_of(call).flops
-        for argument, value in zip(call.func._schema.arguments, call.args, strict=False):
-            into = self.written if argument.alias_info is not None and argument.alias_info.is_write else self.read
-            for each in Call(None, [value], {}, None).inputs:
-                entry = self._find(each)
-                if entry is not None:
-                    known = into.get(entry.serial)
-                    into[entry.serial] = each if known is None or known.numel() < each.numel() else known
+        for written, value in zip(call.op.written, call.args, strict=False):
+            self.include(tensors(value), written=written)
+
+    def include(self, touched: Iterable[torch.Tensor], *, written: bool) -> None:
+        """Count tensors, as far as they are on the device; of the views of a storage the largest."""
+        into = self._written if written else self._read
+        for each in touched:
+            entry = self._find(each)
+            if entry is not None:
+                known = into.get(entry.serial)
+                into[entry.serial] = each if known is None or known.numel() < each.numel() else known
+
+    @property
+    def all(self) -> tuple[torch.Tensor, ...]:
+        """Everything that is read or written, each once."""
+        return tuple({**self._read, **self._written}.values())
+
+    @property
+    def written(self) -> tuple[torch.Tensor, ...]:
+        """What is written."""
+        return tuple(self._written.values())
 
 
 @contextmanager
-def fused_op(simulation: Simulation, name: str, key: Hashable = ()) -> Iterator[None]:
-    """The ops inside count as one kernel called ``name``, which reads and writes each piece of memory once."""
-    machine, touched = simulation.machine, _Touched(simulation)
+def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
+    """The ops inside count as one kernel called ``name``, which reads and writes each piece of memory once.
+
+    ``key`` holds the shapes and options that make it another kernel.
+    """
+    machine, touched = simulation.machine, Touched(simulation)
     with simulation.plain_tensors(), simulation.dispatch.handing_to(touched):
-        yield
-    moved = [*touched.read.values(), *touched.written.values()]
-    if not moved:
+        yield touched
+    if not touched.all:
         return
-    read, written = (sum(map(size, each.values())) for each in (touched.read, touched.written))
-    dtype = dtype_name(moved[0].dtype)
+    first = touched.all[0]
+    read, written = sum(map(size, touched.all)), sum(map(size, touched.written))
     engine = "MME" if touched.flops else "TPC"
-    work = Work(name, dtype, engine, touched.flops, read // moved[0].element_size(), read + written, written)
-    shapes = tuple(sorted(tuple(each.shape) for each in touched.read.values()))
+    work = Work(name, dtype_name(first.dtype), engine, touched.flops, read // first.element_size(), read, written)
     begin = machine.now
     machine.spend(machine.costs.host_fused_op_us)
     machine.recorder.bridge(f"{name}_hpu_lazy", begin, machine.now)
-    simulation.dispatch.device_ops.add(work, (name, dtype, key, shapes), moved, touched.written.values())
+    simulation.dispatch.device_ops.add(work, (name, key), touched.all, touched.written)
+
+
+def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
+    """Shapes and types, as part of a key."""
+    return tuple((tuple(each.shape), each.dtype) for each in touched)
 
 
 @contextmanager

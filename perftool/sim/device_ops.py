@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from perftool.sim.fallbacks import argument_types, falls_back, full_name
+from perftool.sim.fallbacks import argument_types, falls_back
 from perftool.sim.graph import Node, Work
 from perftool.sim.machine import Machine
 from perftool.sim.op_work import Call, key_of, recorded_shapes, size, work_of
@@ -29,7 +29,7 @@ class DeviceOps:
 
     def run(self, call: Call) -> None:
         """Account for one op."""
-        if call.func.is_view or call.base in _FREE:
+        if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
             self._fall_back(call)
@@ -38,9 +38,7 @@ class DeviceOps:
             self._host(call, self._machine.costs.host_op_us)
             self.add(work_of(call), key_of(call, self._origin), call.inputs, call.outputs)
 
-    def add(
-        self, work: Work, key: Hashable, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]
-    ) -> None:
+    def add(self, work: Work, key: Hashable, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> None:
         """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on."""
         graph = self._machine.graph
         sources = []
@@ -63,7 +61,7 @@ class DeviceOps:
 
     def _host(self, call: Call, microseconds: float) -> None:
         if not self.quiet:
-            self._machine.host_op(f"aten::{call.base}", microseconds, recorded_shapes(call.args))
+            self._machine.host_op(f"aten::{call.op.base}", microseconds, recorded_shapes(call.args))
 
     def _bring_operands(self, call: Call) -> None:
         """Host operands of more than one element would have to be copied first."""
@@ -73,14 +71,14 @@ class DeviceOps:
 
     def _fall_back(self, call: Call) -> None:
         """Copy the arguments out, compute, copy the results back; the graph is cut before."""
-        machine, name = self._machine, full_name(call)
+        machine, name = self._machine, call.op.name
         moved = sum(map(size, [*call.inputs, *call.outputs]))
         machine.log.fallback(name, argument_types(call), machine.now)
-        with machine.op(f"aten::{call.base}", recorded_shapes(call.args)):
+        with machine.op(f"aten::{call.op.base}", recorded_shapes(call.args)):
             inner = machine.now
             for each in call.inputs:
                 machine.copy_out(size(each), f"cpu fallback {name}")
-            machine.host_op(f"aten::{call.base}", machine.costs.host_plain_op_us + moved / machine.costs.host_bytes_per_us)
+            machine.plain_op(call.op.base, moved)
             for each in call.outputs:
                 machine.copy_in(size(each), pinned=False, non_blocking=False)
                 self._placement.put(each)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from perftool.sim.annotations import Annotations
 from perftool.sim.device_ops import DeviceOps
 from perftool.sim.machine import Machine
-from perftool.sim.op_work import Call, size
+from perftool.sim.op_work import Call, leaves, size, tensors
 from perftool.sim.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
@@ -22,11 +22,11 @@ _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique"}  # fmt: skip
 
 
-class DispatchMode(TorchDispatchMode):
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sorts the ops: annotations, reads of values, copies, host ops, device ops."""
 
     def __init__(self, machine: Machine, placement: Placement, annotations: Annotations, device: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.machine = machine
         self.placement = placement
         self.annotations = annotations
@@ -39,9 +39,12 @@ class DispatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "profiler":
             return self._annotate(func, args, kwargs)
-        before = self._placed_before(args, kwargs)
+        arguments = tuple(leaves((args, kwargs)))
+        inputs = tensors(arguments)
+        # Asked before the op, which may resize or free its arguments.
+        before = any(self.placement.find(each) is not None for each in inputs)
         result = func(*args, **kwargs)
-        call = Call(func, args, kwargs, result)
+        call = Call(func, args, kwargs, result, arguments, inputs, tensors(result))
         if self._handlers:
             self._handlers[-1](call)
         elif not any(each.is_meta for each in call.outputs):
@@ -70,11 +73,6 @@ class DispatchMode(TorchDispatchMode):
         finally:
             self._on_device = before
 
-    def _placed_before(self, args: Any, kwargs: Any) -> bool:
-        """Whether an argument is on the device; asked before the op, which may resize or free it."""
-        find = self.placement.find
-        return any(find(each) is not None for each in Call(None, args, kwargs, None).inputs)
-
     def _annotate(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
         if not self._handlers:
@@ -85,7 +83,7 @@ class DispatchMode(TorchDispatchMode):
         return result
 
     def _account(self, call: Call, on_device: bool) -> None:
-        base = call.base
+        base = call.op.base
         if base == "copy_":
             self._copy(call)
         elif not on_device and not (self._on_device and not call.inputs):
@@ -107,9 +105,8 @@ class DispatchMode(TorchDispatchMode):
         """Account for an op on host tensors."""
         if not call.outputs:
             return
-        costs = self.machine.costs
-        moved = 0 if _is_view(call) else sum(map(size, [*call.inputs, *call.outputs]))
-        self.machine.host_op(f"aten::{call.base}", costs.host_plain_op_us + moved / costs.host_bytes_per_us)
+        moved = 0 if call.op.view else sum(map(size, [*call.inputs, *call.outputs]))
+        self.machine.plain_op(call.op.base, moved)
 
     def _copy(self, call: Call) -> None:
         target, source = call.args[0], call.args[1]
@@ -140,7 +137,3 @@ class DispatchMode(TorchDispatchMode):
         shapes = self.device_ops.shapes((tensor, tensor))
         with self.machine.op("aten::to"), self.machine.op("aten::_to_copy"), self.machine.op("aten::copy_", shapes):
             yield
-
-
-def _is_view(call: Call) -> bool:
-    return bool(call.func.is_view)

@@ -32,35 +32,29 @@ def _runs(op: str) -> bool:
     return known or any(has_kernel(op, key) for key in _COMPOSITE)
 
 
-def full_name(call: Call) -> str:
-    """``aten::digamma``, ``aten::index.Tensor``: as the bridge writes an op."""
-    return str(call.func.name())
-
-
 def falls_back(call: Call, device: str) -> bool:
     """Whether ``call`` runs on the CPU: no kernel of any form, or a data type that its registration refuses."""
-    op = full_name(call)
+    op = call.op.name
     if not _runs(op):
         return True
-    if call.base.rstrip("_") in _MOVES:
+    if call.op.kind in _MOVES:
         return False
     return not all(accepts(op, device, name, dtype) for name, dtype in _first_argument(call))
 
 
 def _first_argument(call: Call) -> list[tuple[str, str]]:
     # Index and statistics arguments are cast by the front ends; only the data itself decides.
-    for argument, value in zip(call.func._schema.arguments, call.args, strict=False):
+    for place, value in enumerate(call.args):
         if isinstance(value, torch.Tensor):
-            return [(argument.name, str(value.dtype).removeprefix("torch."))]
+            return [(call.op.arguments[place], str(value.dtype).removeprefix("torch."))]
     return []
 
 
 def argument_types(call: Call) -> dict[str, str]:
     """The tensor arguments by name, with their types as the log of fallbacks spells them."""
-    named = zip((argument.name for argument in call.func._schema.arguments), call.args, strict=False)
     return {
         name: _HPU_TYPES.get(value.dtype, f"HPU{dtype_word(value.dtype)}Type")
-        for name, value in named
+        for name, value in zip(call.op.arguments, call.args, strict=False)
         if isinstance(value, torch.Tensor)
     }
 

@@ -15,9 +15,7 @@ HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")
 # These take data that is on the host, so with a device they copy.
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "scalar_tensor", "sparse_coo_tensor"})
-_REFUSALS = {
-    "numpy": "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
-}
+_NO_NUMPY = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy it to host memory first."
 
 
 class FunctionMode(TorchFunctionMode):
@@ -28,7 +26,7 @@ class FunctionMode(TorchFunctionMode):
         self._dispatch = dispatch
         self._placement = dispatch.placement
         self.active = True
-        tensor = torch.Tensor
+        tensor: Any = torch.Tensor
         self._special: dict[Any, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
             tensor.device.__get__: self._device,
             tensor.to: self._to,
@@ -77,11 +75,12 @@ class FunctionMode(TorchFunctionMode):
         return 0 if self._placement.find(args[0]) is not None else func(*args, **kwargs)
 
     def _to(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        target = kwargs.get("device", args[1] if len(args) > 1 else None)
-        if isinstance(target, torch.Tensor):
-            target, kwargs = HPU if self._placement.find(target) is not None else _CPU, {"dtype": target.dtype}
-            args = (args[0], target)
+        target: Any = kwargs.get("device", args[1] if len(args) > 1 else None)
         source = args[0]
+        if isinstance(target, torch.Tensor):
+            kwargs = {"dtype": target.dtype}
+            target = HPU if self._placement.find(target) is not None else _CPU
+            args = (source, target)
         inside = self._placement.find(source) is not None
         if not isinstance(target, (str, torch.device, int)):
             return func(*args, **kwargs)
@@ -126,7 +125,7 @@ class FunctionMode(TorchFunctionMode):
 
     def _numpy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is not None:
-            raise TypeError(_REFUSALS["numpy"])
+            raise TypeError(_NO_NUMPY)
         return func(*args, **kwargs)
 
     def _shown(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -96,13 +96,13 @@ def _create_fetcher(simulation: Simulation) -> Any:
     plain = dataloader._DatasetKind.create_fetcher
 
     def create_fetcher(*args: Any, **kwargs: Any) -> MeteredFetcher:
-        return MeteredFetcher(plain(*args, **kwargs), simulation)
+        return MeteredFetcher(plain(*args, **kwargs), simulation)  # type: ignore[no-untyped-call]
 
     return staticmethod(create_fetcher)
 
 
 def _open() -> Callable[..., None]:
-    plain = dataloader._BaseDataLoaderIter.__init__
+    plain: Callable[..., None] = dataloader._BaseDataLoaderIter.__init__
 
     def __init__(self: Any, loader: Any) -> None:  # noqa: N807 - it becomes the method of that name
         plain(self, loader)
@@ -125,7 +125,7 @@ def _next(simulation: Simulation) -> Callable[[Any], Any]:
 
 
 def _start(simulation: Simulation) -> Callable[..., None]:
-    plain = dataloader._MultiProcessingDataLoaderIter.__init__
+    plain: Callable[..., None] = dataloader._MultiProcessingDataLoaderIter.__init__
 
     def __init__(self: Any, loader: Any) -> None:  # noqa: N807
         machine = simulation.machine
@@ -147,7 +147,7 @@ def _ask(simulation: Simulation) -> Callable[[Any], None]:
 
 
 def _receive(simulation: Simulation) -> Callable[..., Any]:
-    plain = dataloader._MultiProcessingDataLoaderIter._process_data
+    plain: Callable[..., Any] = dataloader._MultiProcessingDataLoaderIter._process_data
 
     def _process_data(self: Any, data: Any, *worker: Any) -> Any:
         if isinstance(data, CostedBatch):

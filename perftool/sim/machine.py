@@ -73,6 +73,10 @@ class Machine:
         self.spend(microseconds)
         self.recorder.host(name, begin, self.now, args=args)
 
+    def plain_op(self, name: str, moved: int) -> None:
+        """An op on host tensors that reads and writes ``moved`` bytes."""
+        self.host_op(f"aten::{name}", self.costs.host_plain_op_us + moved / self.costs.host_bytes_per_us)
+
     @contextmanager
     def op(self, name: str, args: Args | None = None) -> Iterator[None]:
         """A host op around whatever happens inside it."""
@@ -96,10 +100,10 @@ class Machine:
         if not self.graph:
             return
         self.log.cut(reason, self.now)
-        begin = self.now
-        self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
         # Only one launch is pending at a time, so this waits while the graph before it is compiled.
         self._join()
+        begin = self.now
+        self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
         if self.mode == "lazy":
             self.recorder.bridge("SyncTensorsGraphInternal", begin, self.now + us(1))
             self.spend(1.0)
@@ -110,9 +114,9 @@ class Machine:
         if not self.graph:
             return
         self.log.cut("HPUGraph::replay", self.now)
+        self._join()
         begin = self.now
         self.spend(self.costs.graph_replay_us)
-        self._join()
         self._submit_graph("lazy")
         self.spend(1.0)
         self.recorder.bridge("ExecuteCachedGraph", begin, self.now)

@@ -38,7 +38,7 @@ class Placement:
         storage = tensor.untyped_storage()
         self._serial += 1
         # The reference keeps the address from being used again, so it identifies the storage.
-        entry = DeviceStorage(StorageWeakRef(storage), self._serial, storage.nbytes())
+        entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:
             self._sweep()
@@ -46,20 +46,20 @@ class Placement:
 
     def find(self, tensor: torch.Tensor) -> DeviceStorage | None:
         """What is known of the storage of ``tensor``; None when it is on the host."""
-        if tensor.layout is not torch.strided:
+        if not self._storages or tensor.layout is not torch.strided:
             return None
         entry = self._storages.get(tensor.untyped_storage()._cdata)
-        return entry if entry is not None and not entry.ref.expired() else None
+        return entry if entry is not None and not _gone(entry.ref) else None
 
     def pin(self, tensor: torch.Tensor) -> None:
         """Count a host tensor as pinned."""
         storage = tensor.untyped_storage()
-        self._pinned[storage._cdata] = StorageWeakRef(storage)
+        self._pinned[storage._cdata] = _weak(storage)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether a host tensor counts as pinned."""
         ref = self._pinned.get(tensor.untyped_storage()._cdata)
-        return ref is not None and not ref.expired()
+        return ref is not None and not _gone(ref)
 
     def allocated(self) -> int:
         """Bytes on the device now."""
@@ -67,7 +67,15 @@ class Placement:
         return sum(entry.size for entry in self._storages.values())
 
     def _sweep(self) -> None:
-        self._storages = {key: entry for key, entry in self._storages.items() if not entry.ref.expired()}
-        self._pinned = {key: ref for key, ref in self._pinned.items() if not ref.expired()}
+        self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
+        self._pinned = {key: ref for key, ref in self._pinned.items() if not _gone(ref)}
         self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._storages))
         self.peak = max(self.peak, sum(entry.size for entry in self._storages.values()))
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _gone(ref: StorageWeakRef) -> bool:
+    return bool(ref.expired())  # type: ignore[no-untyped-call]

@@ -8,12 +8,17 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.sim.as_one import fused_op
+from perftool.sim.as_one import fused_op, shapes
 from perftool.sim.op_work import tensors
 from perftool.sim.simulation import Simulation
 
-_OPTIMIZERS = {"FusedSGD": "optimizer_sgd", "FusedAdagrad": "optimizer_adagrad", "FusedAdamW": "optimizer_adamw",
-               "FusedLamb": "optimizer_lamb", "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum"}  # fmt: skip
+_OPTIMIZERS = {
+    "FusedSGD": "optimizer_sgd",
+    "FusedAdagrad": "optimizer_adagrad",
+    "FusedAdamW": "optimizer_adamw",
+    "FusedLamb": "optimizer_lamb",
+    "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
+}
 # The plain loops: the fast forms move parameters into buffers of their own.
 _BACKEND = "reference"
 
@@ -37,15 +42,19 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             with torch.enable_grad():
                 loss = closure()
         simulation.machine.mark_step()
-        with fused_op(simulation, kernel, len(self.param_groups)):
+        params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
+        with fused_op(simulation, kernel, shapes(params)) as touched:
             base.step(self)
-        for state in self.state.values():
-            for each in tensors(dict(state)):
+            states = tensors([dict(self.state[each]) for each in params])
+            for each in states:
                 simulation.placement.put(each)
+            # In the first step the state is made inside; the kernel is the same as later.
+            touched.include((*params, *states), written=True)
         simulation.machine.mark_step()
         return loss
 
-    return type(name, (base,), {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"})
+    members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}
+    return type(name, (base,), members)
 
 
 def fused_clip_norm(simulation: Simulation) -> type:
@@ -61,7 +70,8 @@ def fused_clip_norm(simulation: Simulation) -> type:
         def clip_norm(self, parameters: Any) -> torch.Tensor:
             """Scale the gradients in place; returns their former norm, of shape [1]."""
             simulation.machine.mark_step()
-            with fused_op(simulation, "fused_norm"):
+            parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            with fused_op(simulation, "fused_norm", shapes(parameters)):
                 norm: torch.Tensor = self._plain.clip_norm(parameters)
             simulation.placement.put(norm)
             simulation.machine.mark_step()
@@ -81,7 +91,7 @@ def fused_attention(simulation: Simulation) -> type:
             """See ``perftool.fused.FusedSDPA``."""
             ctx.save_for_backward(q, k, v)
             ctx.options = options
-            with fused_op(simulation, "sdpa_recomp_fwd", _plain(options)):
+            with fused_op(simulation, "sdpa_recomp_fwd", (shapes((q, k, v)), _plain(options))):
                 outputs = fused.FusedSDPA.apply(q, k, v, *options)
             for each in tensors(outputs):
                 simulation.placement.put(each)
@@ -90,7 +100,8 @@ def fused_attention(simulation: Simulation) -> type:
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             """Gradients of q, k and v; the probabilities are computed again."""
-            with fused_op(simulation, "sdpa_recomp_bwd", _plain(ctx.options)), torch.enable_grad():
+            key = (shapes(ctx.saved_tensors), _plain(ctx.options))
+            with fused_op(simulation, "sdpa_recomp_bwd", key), torch.enable_grad():
                 inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]
                 output = tensors(fused.FusedSDPA.apply(*inputs, *ctx.options))[0]
                 found = torch.autograd.grad(output, inputs, grads[0])

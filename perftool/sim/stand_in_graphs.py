@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from perftool import fused
 from perftool.sim.as_one import compiled, replayed
+from perftool.sim.op_work import leaves
 from perftool.sim.simulation import Simulation
 
 
@@ -27,7 +27,7 @@ class GraphedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function; only what the host spends on it differs."""
         bypass = kwargs.pop("bypass_hpu_graphs", False)
-        key = tuple(_call_key(leaf) for leaf in tree_leaves((args, kwargs)))
+        key = tuple(_call_key(leaf) for leaf in leaves((args, kwargs)))
         if key in self._captured and not bypass:
             with replayed(self._simulation):
                 result = self._function(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from perftool.sim.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
 
@@ -22,7 +23,7 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int) -> list[tuple[int, 
     cuts = _cuts(loads, updates, end)
     first = max(begin, min(loads[:1] + updates[:1], default=begin)) if loads else begin
     edges = [first, *(cut for cut in cuts if cut > first)]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def _cuts(loads: Sequence[int], updates: Sequence[int], end: int) -> list[int]:
