@@ -134,6 +134,9 @@ class Machine:
         if recipe is None:
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
+            if form == "eager":
+                # Ops are compiled one at a time; a host that ran ahead would be done before the first has run.
+                self.now = at
         else:
             self.log.hits[recipe.id] += 1
         self._launch_free = self._launch(recipe, at)

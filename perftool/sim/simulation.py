@@ -64,7 +64,10 @@ class Simulation:
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")
         self.annotations.close()
-        for number, (start, end) in enumerate(step_bounds(self.annotations.marks, begin, self.machine.now)):
+        bounds = step_bounds(self.annotations.marks, begin, self.machine.now)
+        if self.machine.used:
+            self.machine.synchronize()
+        for number, (start, end) in enumerate(bounds):
             self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation")
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
