@@ -76,12 +76,14 @@ class DeviceOps:
         machine.log.fallback(name, argument_types(call), machine.now)
         with machine.op(f"aten::{call.op.base}", recorded_shapes(call.args)):
             inner = machine.now
+            machine.spend(1.0)
             for each in call.inputs:
                 machine.copy_out(size(each), f"cpu fallback {name}")
             machine.plain_op(call.op.base, moved)
             for each in call.outputs:
                 machine.copy_in(size(each), pinned=False, non_blocking=False)
                 self._placement.put(each)
+            machine.spend(1.0)
             machine.recorder.bridge("cpu_fallback", inner, machine.now)
 
     def _origin(self, tensor: torch.Tensor) -> Hashable:
