@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils.data import dataloader
 
 from perftool.sim.costs import ms
-from perftool.sim.op_work import tensors
+from perftool.sim.op_work import Call, tensors
 from perftool.sim.patches import attribute
 from perftool.sim.simulation import Simulation
 
@@ -74,6 +74,7 @@ def metered_loaders(simulation: Simulation) -> Iterator[None]:
             (base, "__next__", _next(simulation)),
             (several, "__init__", _start(simulation)),
             (several, "_try_put_index", _ask(simulation)),
+            (several, "_get_data", _unpack(simulation)),
             (several, "_process_data", _receive(simulation)),
         )
         for owner, name, value in patches:
@@ -146,6 +147,17 @@ def _ask(simulation: Simulation) -> Callable[[Any], None]:
     return _try_put_index
 
 
+def _unpack(simulation: Simulation) -> Callable[[Any], Any]:
+    plain: Callable[[Any], Any] = dataloader._MultiProcessingDataLoaderIter._get_data
+
+    def _get_data(self: Any) -> Any:
+        # Batches arrive, and their tensors are made, in an order that differs from run to run.
+        with simulation.dispatch.handing_to(_ignore):
+            return plain(self)
+
+    return _get_data
+
+
 def _receive(simulation: Simulation) -> Callable[..., Any]:
     plain: Callable[..., Any] = dataloader._MultiProcessingDataLoaderIter._process_data
 
@@ -160,3 +172,7 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
         return plain(self, data, *worker)
 
     return _process_data
+
+
+def _ignore(call: Call) -> None:
+    """An op that costs nothing."""
