@@ -167,7 +167,9 @@ def test_common_training_steps_need_no_fallback(tmp_path: Path, network: str, bf
             htcore.mark_step()
         (logits.softmax(-1).argmax(-1) == 0).float().mean().item()
     """
-    done = run(tmp_path, "from torch import nn\nfrom torch.nn import functional as F\n" + _dedent(COMMON[network], step))
+    done = run(
+        tmp_path, "from torch import nn\nfrom torch.nn import functional as F\n" + _dedent(COMMON[network], step)
+    )
     assert (done.done.exit_code, done.metrics["cpu_fallback"]["FallbackOps"]) == (0, {})
     assert len(done.named("aten::item")) == 1
 

@@ -52,7 +52,9 @@ def test_ways_to_end(tmp_path: Path, statement: str, code: int, reason: str | No
 def test_what_a_script_sees_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "neighbour.py").write_text("NAME = 'neighbour'\n")
     before = sys.argv, sys.path[:], sys.modules["__main__"]
-    text = "import sys, neighbour\nprint(__name__, __file__, sys.argv[1:], neighbour.NAME, __import__('__main__').WORD)\n"
+    text = (
+        "import sys, neighbour\nprint(__name__, __file__, sys.argv[1:], neighbour.NAME, __import__('__main__').WORD)\n"
+    )
     run(tmp_path, "WORD = 'here'\n" + text, "--size", "3")
     assert capsys.readouterr().out == f"__main__ {tmp_path / 'script.py'} ['--size', '3'] neighbour here\n"
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
@@ -89,7 +91,9 @@ def test_steps_are_limited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loop", ["for batch in loader:\n    batch.to('hpu')", "htcore.mark_step()\n" * 9])
 def test_steps_of_other_kinds_are_limited_too(tmp_path: Path, loop: str) -> None:
-    text = "from torch.utils.data import DataLoader\nloader = DataLoader(torch.ones(64, 4), batch_size=2)\n" + WORK + loop
+    text = (
+        "from torch.utils.data import DataLoader\nloader = DataLoader(torch.ones(64, 4), batch_size=2)\n" + WORK + loop
+    )
     assert run(tmp_path, text, max_steps=2).done.interrupted is not None
 
 
