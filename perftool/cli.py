@@ -19,6 +19,7 @@ from perftool.commands import query as query_command
 from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
+from perftool.commands import simulate as simulate_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
 from perftool.errors import PerfToolError
@@ -40,6 +41,7 @@ app.command()(annotate_command.annotate)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
+app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
 
 
 def _show_version(wanted: bool) -> None:

@@ -24,7 +24,8 @@ BELOW: dict[str, set[str]] = {
     "fused": {"model", "errors", "units"},
     # The advised form of a benchmark is often a fused op.
     "bench": {"fused", "model", "errors", "units"},
-    "sim": {"model", "errors", "units"},
+    # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
+    "sim": {"fused", "model", "errors", "units"},
     # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
     "integrations": {"api", "reporters", "readers", "model", "errors", "units"},
 }

@@ -78,7 +78,9 @@ def base_time(metadata: dict[str, Any]) -> int:
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
     """What every output must say about a trace that no device left behind."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
-    return [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
+    issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
+    early = metadata.get("interrupted")
+    return [*issues, ImportIssue("interrupted", 1, f"ends early: {early}")] if isinstance(early, str) else issues
 
 
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perftool.model.hpu_dtypes import unsupported
+from perftool.model.hpu_ops import is_registered, unsupported
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
 from perftool.readers.compilation_choice import chosen_compilations
@@ -53,8 +53,8 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
-        "_log_fallbacks(op VARCHAR, base VARCHAR, dtypes VARCHAR, count BIGINT, source VARCHAR)": [
-            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins)) for t in totals
+        "_log_fallbacks(op VARCHAR, base VARCHAR, dtypes VARCHAR, count BIGINT, source VARCHAR, registered BOOLEAN)": [
+            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "_log_dtypes(op VARCHAR, base VARCHAR, missing VARCHAR, supported VARCHAR)": _missing_dtypes(totals),
         # Inputs that would tell of fallbacks: with one of them, none means none.

@@ -8,6 +8,7 @@
 -- column count: BIGINT, executions on the CPU in the whole run, by log or metrics; in the trace when these are missing
 -- column traced: BIGINT, executions in the trace
 -- column time_ns: BIGINT, time they take in the trace, copies and waiting included; NULL without a trace
+-- column registered: BOOLEAN, whether release 1.19 of the bridge has a kernel for any form of it; NULL when only the trace shows it
 -- column source: VARCHAR, table, metrics, call, refusal, graph_cut, trace; several joined by +
 -- column rank: INTEGER, distributed rank of the trace that shows it
 -- column step: INTEGER, step of the longest execution in the trace
@@ -19,19 +20,20 @@ WITH traced AS (
     FROM _traced_fallbacks GROUP BY base
 ),
 logged AS (
-    SELECT base, max(op) AS op, max(dtypes) AS dtypes, sum(count)::BIGINT AS count, max(source) AS source
+    SELECT base, max(op) AS op, max(dtypes) AS dtypes, sum(count)::BIGINT AS count, max(source) AS source,
+           bool_or(registered) AS registered
     FROM _log_fallbacks GROUP BY base, op
 ),
 -- The trace knows no overloads: its time goes to the operator's first row.
 joined AS (
     SELECT coalesce(l.op, t.base) AS op, coalesce(l.base, t.base) AS base, l.dtypes, coalesce(l.count, t.traced) AS count,
            t.traced, t.time_ns, concat_ws('+', l.source, CASE WHEN t.certain THEN 'trace' END) AS source,
-           t.rank, t.ts, t.dur
+           t.rank, t.ts, t.dur, l.registered
     FROM (SELECT *, row_number() OVER (PARTITION BY base ORDER BY count DESC, op) AS place FROM logged) AS l
     FULL JOIN traced AS t ON t.base = l.base AND l.place = 1
     WHERE l.base IS NOT NULL OR t.certain
 )
-SELECT j.op, j.base, j.dtypes, j.count, j.traced, j.time_ns, j.source, j.rank, s.step, j.ts, j.dur
+SELECT j.op, j.base, j.dtypes, j.count, j.traced, j.time_ns, j.registered, j.source, j.rank, s.step, j.ts, j.dur
 FROM joined AS j
 ASOF LEFT JOIN steps AS s ON s.rank = j.rank AND j.ts >= s.ts
 ORDER BY j.time_ns DESC NULLS LAST, j.count DESC, j.op

@@ -1,0 +1,92 @@
+"""``simulate``: run a script on a simulated Gaudi and report on the trace it leaves."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perftool.commands import analyze
+from perftool.commands.options import Color, ColorOption, Given, Quiet
+from perftool.commands.prepare import note, prepare
+from perftool.units import format_count, format_ns
+
+if TYPE_CHECKING:
+    from perftool.sim import Simulated
+
+
+class DeviceName(str, Enum):
+    """Which device to simulate."""
+
+    gaudi = "gaudi"
+    gaudi2 = "gaudi2"
+    gaudi3 = "gaudi3"
+
+
+class Mode(str, Enum):
+    """How the device is fed."""
+
+    lazy = "lazy"
+    eager = "eager"
+    compile = "compile"
+
+
+def simulate(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python script.")],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Arguments of the script; put -- before those that look like ours."),
+    ] = None,
+    device: Annotated[DeviceName, typer.Option(help="Device to simulate.")] = DeviceName.gaudi2,
+    mode: Annotated[Mode, typer.Option(help="How the device is fed.")] = Mode.lazy,
+    max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output-file",
+            "-o",
+            metavar="FILE",
+            help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
+        ),
+    ] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Print the report on the trace.")] = True,
+    color: ColorOption = Color.auto,
+    quiet: Quiet = False,
+) -> None:
+    """Run a script on a simulated Gaudi, and report what slows it down
+
+    The ops of the script run for real, on the CPU; time is virtual: that of a model of a Gaudi (docs/simulator.md). The
+    output and the exit code are those of the script. Needs PyTorch, but neither a Gaudi nor its software.
+
+    Examples:
+
+      habana_perf_tool simulate train.py --device gaudi3 --max-steps 20
+
+      habana_perf_tool simulate train.py -o run.json.gz -- --batch-size 8 --device hpu
+    """
+    from perftool import sim
+
+    target = output.resolve() if output else None
+    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target)
+    sys.stdout.flush()
+    if not quiet:
+        note(_outcome(done, device, mode), color)
+    if report and done.used:
+        prepared = prepare([str(done.trace)], [], False, Given())
+        analyze.run([str(done.trace)], [str(done.log), str(done.metrics)], prepared, color, quiet=True)
+    raise typer.Exit(done.exit_code)
+
+
+def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
+    if not done.used:
+        return ["habana_perf_tool: the script put nothing on the device: no tensor on 'hpu', so there is no report"]
+    lines = [
+        f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
+        f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "
+        f"{format_ns(done.length_ns)} of virtual time",
+        f"Wrote {done.trace.name}, {done.log.name}, {done.metrics.name}",
+    ]
+    return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

@@ -1,0 +1,71 @@
+"""Which operators Gaudi's bridge registers, and for which data types (``perftool/hpu_ops.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import orjson
+
+_FILE = Path(__file__).parent.parent / "hpu_ops.json"
+# No arithmetic unit of any Gaudi works on these.
+MISSING_EVERYWHERE = frozenset({"float64", "complex64", "complex128"})
+ANY_ARGUMENT = "*"
+# The bridge stores 64-bit integers as 32-bit ones and truth values as bytes.
+_STORED_AS = {"int64": "int32", "bool": "int8"}
+
+
+@dataclass(frozen=True)
+class HpuOps:
+    """The registered operators by full name (``aten::mm.out``); ``dtypes`` by device and argument, where listed."""
+
+    names: frozenset[str]
+    bases: frozenset[str]
+    dtypes: Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]]
+
+
+@cache
+def hpu_ops() -> HpuOps:
+    """All registrations."""
+    data = orjson.loads(_FILE.read_bytes())
+    listed = {
+        op: {
+            device: {argument: frozenset(types) for argument, types in arguments.items()}
+            for device, arguments in group["dtypes"].items()
+        }
+        for group in data["listed"]
+        for op in group["ops"]
+    }
+    names = frozenset((*listed, *data["unlisted"]))
+    return HpuOps(names, frozenset(map(base_name, names)), listed)
+
+
+def base_name(op: str) -> str:
+    """``op`` without overload and without the underscore of its in-place form: ``aten::add`` for ``aten::add_.out``."""
+    namespace, _, rest = op.rpartition("::")
+    name = rest.split(".")[0]
+    return f"{namespace}::{name.rstrip('_') or name}"
+
+
+def is_registered(op: str) -> bool:
+    """Whether any form of ``op`` (overloads, in-place, out) has a kernel for HPU."""
+    return base_name(op) in hpu_ops().bases
+
+
+def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Which of ``dtypes`` every Gaudi lacks for ``op``, and which it has (empty when no list is known)."""
+    listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
+    known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
+    missing = dtypes - known if known else dtypes & MISSING_EVERYWHERE
+    return missing, known
+
+
+def accepts(op: str, device: str, argument: str, dtype: str) -> bool:
+    """Whether ``device`` (``GAUDI2``) takes ``dtype`` for an argument of ``op``; True when no list says otherwise."""
+    if dtype in MISSING_EVERYWHERE:
+        return False
+    arguments = hpu_ops().dtypes.get(op, {}).get(device, {})
+    types = arguments.get(argument) or arguments.get(ANY_ARGUMENT)
+    return types is None or dtype in types or _STORED_AS.get(dtype) in types

@@ -1,0 +1,59 @@
+"""A lazy-mode Gaudi, simulated on the CPU: real values, virtual time.
+
+``simulate`` runs a script and writes what a Gaudi run would have left: a trace, a log and a metrics file, all marked as
+simulated. ``python -m perftool.sim SCRIPT`` does the same in a process of its own. docs/simulator.md states the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perftool.errors import MissingExtraError
+
+MODES = ("lazy", "eager", "compile")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
+
+    ``steps`` and ``compilations`` are counts; ``length_ns`` is how long the run took in virtual time.
+    """
+
+    trace: Path
+    log: Path
+    metrics: Path
+    exit_code: int
+    interrupted: str | None
+    used: bool
+    steps: int
+    length_ns: int
+    compilations: int
+
+
+def simulate(
+    script: Path,
+    args: Sequence[str] = (),
+    device: str = "gaudi2",
+    mode: str = "lazy",
+    max_steps: int | None = None,
+    output: Path | None = None,
+) -> Simulated:
+    """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
+
+    The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
+    beside it. The script runs in this process, which should do nothing else: it changes ``torch`` while it runs.
+    Raises InputError when there is no such script, MissingExtraError without torch, and PerfToolError for an unknown
+    device or mode.
+    """
+    try:
+        from perftool.sim.run import run
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError(
+            "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+        ) from error
+    return run(script, args, device, mode, max_steps, output)

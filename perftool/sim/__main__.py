@@ -1,0 +1,32 @@
+"""``python -m perftool.sim SCRIPT [ARGS...]``: one simulated run in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from perftool.errors import PerfToolError
+from perftool.sim import MODES, simulate
+
+
+def main() -> int:
+    """Run the script; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m perftool.sim", description=__doc__)
+    parser.add_argument("--device", default="gaudi2")
+    parser.add_argument("--mode", default="lazy", choices=MODES)
+    parser.add_argument("--max-steps", type=int)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("script", type=Path)
+    parser.add_argument("args", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    try:
+        done = simulate(given.script, given.args, given.device, given.mode, given.max_steps, given.output)
+    except PerfToolError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return done.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Named stretches of the host's time, as ``record_function`` makes them: loader, optimizer, profiler steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perftool.sim.machine import Machine
+
+LOADER = "enumerate(DataLoader)#"
+OPTIMIZER = "Optimizer.step#"
+PROFILER_STEP = "ProfilerStep#"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A finished annotation."""
+
+    name: str
+    begin: int
+    end: int
+
+
+class Annotations:
+    """Keeps the stack of open annotations; finished ones become events and :attr:`marks`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.marks: list[Mark] = []
+        self.on_enter: Callable[[str], None] = _nothing
+        self.on_leave: Callable[[str], None] = _nothing
+        self._machine = machine
+        self._open: list[tuple[str, int]] = []
+
+    def enter(self, name: str) -> None:
+        """Begin an annotation."""
+        self.on_enter(name)
+        self._open.append((name, self._machine.now))
+        self._machine.spend(self._machine.costs.host_call_us)
+
+    def leave(self) -> None:
+        """End the innermost annotation."""
+        if not self._open:
+            return
+        name, begin = self._open.pop()
+        self.on_leave(name)
+        self._machine.recorder.host(name, begin, self._machine.now, "user_annotation")
+        self.marks.append(Mark(name, begin, self._machine.now))
+
+    def close(self) -> None:
+        """End what the script left open."""
+        while self._open:
+            self.leave()
+
+
+def _nothing(name: str) -> None:
+    """Nobody listens."""

@@ -1,0 +1,81 @@
+"""Which tensors are on the device: in reality all are in host memory, so their storages are remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+_SWEEP_AT_LEAST = 4096
+
+
+@dataclass
+class DeviceStorage:
+    """A storage on the device. ``node`` is what wrote it last: the serial of the graph, and the index in it."""
+
+    ref: StorageWeakRef
+    serial: int
+    size: int
+    node: tuple[int, int] = (-1, -1)
+
+
+class Placement:
+    """The storages on the device, and the host storages that count as pinned."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._storages: dict[int, DeviceStorage] = {}
+        self._pinned: dict[int, StorageWeakRef] = {}
+        self._serial = 0
+        self._sweep_at = _SWEEP_AT_LEAST
+
+    def put(self, tensor: torch.Tensor) -> DeviceStorage:
+        """Count the storage of ``tensor`` as being on the device from now on."""
+        found = self.find(tensor)
+        if found is not None:
+            return found
+        storage = tensor.untyped_storage()
+        self._serial += 1
+        # The reference keeps the address from being used again, so it identifies the storage.
+        entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
+        self._storages[storage._cdata] = entry
+        if len(self._storages) >= self._sweep_at:
+            self._sweep()
+        return entry
+
+    def find(self, tensor: torch.Tensor) -> DeviceStorage | None:
+        """What is known of the storage of ``tensor``; None when it is on the host."""
+        if not self._storages or tensor.layout is not torch.strided:
+            return None
+        entry = self._storages.get(tensor.untyped_storage()._cdata)
+        return entry if entry is not None and not _gone(entry.ref) else None
+
+    def pin(self, tensor: torch.Tensor) -> None:
+        """Count a host tensor as pinned."""
+        storage = tensor.untyped_storage()
+        self._pinned[storage._cdata] = _weak(storage)
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether a host tensor counts as pinned."""
+        ref = self._pinned.get(tensor.untyped_storage()._cdata)
+        return ref is not None and not _gone(ref)
+
+    def allocated(self) -> int:
+        """Bytes on the device now."""
+        self._sweep()
+        return sum(entry.size for entry in self._storages.values())
+
+    def _sweep(self) -> None:
+        self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
+        self._pinned = {key: ref for key, ref in self._pinned.items() if not _gone(ref)}
+        self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._storages))
+        self.peak = max(self.peak, sum(entry.size for entry in self._storages.values()))
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _gone(ref: StorageWeakRef) -> bool:
+    return bool(ref.expired())  # type: ignore[no-untyped-call]

@@ -1,0 +1,42 @@
+"""A simulated run from the script to the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from perftool.errors import InputError, PerfToolError
+from perftool.sim import MODES, Simulated
+from perftool.sim.annotations import PROFILER_STEP
+from perftool.sim.costs import device_facts
+from perftool.sim.script import run_script
+from perftool.sim.simulation import Simulation
+from perftool.sim.stand_in import standing_in
+
+
+def run(
+    script: Path, args: Sequence[str], device: str, mode: str, max_steps: int | None, output: Path | None
+) -> Simulated:
+    """See :func:`perftool.sim.simulate`."""
+    if mode not in MODES:
+        raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+    if not script.is_file():
+        raise InputError(f"{script}: no such file")
+    trace, log, metrics = output_paths(script, output)
+    simulation = Simulation(device_facts(device), mode)
+    with standing_in(simulation, max_steps):
+        exit_code, interrupted = run_script(simulation, script, args)
+    simulation.finish()
+    simulation.write(trace, log, metrics, interrupted)
+    machine = simulation.machine
+    steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
+    return Simulated(
+        trace, log, metrics, exit_code, interrupted, machine.used, steps, machine.length, len(machine.log.compiled)
+    )
+
+
+def output_paths(script: Path, output: Path | None) -> tuple[Path, Path, Path]:
+    """Where trace, log and metrics go."""
+    trace = output or Path(f"{script.stem}.simulated.json.gz")
+    stem = trace.name.removesuffix(".gz").removesuffix(".json")
+    return trace, trace.with_name(f"{stem}.log"), trace.with_name(f"{stem}.metrics.json")

@@ -1,0 +1,116 @@
+"""Gaudi's fused ops in the simulation: the arithmetic of ``perftool.fused``, one kernel for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from perftool import fused
+from perftool.sim.as_one import fused_op, shapes
+from perftool.sim.op_work import tensors
+from perftool.sim.simulation import Simulation
+
+_OPTIMIZERS = {
+    "FusedSGD": "optimizer_sgd",
+    "FusedAdagrad": "optimizer_adagrad",
+    "FusedAdamW": "optimizer_adamw",
+    "FusedLamb": "optimizer_lamb",
+    "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
+}
+# The plain loops: the fast forms move parameters into buffers of their own.
+_BACKEND = "reference"
+
+
+def fused_optimizers(simulation: Simulation) -> dict[str, type]:
+    """The optimizer classes by name."""
+    return {name: _optimizer(simulation, name, kernel) for name, kernel in _OPTIMIZERS.items()}
+
+
+def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
+    base = getattr(fused, name)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes the method of that name
+        with simulation.plain_tensors():
+            base.__init__(self, *args, **{**kwargs, "backend": _BACKEND})
+
+    def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of all groups: one kernel, between two cuts of the lazy graph."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        simulation.machine.mark_step()
+        params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
+        with fused_op(simulation, kernel, shapes(params)) as touched:
+            base.step(self)
+            states = tensors([dict(self.state[each]) for each in params])
+            for each in states:
+                simulation.placement.put(each)
+            # In the first step the state is made inside; the kernel is the same as later.
+            touched.include((*params, *states), written=True)
+        simulation.machine.mark_step()
+        return loss
+
+    members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}
+    return type(name, (base,), members)
+
+
+def fused_clip_norm(simulation: Simulation) -> type:
+    """``FusedClipNorm``."""
+
+    class FusedClipNorm:
+        """Clip the norm of all gradients in one kernel."""
+
+        def __init__(self, parameters: Any, max_norm: float) -> None:
+            with simulation.plain_tensors():
+                self._plain = fused.FusedClipNorm(parameters, max_norm, backend=_BACKEND)
+
+        def clip_norm(self, parameters: Any) -> torch.Tensor:
+            """Scale the gradients in place; returns their former norm, of shape [1]."""
+            simulation.machine.mark_step()
+            parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            with fused_op(simulation, "fused_norm", shapes(parameters)):
+                norm: torch.Tensor = self._plain.clip_norm(parameters)
+            simulation.placement.put(norm)
+            simulation.machine.mark_step()
+            return norm
+
+    return FusedClipNorm
+
+
+def fused_attention(simulation: Simulation) -> type:
+    """``FusedSDPA``, an ``autograd.Function`` with Gaudi's positional arguments."""
+
+    class FusedSDPA(torch.autograd.Function):
+        """Attention in one kernel, and one for its backward."""
+
+        @staticmethod
+        def forward(ctx: Any, q: Any, k: Any, v: Any, *options: Any) -> Any:
+            """See ``perftool.fused.FusedSDPA``."""
+            ctx.save_for_backward(q, k, v)
+            ctx.options = options
+            with fused_op(simulation, "sdpa_recomp_fwd", (shapes((q, k, v)), _plain(options))):
+                outputs = fused.FusedSDPA.apply(q, k, v, *options)
+            for each in tensors(outputs):
+                simulation.placement.put(each)
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            """Gradients of q, k and v; the probabilities are computed again."""
+            key = (shapes(ctx.saved_tensors), _plain(ctx.options))
+            with fused_op(simulation, "sdpa_recomp_bwd", key), torch.enable_grad():
+                inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]
+                output = tensors(fused.FusedSDPA.apply(*inputs, *ctx.options))[0]
+                found = torch.autograd.grad(output, inputs, grads[0])
+            for each in found:
+                simulation.placement.put(each)
+            return (*found, *(None for _ in ctx.options))
+
+    return FusedSDPA
+
+
+def _plain(options: Any) -> tuple[Any, ...]:
+    return tuple(each for each in options if isinstance(each, (bool, int, float, str, type(None))))

@@ -1,0 +1,35 @@
+"""What a step of a script is: found in its annotations, since the script does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from perftool.sim.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
+
+
+def step_bounds(marks: Sequence[Mark], begin: int, end: int) -> list[tuple[int, int]]:
+    """Start and end of each step of a run from ``begin`` to ``end``; empty when nothing repeats.
+
+    A script that uses PyTorch's profiler marks its steps itself. Otherwise a step ends where the next batch is asked
+    for after an optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is
+    a step.
+    """
+    ordered = sorted(marks, key=lambda mark: mark.begin)
+    if any(mark.name.startswith(PROFILER_STEP) for mark in ordered):
+        return []
+    loads = [mark.begin for mark in ordered if mark.name.startswith(LOADER)]
+    updates = [mark.end for mark in ordered if mark.name.startswith(OPTIMIZER)]
+    cuts = _cuts(loads, updates, end)
+    first = max(begin, min(loads[:1] + updates[:1], default=begin)) if loads else begin
+    edges = [first, *(cut for cut in cuts if cut > first)]
+    return list(pairwise(edges))
+
+
+def _cuts(loads: Sequence[int], updates: Sequence[int], end: int) -> list[int]:
+    if not updates:
+        return [*loads[1:], end] if loads else []
+    if not loads:
+        return list(updates)
+    cuts = [next((load for load in loads if load >= update), end) for update in updates]
+    return sorted(set(cuts))

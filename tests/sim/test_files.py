@@ -1,0 +1,100 @@
+"""What a run leaves is the same every time, and readable by our own readers as if real, but labelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sim.runs import Run, run
+
+import perftool
+from perftool.engine.analysis import analyze
+from perftool.readers.text_input import read
+from perftool.sim import simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
+
+SCRIPT = """
+    from torch.utils.data import DataLoader
+    model = torch.nn.Linear(8, 8).to("hpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    for batch in DataLoader(torch.ones(12, 8), batch_size=4, num_workers=2):
+        loss = torch.digamma(model(batch.to("hpu")) + 9).sum()
+        loss.backward()
+        htcore.mark_step()
+        optimizer.step()
+        optimizer.zero_grad()
+        htcore.mark_step()
+        loss.item()
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(tmp_path_factory.mktemp("run"), SCRIPT)
+
+
+def test_two_runs_are_equal_to_the_byte(done: Run, tmp_path: Path) -> None:
+    again = run(tmp_path, SCRIPT).done
+    for one, other in ((done.done.trace, again.trace), (done.done.log, again.log), (done.done.metrics, again.metrics)):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_compressed_trace_holds_the_same(done: Run, tmp_path: Path) -> None:
+    import gzip
+
+    script = tmp_path / "script.py"
+    script.write_text(done.done.trace.with_name("script.py").read_text())
+    packed = simulate(script, output=tmp_path / "deep" / "run.json.gz")
+    assert gzip.decompress(packed.trace.read_bytes()) == done.done.trace.read_bytes()
+    assert (packed.log.name, packed.metrics.name) == ("run.log", "run.metrics.json")
+
+
+def test_everything_says_simulated(done: Run) -> None:
+    assert done.top["simulated"]["note"].startswith("simulated")
+    assert done.top["deviceProperties"] == [{"name": "GAUDI2", "simulated": True, "totalGlobalMem": 103_079_215_104}]
+    assert done.log.startswith("simulated by habana_perf_tool")
+    report = analyze([str(done.done.trace)], logs=[str(done.done.log), str(done.done.metrics)])
+    assert (report.device.type, report.device.name) == ("hpu", "GAUDI2")
+    assert [issue.message for issue in report.inputs[0].issues] == ["simulated, not recorded on a device"]
+    assert "TRC101" not in {finding.code for finding in report.findings}
+
+
+def test_the_tables_hold_what_happened(done: Run) -> None:
+    with perftool.open_trace(done.done.trace, logs=[done.done.log, done.done.metrics]) as store:
+        assert [row["step"] for row in store.rows("steps")] == [0, 1, 2]
+        assert {row["set_aside"] for row in store.rows("device_ops")} == {None}
+        facts = [[row[key] for key in ("op", "count", "traced", "registered")] for row in store.rows("fallbacks")]
+        assert sorted(facts) == [["aten::digamma", 3, 3, False], ["aten::polygamma", 3, 3, False]]
+        assert {row["kind"] for row in store.rows("syncs")} >= {"scalar_read"}
+        assert (
+            len([row for row in store.rows("copies") if row["direction"] == "host_to_device"]) == 2 + 3 + 6
+        )  # parameters, batches, and results of fallbacks
+        assert len(store.rows("dataloader")) == 4
+        assert [row["class"] for row in store.rows("optimizer_steps")] == ["AdamW"] * 3
+        recipes = [row["name"] for row in store.rows("recipes")]
+        assert all(name.startswith(".graph_dumps/HabanaFusedOpLazy_") for name in recipes)
+        assert len(recipes) == done.metrics["graph_compilation"]["TotalNumber"] == done.done.compilations
+
+
+def test_the_log_and_the_metrics_are_read_whole(done: Run) -> None:
+    log, metrics = read(str(done.done.log)), read(str(done.done.metrics))
+    assert (log.kind, log.issues, sum(each.count for each in log.fallbacks if each.op == "aten::digamma")) == (
+        "runtime_log",
+        (),
+        9,
+    )  # of three executions speak a line each, the cut of the graph, and the table
+    assert {entry.key: entry.value for entry in log.config}["PT_HPU_LAZY_MODE"] == "1"
+    assert (metrics.kind, metrics.issues) == ("metrics", ())
+
+
+WRONG = ("FUS101", "GAP102", "RCP101", "RCP102", "SYN101")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("train", set(WRONG)), ("train_fixed", set())])
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_the_examples_show_the_faults_and_their_cure(tmp_path: Path, name: str, expected: set[str]) -> None:
+    left = simulate(EXAMPLES / f"{name}.py", output=tmp_path / "run.json.gz")
+    report = analyze([str(left.trace)], logs=[str(left.log), str(left.metrics)])
+    assert left.exit_code == 0
+    assert {finding.code for finding in report.findings} & set(WRONG) == expected

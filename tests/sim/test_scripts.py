@@ -1,0 +1,164 @@
+"""What scripts may do: crash, exit, read arguments, fork, run for ever. The trace up to there is written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sim.runs import run
+
+from perftool.errors import InputError, PerfToolError
+from perftool.sim import simulate
+
+WORK = 'x = torch.ones(4, device="hpu") + 1\nhtcore.mark_step()\n'
+
+
+def test_a_crash_keeps_traceback_exit_code_and_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run(tmp_path, WORK + "def broken():\n    return x @ torch.ones(5, 5, device='hpu')\nbroken()\n")
+    error = capsys.readouterr().err
+    assert (done.done.exit_code, done.done.interrupted) == (1, "the script raised RuntimeError")
+    assert error.startswith("Traceback (most recent call last):\n")
+    assert "in broken" in error
+    assert "perftool" not in error
+    assert done.top["interrupted"] == "the script raised RuntimeError"
+    assert done.kernels()
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "reason"),
+    [
+        ("import sys; sys.exit(3)", 3, "the script ended with exit code 3"),
+        ("import sys; sys.exit()", 0, None),
+        ("import sys; sys.exit(0)", 0, None),
+        ("raise SystemExit('no data')", 1, "the script ended with exit code 1"),
+        ("raise KeyboardInterrupt", 130, "the script was interrupted"),
+        ("def (", 1, "the script raised SyntaxError"),
+        ("import no_such_module", 1, "the script raised ModuleNotFoundError"),
+    ],
+)
+def test_ways_to_end(tmp_path: Path, statement: str, code: int, reason: str | None) -> None:
+    done = run(tmp_path, WORK + statement).done
+    assert (done.exit_code, done.interrupted) == (code, reason)
+    assert done.trace.exists()
+    assert done.log.exists()
+    assert done.metrics.exists()
+
+
+def test_what_a_script_sees_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "neighbour.py").write_text("NAME = 'neighbour'\n")
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    text = (
+        "import sys, neighbour\nprint(__name__, __file__, sys.argv[1:], neighbour.NAME, __import__('__main__').WORD)\n"
+    )
+    run(tmp_path, "WORD = 'here'\n" + text, "--size", "3")
+    assert capsys.readouterr().out == f"__main__ {tmp_path / 'script.py'} ['--size', '3'] neighbour here\n"
+    assert (sys.argv, sys.path, sys.modules["__main__"]) == before
+
+
+def test_nothing_stays_behind(tmp_path: Path) -> None:
+    import torch
+
+    compiled, sleep = torch.compile, time.sleep
+    run(tmp_path, WORK)
+    assert torch.compile is compiled
+    assert time.sleep is sleep
+    assert not hasattr(torch, "hpu")
+    assert not any(name.startswith("habana_frameworks") for name in sys.modules)
+    assert str(torch.ones(2).device) == "cpu"
+
+
+def test_steps_are_limited(tmp_path: Path) -> None:
+    text = """
+        model = torch.nn.Linear(4, 4).to("hpu")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        while True:
+            try:
+                model(torch.ones(2, 4, device="hpu")).sum().backward()
+                optimizer.step()
+                htcore.mark_step()
+            except Exception:
+                pass
+    """
+    done = run(tmp_path, text, max_steps=3)
+    assert (done.done.exit_code, done.done.steps) == (0, 3)
+    assert done.done.interrupted == "the script was stopped after 3 steps (--max-steps)"
+
+
+@pytest.mark.parametrize("loop", ["for batch in loader:\n    batch.to('hpu')", "htcore.mark_step()\n" * 9])
+def test_steps_of_other_kinds_are_limited_too(tmp_path: Path, loop: str) -> None:
+    text = (
+        "from torch.utils.data import DataLoader\nloader = DataLoader(torch.ones(64, 4), batch_size=2)\n" + WORK + loop
+    )
+    assert run(tmp_path, text, max_steps=2).done.interrupted is not None
+
+
+def test_loader_workers_are_processes_without_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+        import os
+        from torch.utils.data import DataLoader, Dataset
+        class Pairs(Dataset):
+            def __len__(self):
+                return 8
+            def __getitem__(self, index):
+                return torch.full((3,), index) * 2, os.getpid()
+        seen = []
+        for values, pids in DataLoader(Pairs(), batch_size=2, num_workers=2, pin_memory=True):
+            assert values.is_pinned() and str(values.device) == "cpu"
+            seen += pids.tolist()
+            print(values.to("hpu", non_blocking=True).sum().item())
+        assert os.getpid() not in seen and len(set(seen)) == 2
+    """
+    done = run(tmp_path, text)
+    assert capsys.readouterr().out == "6\n30\n54\n78\n"
+    assert (done.done.exit_code, len(list(tmp_path.glob("*.json")))) == (0, 2)
+    names = {event["name"] for event in done.events}
+    assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in names
+
+
+def test_shapes_that_depend_on_data_cut_the_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+        x = torch.tensor([3.0, 0.0, 1.0, 3.0]).to("hpu")
+        print(x.nonzero().flatten().tolist(), torch.unique(x).tolist(), x[x > 1].tolist())
+    """
+    done = run(tmp_path, text)
+    assert capsys.readouterr().out == "[0, 2, 3] [0.0, 1.0, 3.0] [3.0, 3.0]\n"
+    reasons = [line.split("step marker due to ")[1] for line in done.log.splitlines() if "step marker" in line]
+    assert "non zero" in reasons
+    assert "unique" in reasons
+
+
+def test_a_script_that_uses_no_device_says_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "print(torch.ones(3).sum().item())")
+    assert (done.done.used, done.done.exit_code, done.kernels()) == (False, 0, [])
+
+
+def test_bad_requests(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        simulate(tmp_path / "none.py")
+    script = tmp_path / "script.py"
+    script.write_text("")
+    with pytest.raises(PerfToolError, match="no device 'tpu'"):
+        simulate(script, device="tpu")
+    with pytest.raises(PerfToolError, match="no mode 'fast'"):
+        simulate(script, mode="fast")
+
+
+def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    loop = "while True:\n    torch.ones(4, device='hpu').sum().item()\n    print('on', flush=True)\n"
+    script.write_text(f"import torch\n{loop}")
+    trace = tmp_path / "t.json"
+    command = [sys.executable, "-m", "perftool", "simulate", str(script), "-o", str(trace)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "on\n"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, trace.exists()) == (130, True)
+    assert "the script was interrupted; the trace ends there" in err
+    assert "simulated, not recorded on a device" in out
