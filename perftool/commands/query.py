@@ -27,7 +27,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.engine.analysis import open_inputs
     from perftool.readers.discover import find_inputs
 
-    with progress() as show, open_inputs(find_inputs([path]), show) as (store, _):
+    with progress() as show, open_inputs(find_inputs([path]), show) as store:
         columns, rows = store.query(sql, time_limit_s=time_limit)
     write_document(_RENDER[output_format](columns, rows), output_file)
 

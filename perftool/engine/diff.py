@@ -28,8 +28,8 @@ def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None
     saved = read_saved(path)
     if saved is not None:
         return saved
-    with open_inputs(find_inputs([path]), progress) as (store, unreadable):
-        report = report_on(store, rules, unreadable)
+    with open_inputs(find_inputs([path]), progress) as store:
+        report = report_on(store, rules)
         per_step = max(1, sum(not step.partial for step in report.steps))
         device_ops = totals(shares(store, DEVICE_OPS), per_step)
         return side_of(path, report, device_ops, totals(shares(store, OPS), per_step))

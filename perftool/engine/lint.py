@@ -42,10 +42,10 @@ def lint_inputs(inputs: Inputs, plan: LintPlan, progress: Progress | None = None
     """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
     if not inputs.traces and not inputs.texts:
         return judge(empty_report(plan.rules), plan)
-    with open_inputs(inputs, progress) as (store, unreadable):
+    with open_inputs(inputs, progress) as store:
         if progress:
             progress("analysing", 0)
-        report = report_on(store, plan.rules, unreadable)
+        report = report_on(store, plan.rules)
         broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 

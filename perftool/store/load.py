@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import tempfile
@@ -17,6 +16,7 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
+from perftool.store.ranks import distributed_info
 
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
@@ -80,12 +80,9 @@ def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
 
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
     """The distributed rank a trace says it has, in its metadata or in its file name."""
-    info = metadata.get("distributedInfo")
-    if isinstance(info, str):
-        with contextlib.suppress(ValueError, SyntaxError):
-            info = ast.literal_eval(info)
-    if isinstance(info, dict) and isinstance(info.get("rank"), int):
-        return int(info["rank"])
+    rank = distributed_info(metadata).get("rank")
+    if isinstance(rank, int):
+        return rank
     named = _RANK_IN_NAME.search(Path(path).name)
     return int(named.group(1)) if named else None
 
