@@ -99,6 +99,8 @@ class _Call:
     show_settings: bool
     color: Color
     quiet: bool
+    jobs: int | None
+    scheduler: str | None
 
 
 def lint(
@@ -128,6 +130,8 @@ def lint(
     config: options.Config = None,
     isolated: options.Isolated = False,
     settings: options.ShowSettings = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -148,7 +152,7 @@ def lint(
     )  # fmt: skip
     call = _Call(
         paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
-        statistics, settings, color, quiet,
+        statistics, settings, color, quiet, jobs, scheduler,
     )  # fmt: skip
     _lint(_with_budgets(prepare(paths or [], config or [], isolated, given), budget or []), call)
 
@@ -185,9 +189,12 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.lint import lint_inputs
 
+    from perftool.engine.schedule import choose_schedule
+
     inputs = _inputs(plan, call)
+    schedule = choose_schedule(inputs.traces, call.jobs, call.scheduler)
     with progress(call.quiet) as show:
-        return lint_inputs(inputs, plan, show)
+        return lint_inputs(inputs, plan, show, schedule)
 
 
 def _inputs(plan: LintPlan, call: _Call) -> Inputs:

@@ -85,7 +85,8 @@ def _write(case: Case, folder: Path) -> list[Path]:
     traces = []
     for rank, events in sorted(ranks.items()):
         traces.append(folder / f"trace_rank{rank}.json")
-        whole = {**case.metadata, "distributedInfo": {"rank": rank}, "traceEvents": events}
+        info = {**case.metadata.get("distributedInfo", {}), "rank": rank}
+        whole = {**case.metadata, "distributedInfo": info, "traceEvents": events}
         traces[-1].write_text(json.dumps(whole), encoding="utf-8")
     return [*(folder / Path(name).name for name in case.files), *traces]
 

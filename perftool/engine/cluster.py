@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perftool.engine.compose import unreadable
 from perftool.engine.rank_part import RankTask, Shared, analyse_rank
 from perftool.engine.schedule import WORKER_MEMORY_MB, Progress, Result
 from perftool.errors import InputError, MissingExtraError, PerfToolError, SettingsError
 
-if TYPE_CHECKING:
-    from distributed import Client
-
 _SCHEME = "dask://"
 _CONNECT_S = 20.0
-# A task whose worker died is done again; one that kills so many workers is at fault itself.
+# An error of a task that is none of its input may pass: a full disk, a network that is down.
 _RETRIES = 2
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers of a Dask scheduler. They must see the files and have the same version installed."""
+    """The workers behind ``client``, a Dask client. They must see the files and have the same version installed."""
 
-    client: Client
+    client: Any
 
     def share(self) -> tuple[int, int]:
         """A core for each task: a worker may run several."""
@@ -32,31 +30,36 @@ class Cluster:
 
     def run(self, tasks: Sequence[RankTask], shared: Shared, progress: Progress | None) -> Iterator[Result]:
         """Analyse on the cluster. Dask gives the task of a lost worker to another one."""
-        from distributed import as_completed
-
         given = self.client.scatter(shared, broadcast=True)
-        # Without pure, two runs over changed files would share results.
+        # Pure tasks of the same arguments would share results, though the files may have changed.
         futures = self.client.map(analyse_rank, tasks, shared=given, pure=False, retries=_RETRIES)
-        for done, _ in enumerate(as_completed(futures), 1):
+        for done, _ in enumerate(_distributed("").as_completed(futures), 1):
             if progress:
                 progress(f"{done} of {len(tasks)} ranks analysed on the cluster", 0)
         yield from (_result(task, future) for task, future in zip(tasks, futures, strict=True))
 
 
 def connect(address: str) -> Cluster:
-    """The cluster at ``dask://HOST:PORT``. Raises SettingsError, MissingExtraError, PerfToolError if none answers."""
-    if not address.startswith(_SCHEME) or address == _SCHEME:
+    """The cluster at ``dask://HOST:PORT``.
+
+    Raises SettingsError for another address, MissingExtraError without Dask, PerfToolError when no scheduler answers.
+    """
+    place = address.removeprefix(_SCHEME)
+    if not address.startswith(_SCHEME) or not place:
         raise SettingsError(f"--scheduler {address}: must be local or dask://HOST:PORT")
+    distributed = _distributed(address)
     try:
-        from distributed import Client
+        return Cluster(distributed.Client(f"tcp://{place}", timeout=_CONNECT_S, set_as_default=False))
+    except (OSError, ValueError) as error:
+        raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({error})") from None
+
+
+def _distributed(address: str) -> Any:
+    try:
+        return importlib.import_module("distributed")
     except ImportError:
         text = f"--scheduler {address}: needs Dask (pip install 'habana-perf-tool[cluster]')"
         raise MissingExtraError(text) from None
-    try:
-        client: Any = Client(f"tcp://{address.removeprefix(_SCHEME)}", timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({error})") from None
-    return Cluster(client)
 
 
 def _result(task: RankTask, future: Any) -> Result:

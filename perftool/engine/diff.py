@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from perftool.engine.analysis import Progress, open_inputs, report_on
+from perftool.engine.analysis import open_inputs, report_on
 from perftool.engine.fingerprint import fingerprint
 from perftool.engine.op_totals import totals
 from perftool.engine.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.saved_report import read_saved
+from perftool.engine.schedule import Progress
 from perftool.engine.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.fingerprint import fingerprint
@@ -77,7 +78,7 @@ def conclude(
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
     for rule, answer in zip(rules, answers, strict=True):
-        found, error = _attempt(lambda rule=rule, answer=answer: [make_finding(rule, r, context) for r in answer.rows])
+        found, error = _attempt(partial(_findings, rule, answer, context))
         findings += found or []
         if answer.why_not is not None:
             skipped.append(NotApplicable(rule.code, answer.why_not))
@@ -86,6 +87,10 @@ def conclude(
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
     return Outcome(tuple(sorted(findings, key=_order)), tuple(skipped))
+
+
+def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
+    return [make_finding(rule, row, context) for row in answer.rows]
 
 
 def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:

@@ -17,7 +17,7 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs
 from perftool.store.device import decide_device
 from perftool.store.handover import spans_ranks
-from perftool.store.ranks import free_rank, rank_taken
+from perftool.store.ranks import free_rank
 from perftool.store.trace_store import TraceStore
 
 
@@ -73,8 +73,7 @@ def _join(store: TraceStore, parts: Sequence[RankPart]) -> None:
     base_ns = _base_ns(parts)
     store.adopt([part.handover(base_ns) for part in sorted(parts, key=_rank)])
     for part in parts:
-        issues = (*part.read.issues, *rank_taken(part.stated, part.rank))
-        store.inputs.append(replace(part.read, rank=part.rank, issues=issues))
+        store.inputs.append(part.read)
         store.metadata[part.rank] = dict(part.metadata)
 
 
@@ -116,7 +115,7 @@ def _evaluate(store: TraceStore, parts: Sequence[RankPart], rules: Sequence[Rule
 
 
 def _told_once(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
-    """The rows that ranks gave. What several ranks say in the same words of no rank, a log told them: it counts once."""
+    """The rows of all ranks. What several say in the same words of no rank, a log told them: it counts once."""
     times = Counter(repr(row) for _, row in rows)
     told: set[str] = set()
     for rank, row in rows:

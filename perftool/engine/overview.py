@@ -99,8 +99,8 @@ def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
 
 
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
-    """Every rank of the run, also those without a trace."""
-    return tuple(RankSummary(**row) for row in store.rows("ranks"))
+    """Every rank that was given, also those that could not be read."""
+    return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
 def _on_gaudi(store: TraceStore) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -49,7 +50,7 @@ class InProcess:
         """Analyse as the results are asked for, so that one database exists at a time."""
         for number, task in enumerate(tasks, 1):
             label = f"rank {number} of {len(tasks)}"
-            yield analyse_rank(task, shared, (lambda done, at=label: progress(at, done)) if progress else None)
+            yield analyse_rank(task, shared, partial(progress, label) if progress else None)
 
 
 IN_PROCESS = InProcess()

@@ -151,7 +151,7 @@ class Fallback:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``status`` is ok, missing or unreadable; ``step_ns`` the median step; ``exposed_ns`` the part of the collectives
+    ``status`` is ok or unreadable; ``step_ns`` the median step; ``exposed_ns`` the part of the collectives
     that no compute hides, ``waited_ns`` the part spent waiting for other ranks. ``offset_ns`` added to its times makes
     them comparable with those of the lowest rank, give or take ``spread_ns``.
     """

@@ -12,6 +12,7 @@ from perftool.model.report import Finding, Metric, Report
 from perftool.reporters.text_tables import (
     engines_table,
     fallbacks_table,
+    ranks_table,
     recipes_table,
     shares_table,
     steps_table,
@@ -60,6 +61,7 @@ def print_report(report: Report, console: Console) -> None:
     for read in report.inputs:
         _print_input(read, console)
     _print_summary(report, console)
+    _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
     _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
     _print_table("Engines", engines_table(report.engines), console)
@@ -102,6 +104,20 @@ def _print_summary(report: Report, console: Console) -> None:
     console.print(table)
     if missing:
         console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
+
+
+def _print_ranks(report: Report, console: Console) -> None:
+    if len(report.ranks) < 2:
+        return
+    table = ranks_table(report.ranks)
+    more = f"; {table.row_count} that differ most of {len(report.ranks)}" if table.row_count < len(report.ranks) else ""
+    _print_table(f"Ranks, in shares of the window{more}", table, console)
+    loads = sorted((row.compute_ns / row.steps, row.rank) for row in report.ranks if row.compute_ns and row.steps)
+    if len(loads) > 1:
+        (least, lightest), (most, heaviest) = loads[0], loads[-1]
+        mean = sum(load for load, _ in loads) / len(loads)
+        each = f"least {format_ns(least)} (rank {lightest}), mean {format_ns(mean)}"
+        console.print(Text(f"  compute per step: {each}, most {format_ns(most)} (rank {heaviest})", style="dim"))
 
 
 def _print_table(title: str, table: Table, console: Console) -> None:

@@ -62,9 +62,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
 
 def align_clocks(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table ``_clock_offsets`` (rank, offset_ns, matches, spread_ns) from ``_clock_edges``."""
-    connection.execute(
-        "CREATE TABLE _clock_offsets (rank INTEGER, offset_ns BIGINT, matches BIGINT, spread_ns BIGINT)"
-    )
+    connection.execute("CREATE TABLE _clock_offsets (rank INTEGER, offset_ns BIGINT, matches BIGINT, spread_ns BIGINT)")
     rows = connection.execute("SELECT anchor, rank, offset_ns, matches, spread_ns FROM _clock_edges").fetchall()
     offsets = [[one.rank, one.offset_ns, one.matches, one.spread_ns] for one in align(Edge(*row) for row in rows)]
     if offsets:

@@ -84,9 +84,7 @@ class TraceStore:
         self._connection.close()
         self._folder.cleanup()
 
-    def add_trace(
-        self, path: str, progress: load.Progress | None = None, number: Number | None = None
-    ) -> InputFile:
+    def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
         """Read one trace file. Raises InputError when it cannot be read at all.
 
         ``number`` gives the rank to file it under from the one it states; the default keeps that if it is free.
@@ -141,6 +139,8 @@ class TraceStore:
         self._require_open()
         read_tables(self._connection, parts, Path(self._folder.name))
         self._built.update(HANDED_ON)
+        # There are no events to pair; without them the other tables are empty, not impossible.
+        pair_slices(self._connection)
 
     def limit(self, memory_mb: int, threads: int) -> None:
         """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
@@ -188,17 +188,16 @@ class TraceStore:
     def build(self, names: Sequence[str]) -> None:
         """Make the tables ``names`` and all they need; names that are no tables are ignored."""
         self._prepare()
-        for name in build_order(list(names)):
-            if name not in self._built:
-                self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
-                self._built.add(name)
-                if name == "tracks":
-                    for issue in pair_slices(self._connection):
-                        self._note(issue)
-                if name == "_spans":
-                    nest_slices(self._connection)
-                if name == "_clock_edges":
-                    align_clocks(self._connection)
+        for name in build_order(names, self._built):
+            self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+            self._built.add(name)
+            if name == "tracks":
+                for issue in pair_slices(self._connection):
+                    self._note(issue)
+            if name == "_spans":
+                nest_slices(self._connection)
+            if name == "_clock_edges":
+                align_clocks(self._connection)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""

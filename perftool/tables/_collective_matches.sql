@@ -17,7 +17,8 @@ WITH placed AS (
            -- In an all-to-all each rank sends what it has.
            CASE WHEN NOT regexp_matches(c.name, 'all_?to_?all', 'i') THEN c.bytes END AS bytes
     FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
-    WHERE c.ts < s."end" AND NOT s.partial
+    -- Sends and receives are no business of the whole group.
+    WHERE c.ts < s."end" AND NOT s.partial AND NOT regexp_matches(c.name, 'send|recv', 'i')
 ),
 numbered AS (
     SELECT *, row_number() OVER (kind ORDER BY ts, "end") AS nth, count(*) OVER kind AS calls
