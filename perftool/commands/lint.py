@@ -188,7 +188,6 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 
 def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.lint import lint_inputs
-
     from perftool.engine.schedule import choose_schedule
 
     inputs = _inputs(plan, call)

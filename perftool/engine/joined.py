@@ -109,22 +109,27 @@ def _evaluate(store: TraceStore, parts: Sequence[RankPart], rules: Sequence[Rule
             for row in given[part.rank, rule.code].rows
         ]
         errors = [error for part in parts if (error := given[part.rank, rule.code].error)]
-        return Answer(rule.code, tuple(_told_once(rows)), error=errors[0] if errors else None)
+        return Answer(rule.code, tuple(_told_once(rows, len(parts))), error=errors[0] if errors else None)
 
     return conclude(asked, map(answer, asked), context, crashed)
 
 
-def _told_once(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
-    """The rows of all ranks. What several say in the same words of no rank, a log told them: it counts once."""
+def _told_once(rows: Sequence[tuple[int, Mapping[str, Any]]], ranks: int) -> Iterator[Mapping[str, Any]]:
+    """The rows of all ``ranks``. What they say alike of no rank in particular, a log told them: it counts once.
+
+    A rule that does not say which rank it speaks of speaks of the one it was asked about, unless all say the same.
+    """
     times = Counter(repr(row) for _, row in rows)
     told: set[str] = set()
     for rank, row in rows:
         text = repr(row)
         if row.get("rank") == rank:
             yield row
+        elif "rank" not in row and times[text] < ranks:
+            yield {**row, "rank": rank}
         elif text not in told:
             told.add(text)
-            yield row if "rank" in row or times[text] > 1 else {**row, "rank": rank}
+            yield row
 
 
 def _shifted(row: Mapping[str, Any], ns: int) -> Mapping[str, Any]:
