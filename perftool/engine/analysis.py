@@ -15,7 +15,6 @@ from perftool.errors import InputError
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
-from perftool.readers.remote import local_copy
 from perftool.store.device import detect_device
 from perftool.store.trace_store import TraceStore
 
@@ -27,8 +26,7 @@ def open_inputs(inputs: Inputs, progress: Progress | None = None) -> Iterator[Tr
         for path in inputs.traces:
             report = (lambda done, path=path: progress(path, done)) if progress else None
             try:
-                with local_copy(path) as place:
-                    store.add_trace(place, report)
+                store.add_trace(path, report)
             except InputError as error:
                 store.unreadable.append(unreadable(path, error))
         readings, failed = read_texts(inputs.texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.engine import overview
@@ -12,7 +12,6 @@ from perftool.engine.evaluate import Answer, ask
 from perftool.errors import InputError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
-from perftool.readers.remote import local_copy
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
 from perftool.store.handover import HANDED_ON, Handover
@@ -47,7 +46,6 @@ class Shared:
 class RankPart:
     """One rank, analysed. ``stated`` is the rank that the trace itself claims; ``filled`` the tables that have rows."""
 
-    path: str
     rank: int
     stated: int | None
     read: InputFile
@@ -75,19 +73,19 @@ def shift_ns(own_base_ns: int, base_ns: int) -> int:
 def analyse_rank(task: RankTask, shared: Shared, progress: Progress | None = None) -> RankPart | InputFile:
     """Analyse one trace on its own; gives the input as unreadable when it is."""
     try:
-        with local_copy(task.path) as path, TraceStore.for_files([path]) as store:
+        with TraceStore.for_files([task.path]) as store:
             store.limit(shared.memory_mb, shared.threads)
-            stated = _add(store, path, task, progress)
+            stated = _add(store, task, progress)
             for reading in shared.readings:
                 if _concerns(reading, *store.metadata):
                     store.add_reading(reading)
-            return _part(store, task.path, stated, shared.rules)
+            return _part(store, stated, shared.rules)
     except InputError as error:
         return unreadable(task.path, error)
 
 
-def _add(store: TraceStore, path: str, task: RankTask, progress: Progress | None) -> int | None:
-    """Read the trace of ``task``, whose text is at ``path``; gives the rank that it states."""
+def _add(store: TraceStore, task: RankTask, progress: Progress | None) -> int | None:
+    """Read the trace of ``task``; gives the rank that it states."""
     stated: int | None = None
 
     def number(says: int | None) -> int:
@@ -95,7 +93,7 @@ def _add(store: TraceStore, path: str, task: RankTask, progress: Progress | None
         stated = says
         return next(rank for rank in (task.rank, says, task.spare) if rank is not None)
 
-    store.add_trace(path, progress, number)
+    store.add_trace(task.path, progress, number)
     return stated
 
 
@@ -105,17 +103,16 @@ def _concerns(reading: Reading, rank: int) -> bool:
     return rank in ranks or len(ranks) != 1
 
 
-def _part(store: TraceStore, path: str, stated: int | None, rules: Sequence[Rule]) -> RankPart:
+def _part(store: TraceStore, stated: int | None, rules: Sequence[Rule]) -> RankPart:
     tables = store.hand_on()
     ((rank, metadata),) = store.metadata.items()
     signs = device_signs(store)
     context = context_of(tuple(overview.steps(store)), decide_device([signs]).type)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     return RankPart(
-        path=path,
         rank=rank,
         stated=stated,
-        read=replace(store.inputs_with_issues()[0], path=path),
+        read=store.inputs_with_issues()[0],
         metadata={key: metadata[key] for key in _METADATA if key in metadata},
         tables=tables,
         signs=signs,

@@ -14,6 +14,7 @@ import duckdb
 
 from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
+from perftool.readers.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.clocks import align_clocks
@@ -85,15 +86,18 @@ class TraceStore:
         self._folder.cleanup()
 
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
-        """Read one trace file. Raises InputError when it cannot be read at all.
+        """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
 
         ``number`` gives the rank to file it under from the one it states; the default keeps that if it is free.
         """
         self._require_open()
-        number = number or self._free_rank
-        if is_profiler_csv(path):
-            return self._add_csv(path, number)
+        with local_copy(path) as place:
+            add = self._add_csv if is_profiler_csv(place) else self._add_events
+            added = add(place, number or self._free_rank, progress)
+        self.inputs.append(replace(added, path=path) if place != path else added)
+        return self.inputs[-1]
 
+    def _add_events(self, path: str, number: Number, progress: load.Progress | None) -> InputFile:
         def rank_for(metadata: dict[str, Any]) -> int:
             return number(load.rank_of(path, metadata))
 
@@ -107,15 +111,12 @@ class TraceStore:
         rank = number(stated)
         self._align(rank, load.base_time(metadata))
         self.metadata[rank] = metadata
-        added = replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
-        self.inputs.append(added)
-        return added
+        return replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
 
-    def _add_csv(self, path: str, number: Number) -> InputFile:
+    def _add_csv(self, path: str, number: Number, _: load.Progress | None) -> InputFile:
         rank = number(None)
         added = load_csv(self._connection, path, rank)
         self.metadata[rank] = {}
-        self.inputs.append(added)
         return added
 
     def _align(self, rank: int, base_ns: int) -> None:
