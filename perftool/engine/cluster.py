@@ -30,10 +30,10 @@ class Cluster:
 
     def run(self, tasks: Sequence[RankTask], shared: Shared, progress: Progress | None) -> Iterator[Result]:
         """Analyse on the cluster. Dask gives the task of a lost worker to another one."""
-        given = self.client.scatter(shared, broadcast=True)
-        # Pure tasks of the same arguments would share results, though the files may have changed.
-        futures = self.client.map(analyse_rank, tasks, shared=given, pure=False, retries=_RETRIES)
-        for done, _ in enumerate(_distributed("").as_completed(futures), 1):
+        # Pure tasks of the same arguments would share results, though the files may have changed. What is shared is
+        # part of the graph: scattered data would be lost with the workers that hold it.
+        futures = self.client.map(analyse_rank, tasks, shared=shared, pure=False, retries=_RETRIES)
+        for done, _ in enumerate(_distributed("").as_completed(futures, loop=self.client.loop), 1):
             if progress:
                 progress(f"{done} of {len(tasks)} ranks analysed on the cluster", 0)
         yield from (_result(task, future) for task, future in zip(tasks, futures, strict=True))
@@ -66,5 +66,6 @@ def _result(task: RankTask, future: Any) -> Result:
     if future.status == "finished":
         result: Result = future.result()
         return result
-    error = InputError(f"{task.path}: the cluster could not analyse it ({future.exception()})")
+    why = future.exception() if future.status == "error" else f"its task was {future.status}"
+    error = InputError(f"{task.path}: the cluster could not analyse it ({why})")
     return unreadable(task.path, error)
