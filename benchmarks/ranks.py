@@ -1,4 +1,4 @@
-"""Time and memory against ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16 64] [--jobs 1 2]``.
+"""Time and memory against ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16] [--jobs 1 2]``.
 
 TRACE, recorded on one device, is grown and becomes the traces of a run: each rank has its own number, a clock of its
 own, and kernels that take a little longer or shorter. One process analyses them first, then several.
