@@ -135,15 +135,15 @@ def memory_of(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
-def table(runs: list[Run], size: int) -> str:
-    """The runs as Markdown."""
-    lines = ["| ranks | text | jobs | wall s | CPU s | CPU s per rank | peak MiB, all processes |", "|--:" * 7 + "|"]
-    lines += [
-        f"| {run.ranks} | {run.ranks * size / 1e6:,.0f} MB | {run.jobs} | {run.wall:.0f} | {run.cpu:.1f} "
-        f"| {run.cpu / run.ranks:.2f} | {run.peak / 2**20:,.0f} |"
-        for run in runs
-    ]
-    return "\n".join(lines)
+HEAD = """| ranks | text | jobs | wall s | CPU s | CPU s per rank | peak MiB, all processes |
+|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+def row(run: Run, size: int) -> str:
+    """A run over traces of ``size`` bytes as a row of Markdown."""
+    text = f"{run.ranks * size / 1e6:,.0f} MB"
+    times = f"{run.wall:.0f} | {run.cpu:.1f} | {run.cpu / run.ranks:.2f}"
+    return f"| {run.ranks} | {text} | {run.jobs} | {times} | {run.peak / 2**20:,.0f} |"
 
 
 def main() -> None:
@@ -157,8 +157,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         size = make_ranks(given.trace, folder, given.megabytes, max(given.ranks))
-        runs = [measure(folder, ranks, jobs) for ranks in given.ranks for jobs in given.jobs if jobs <= ranks]
-    print(table(runs, size))
+        print(HEAD, flush=True)
+        for ranks in given.ranks:
+            for jobs in (jobs for jobs in given.jobs if jobs <= ranks):
+                print(row(measure(folder, ranks, jobs), size), flush=True)
 
 
 if __name__ == "__main__":

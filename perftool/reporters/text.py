@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -53,13 +55,13 @@ _GAUDI = {
 }  # fmt: skip
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
+_MOST_INPUTS = 8
 _WIDEST_PAGE = 1000
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print ``report``: inputs, summary, steps, idle time, rankings, then the findings, most worthwhile first."""
-    for read in report.inputs:
-        _print_input(read, console)
+    _print_inputs(report.inputs, console)
     _print_summary(report, console)
     _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
@@ -70,6 +72,20 @@ def print_report(report: Report, console: Console) -> None:
     _print_table("Device ops by time (lanes united)", shares_table(report.top_device_ops), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_findings(report, console)
+
+
+def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
+    """Each input; of many traces that were read without a remark only the number and the sums."""
+    plain = [read for read in inputs if read.kind == "trace" and read.status == "ok" and not read.issues]
+    many = plain if len(plain) > _MOST_INPUTS else []
+    if many:
+        size, events = sum(read.bytes for read in many), sum(read.events for read in many)
+        facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
+        names = f"{many[0].path} … {many[-1].path}"
+        console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
+    for read in inputs:
+        if read not in many:
+            _print_input(read, console)
 
 
 def _print_input(read: InputFile, console: Console) -> None:

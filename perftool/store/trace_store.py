@@ -60,6 +60,8 @@ class TraceStore:
         self._base_ns = 0
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
+        # DuckDB draws it on stdout, into our documents.
+        self._connection.execute("SET enable_progress_bar = false")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
