@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
 from perftool.engine import analysis
-from perftool.engine.analysis import Progress
+from perftool.engine.schedule import Progress
 from perftool.errors import InputError
 from perftool.model.report import Report
 from perftool.model.rule import Rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,6 +57,8 @@ def analyze(
     config: options.Config = None,
     isolated: options.Isolated = False,
     settings: options.ShowSettings = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -67,6 +70,8 @@ def analyze(
     Examples:
 
       habana_perf_tool analyze rank0.json.gz rank1.json.gz
+
+      habana_perf_tool analyze traces/ --jobs 8
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
@@ -81,18 +86,31 @@ def analyze(
     elif not paths and not texts:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     else:
-        run(paths or [], texts, prepared, color, quiet)
+        run(paths or [], texts, prepared, color, quiet, Ranks(jobs, scheduler))
 
 
-def run(paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
+@dataclass(frozen=True)
+class Ranks:
+    """Where the ranks of a run are analysed, as the command line says it."""
+
+    jobs: int | None = None
+    scheduler: str | None = None
+
+
+def run(
+    paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool, ranks: Ranks | None = None
+) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analyze_inputs
+    from perftool.engine.schedule import choose_schedule
     from perftool.readers.discover import find_inputs
 
     settings = prepared.settings
     inputs = find_inputs(paths, logs, settings.exclude)
+    ranks = ranks or Ranks()
+    schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show:
-        report = analyze_inputs(inputs, prepared.rules, show)
+        report = analyze_inputs(inputs, prepared.rules, show, schedule)
     target = settings.output_file
     to_file = target not in (None, "-")
     if _format(prepared) is Format.json:

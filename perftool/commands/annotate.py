@@ -118,11 +118,11 @@ def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet:
         raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
     with (
         progress(quiet) as show,
-        open_inputs(inputs, show) as (store, unreadable),
+        open_inputs(inputs, show) as store,
         tempfile.TemporaryDirectory(prefix="perftool-") as spool,
     ):
-        read = _readable(store.inputs, unreadable)
-        drawn = draw(store, report_on(store, prepared.rules, unreadable), read.rank or 0)
+        read = _readable(store.inputs, store.unreadable)
+        drawn = draw(store, report_on(store, prepared.rules), read.rank or 0)
         if show:
             show("writing", 0)
         blocks = splice(read, render_events(drawn), Path(spool))

@@ -100,6 +100,8 @@ class _Call:
     color: Color
     quiet: bool
     silent: bool
+    jobs: int | None
+    scheduler: str | None
 
 
 def lint(
@@ -131,6 +133,8 @@ def lint(
     config: options.Config = None,
     isolated: options.Isolated = False,
     settings: options.ShowSettings = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
@@ -153,7 +157,7 @@ def lint(
     )  # fmt: skip
     call = _Call(
         paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
-        statistics, settings, color, quiet or silent, silent,
+        statistics, settings, color, quiet or silent, silent, jobs, scheduler,
     )  # fmt: skip
     _lint(_with_budgets(prepare(paths or [], config or [], isolated, given), budget or []), call)
 
@@ -189,11 +193,13 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 
 def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.lint import lint_inputs
+    from perftool.engine.schedule import choose_schedule
 
     inputs = _inputs(plan, call)
     note(() if call.quiet else inputs.notes, call.color)
+    schedule = choose_schedule(inputs.traces, call.jobs, call.scheduler)
     with progress(call.quiet) as show:
-        return lint_inputs(inputs, plan, show)
+        return lint_inputs(inputs, plan, show, schedule)
 
 
 def _inputs(plan: LintPlan, call: _Call) -> Inputs:

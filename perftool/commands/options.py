@@ -15,6 +15,7 @@ _SELECTION = "Rule selection"
 _CONFIG = "Configuration"
 _FILES = "File selection"
 _OUTPUT = "Output"
+_RANKS = "Many ranks"
 
 
 class Color(str, Enum):
@@ -123,6 +124,20 @@ ShowSettings = Annotated[
         "--show-settings", help="Print the settings in use and where they come from.", rich_help_panel=_CONFIG
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", metavar="N", rich_help_panel=_RANKS,
+        help="Worker processes for several ranks; the default suits cores, memory and files.",
+    ),
+]  # fmt: skip
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="WHERE", envvar="HABANA_PERF_TOOL_SCHEDULER", rich_help_panel=_RANKS,
+        help="Where ranks are analysed: local (the default) or dask://HOST:PORT.",
+    ),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
 
     inputs = find_inputs([path])
     note(inputs.notes)
-    with progress() as show, open_inputs(inputs, show) as (store, _):
+    with progress() as show, open_inputs(inputs, show) as store:
         columns, rows = store.query(sql, time_limit_s=time_limit)
     write_document(_RENDER[output_format](columns, rows), output_file)
 

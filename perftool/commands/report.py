@@ -83,9 +83,9 @@ def _analysis(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, qu
     from perftool.readers.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude)
-    with progress(quiet) as show, open_inputs(inputs, show) as (store, unreadable):
+    with progress(quiet) as show, open_inputs(inputs, show) as store:
         if show:
             show("analysing", 0)
-        found = report_on(store, prepared.rules, unreadable)
+        found = report_on(store, prepared.rules)
         pictures = take_pictures(store, found)
     return make_portable(found, shown_paths([read.path for read in found.inputs], project_root())), pictures

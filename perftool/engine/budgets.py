@@ -69,9 +69,12 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
 
 
 def check_budgets(
-    budgets: Sequence[Budget], summary: Mapping[str, Metric], store: TraceStore, rules: Sequence[Rule]
+    budgets: Sequence[Budget], summary: Mapping[str, Metric], store: TraceStore | None, rules: Sequence[Rule]
 ) -> list[Finding]:
-    """One finding for each budget that is broken or whose number is missing; none for rules not in ``rules``."""
+    """One finding for each budget that is broken or whose number is missing; none for rules not in ``rules``.
+
+    ``store`` answers the budgets that are queries, and is None when there are none.
+    """
     by_code = {rule.code: rule for rule in rules}
     findings = []
     for budget in budgets:
@@ -83,8 +86,9 @@ def check_budgets(
     return findings
 
 
-def _query(budget: Budget, store: TraceStore) -> float | None:
+def _query(budget: Budget, store: TraceStore | None) -> float | None:
     assert budget.query is not None
+    assert store is not None
     columns, rows = store.query(budget.query)
     if len(rows) != 1 or len(columns) != 1:
         size = f"{len(rows)} rows of {len(columns)} columns"

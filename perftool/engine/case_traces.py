@@ -36,7 +36,7 @@ def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: s
         ranks.setdefault(event.get("rank", 0), []).append(event)
     paths = []
     for rank, own in sorted((ranks or {0: []}).items()):
-        top = {**metadata, "distributedInfo": {"rank": rank}}
+        top = {**metadata, "distributedInfo": {**metadata.get("distributedInfo", {}), "rank": rank}}
         paths.append(_write(folder / f"trace_rank{rank}.json", top, _all(map(_plain, own))))
     return paths
 

@@ -15,6 +15,7 @@ from perftool.engine.pack import CASES, load_user_pack
 from perftool.errors import PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
+from perftool.store.handover import spans_ranks
 from perftool.store.trace_store import TraceStore
 
 _PARAM = re.compile(r"\$(\w+)")
@@ -56,6 +57,8 @@ def _query_problems(rule: Rule) -> Iterator[str]:
     if unknown:
         yield f"key needs: there is no table {', '.join(unknown)}"
     assert rule.sql is not None
+    if rule.scope == "ranks" and (apart := tables_of_one_rank(rule)):
+        yield f"key scope: {', '.join(apart)} cannot be asked of all ranks together"
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
     named = set(_PARAM.findall(rule.sql))
     if missing := sorted(named - set(values)):
@@ -67,6 +70,14 @@ def _query_problems(rule: Rule) -> Iterator[str]:
         yield f"key find.sql: {error}"
         return
     yield from _column_problems(rule, columns)
+
+
+def tables_of_one_rank(rule: Rule) -> list[str]:
+    """The tables that ``rule`` uses and that only a store over one rank has."""
+    assert rule.sql is not None
+    plain = re.sub(r"'[^']*'|--[^\n]*", "", rule.sql)
+    named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
+    return sorted(name for name in named if not spans_ranks(name))
 
 
 def _columns(sql: str, values: dict[str, Any]) -> list[str]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from perftool.engine.analysis import Progress, open_inputs, report_on
+from perftool.engine.analysis import open_inputs, report_on
 from perftool.engine.fingerprint import fingerprint
 from perftool.engine.op_totals import totals
 from perftool.engine.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.saved_report import read_saved
+from perftool.engine.schedule import Progress
 from perftool.engine.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide
@@ -28,8 +29,8 @@ def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None
     saved = read_saved(path)
     if saved is not None:
         return saved
-    with open_inputs(find_inputs([path]), progress) as (store, unreadable):
-        report = report_on(store, rules, unreadable)
+    with open_inputs(find_inputs([path]), progress) as store:
+        report = report_on(store, rules)
         per_step = max(1, sum(not step.partial for step in report.steps))
         device_ops = totals(shares(store, DEVICE_OPS), per_step)
         return side_of(path, report, device_ops, totals(shares(store, OPS), per_step))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from perftool.engine.fingerprint import fingerprint
 from perftool.errors import QueryError
@@ -15,6 +16,8 @@ from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
@@ -41,24 +44,61 @@ class Outcome:
     not_applicable: tuple[NotApplicable, ...]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed."""
+
+    code: str
+    rows: tuple[Mapping[str, Any], ...] = ()
+    why_not: str | None = None
+    error: str | None = None
+
+
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
+    asked = [rule for rule in rules if rule.sql is not None]
+    return conclude(asked, (ask(store, rule, context) for rule in asked), context, crash_rule)
+
+
+def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
+    """The rows that ``rule`` finds in ``store``; a failure is part of the answer."""
+
+    def rows() -> Answer:
+        reason = why_not(rule, context.device, store.has_rows)
+        return Answer(rule.code, why_not=reason) if reason else Answer(rule.code, _rows(store, rule, context))
+
+    answer, error = _attempt(rows)
+    return answer or Answer(rule.code, error=error)
+
+
+def conclude(
+    rules: Iterable[Rule], answers: Iterable[Answer], context: Context, crash_rule: Rule | None = None
+) -> Outcome:
+    """The ``answers`` to ``rules``, one each, as ranked findings."""
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
-    for rule in rules:
-        if rule.sql is None:
-            continue
-        try:
-            reason = _why_not(store, rule, context)
-            if reason:
-                skipped.append(NotApplicable(rule.code, reason))
-            else:
-                findings += _run(store, rule, context)
-        except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
+    for rule, answer in zip(rules, answers, strict=True):
+        found, error = _attempt(partial(_findings, rule, answer, context))
+        findings += found or []
+        if answer.why_not is not None:
+            skipped.append(NotApplicable(rule.code, answer.why_not))
+        if problem := answer.error or error:
             if crash_rule is None:
-                raise QueryError(f"{rule.code}: {error}") from None
-            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": str(error)}))
+                raise QueryError(f"{rule.code}: {problem}")
+            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
     return Outcome(tuple(sorted(findings, key=_order)), tuple(skipped))
+
+
+def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
+    return [make_finding(rule, row, context) for row in answer.rows]
+
+
+def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
+    """What ``action`` makes, or the text of the error that it raises."""
+    try:
+        return action(), None
+    except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
+        return None, str(error) or type(error).__name__
 
 
 def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = None) -> Finding:
@@ -88,20 +128,21 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     )
 
 
-def _why_not(store: TraceStore, rule: Rule, context: Context) -> str | None:
-    if not rule.applies_to(context.device):
-        return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
+    """Why ``rule`` is not asked about a run on ``device`` with these tables; None when it is."""
+    if not rule.applies_to(device):
+        return f"is for {', '.join(rule.devices)}; this run used {device or 'no known device'}"
     for need in rule.needs:
         alternatives = need.split(" or ")
         if unknown := [name for name in alternatives if name not in catalog()]:
             raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
-        if not any(store.has_rows(name) for name in alternatives):
+        if not any(has_rows(name) for name in alternatives):
             stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
             return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
 
 
-def _run(store: TraceStore, rule: Rule, context: Context) -> list[Finding]:
+def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:
     assert rule.sql is not None
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
@@ -109,7 +150,7 @@ def _run(store: TraceStore, rule: Rule, context: Context) -> list[Finding]:
     }  # fmt: skip
     used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
     columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
-    return [make_finding(rule, dict(zip(columns, row, strict=True)), context) for row in rows]
+    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
 
 def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:

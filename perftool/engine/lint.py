@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from perftool.engine.analysis import Progress, empty_report, open_inputs, report_on
+from perftool.engine.analysis import analyze_inputs, empty_report, open_inputs
 from perftool.engine.baseline import read_baseline, subtract
 from perftool.engine.budgets import Budget, check_budgets, parse_budgets
 from perftool.engine.fingerprint import fingerprint
 from perftool.engine.overview import METRICS
 from perftool.engine.portable import file_of, make_portable, shown_paths
+from perftool.engine.schedule import IN_PROCESS, Progress, Schedule
 from perftool.engine.settings import Settings
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
 from perftool.model.report import Finding, Report
@@ -38,15 +39,19 @@ class LintPlan:
         object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))
 
 
-def lint_inputs(inputs: Inputs, plan: LintPlan, progress: Progress | None = None) -> LintReport:
+def lint_inputs(
+    inputs: Inputs, plan: LintPlan, progress: Progress | None = None, schedule: Schedule = IN_PROCESS
+) -> LintReport:
     """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
     if not inputs.traces and not inputs.texts:
         return judge(empty_report(plan.rules), plan)
-    with open_inputs(inputs, progress) as (store, unreadable):
-        if progress:
-            progress("analysing", 0)
-        report = report_on(store, plan.rules, unreadable)
-        broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
+    report = analyze_inputs(inputs, plan.rules, progress, schedule)
+    if any(budget.query for budget in plan.budgets):
+        # Queries of users may ask for any table, of all ranks: those lie in one store.
+        with open_inputs(inputs, progress) as store:
+            broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
+    else:
+        broken = check_budgets(plan.budgets, report.summary, None, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
 

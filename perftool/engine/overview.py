@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, Recipe, Share, Step
+from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Share, Step
 from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
@@ -49,39 +49,21 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
 
 
-IDLE_CAUSES = """
-SELECT cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
-       sum(dur) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM gap_causes GROUP BY cause ORDER BY total_ns DESC, name
+_RANKING = """
+SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
+       sum(total_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
-# Lanes that run the same kernel together count once, so no share exceeds the window.
-DEVICE_OPS = """
-WITH work AS (
-    SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
-    WHERE d.valid
-),
-names AS (SELECT name, row_number() OVER (ORDER BY name)::INTEGER AS class, count(*) AS count FROM work GROUP BY name),
-named AS (SELECT w.rank, n.class, w.ts, w."end" FROM work AS w JOIN names AS n USING (name))
-SELECT n.name, sum(u."end" - u.ts)::BIGINT AS total_ns, any_value(n.count) AS count,
-       sum(u."end" - u.ts) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM interval_union(named) AS u JOIN names AS n USING (class)
-GROUP BY n.name ORDER BY total_ns DESC, n.name
-"""
+IDLE_CAUSES = _RANKING.format(table="_idle_totals")
+DEVICE_OPS = _RANKING.format(table="_device_op_totals")
+OPS = _RANKING.format(table="_op_totals")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
-OPS = """
-SELECT o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count,
-       sum(o.self_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
-FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
-WHERE NOT starts_with(o.name, 'ProfilerStep#')
-GROUP BY o.name ORDER BY total_ns DESC, o.name
-"""
 TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["gap_causes", "device_ops", "ops", "_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 
@@ -114,6 +96,11 @@ def recipes(store: TraceStore) -> tuple[Recipe, ...]:
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
     """The operators that ran on the CPU, the most expensive first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
+
+
+def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
+    """Every rank that was given, also those that could not be read."""
+    return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
 def _on_gaudi(store: TraceStore) -> bool:

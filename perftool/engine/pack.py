@@ -11,7 +11,7 @@ from typing import Any
 import tomli
 
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CASES = "cases"
@@ -22,10 +22,10 @@ _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "reference
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "retired": list,
+    "retired": list, "scope": str,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired"}
-_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES}
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope"}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
 @cache
@@ -112,6 +112,7 @@ def load_rule(path: Path) -> Rule:
         example=text.get("example", "").strip("\n"),
         references=tuple(text.get("references", ())),
         retired=tuple(data.get("retired", ())),
+        scope=data.get("scope", "rank"),
     )
 
 
@@ -150,7 +151,7 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     if not NAME.fullmatch(data["name"]):
         raise RuleError(f"{path}: key name: {data['name']!r} is not lower-case words joined by hyphens")
     for key, choices in _CHOICES.items():
-        if data[key] not in choices:
+        if key in data and data[key] not in choices:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):

@@ -155,6 +155,30 @@ class Fallback:
 
 
 @dataclass(frozen=True)
+class RankSummary:
+    """One rank of the run. Times are totals over its window, None when its trace does not show them.
+
+    ``status`` is ok or unreadable; ``step_ns`` the median step; ``exposed_ns`` the part of the collectives
+    that no compute hides, ``waited_ns`` the part spent waiting for other ranks. ``offset_ns`` added to its times makes
+    them comparable with those of the lowest rank, give or take ``spread_ns``.
+    """
+
+    rank: int
+    status: str
+    steps: int
+    step_ns: int | None
+    window_ns: int | None
+    busy_ns: int | None
+    idle_ns: int | None
+    compute_ns: int | None
+    collective_ns: int | None
+    exposed_ns: int | None
+    waited_ns: int | None
+    offset_ns: int | None
+    spread_ns: int | None
+
+
+@dataclass(frozen=True)
 class Report:
     """One analysis. The rankings are over the window, all ranks together, largest first."""
 
@@ -171,6 +195,7 @@ class Report:
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
     rules: tuple[Rule, ...] = field(default=())
+    ranks: tuple[RankSummary, ...] = field(default=())
 
     # How a notebook shows a report is a reporter's business; the Python door puts it here.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None

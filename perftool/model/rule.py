@@ -8,10 +8,12 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 Status = Literal["preview", "stable", "deprecated"]
+Scope = Literal["rank", "ranks"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
+SCOPES: tuple[Scope, ...] = ("rank", "ranks")
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,11 @@ class Param:
 
 @dataclass(frozen=True)
 class Rule:
-    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001); ``retired``
-    are codes and names that meant this rule, or what it took over, in earlier versions."""
+    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
+
+    ``scope`` says whether it is asked of each rank on its own or once of all of them. ``retired`` are codes and names
+    that meant this rule, or what it took over, in earlier versions.
+    """
 
     code: str
     name: str
@@ -48,6 +53,7 @@ class Rule:
     example: str
     references: tuple[str, ...] = field(default=())
     retired: tuple[str, ...] = field(default=())
+    scope: Scope = "rank"
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).

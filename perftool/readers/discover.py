@@ -13,6 +13,7 @@ from perftool.errors import InputError, NoInputError
 from perftool.readers import envelope
 from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
+from perftool.readers.remote import is_url, list_url
 from perftool.readers.runs import Chosen, is_recording, newest_run
 from perftool.readers.stream import BLOCK, STDIN, ByteStream
 
@@ -64,6 +65,8 @@ def find_inputs(
 
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
+    if is_url(path):
+        return Chosen(tuple(file for file in _expand_url(path) if not _excluded(file, exclude)))
     if Path(path).is_dir():
         return _in_folder(path, exclude)
     return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
@@ -101,6 +104,15 @@ def _matching(path: str) -> list[str]:
     return matches
 
 
+def _expand_url(url: str) -> list[str]:
+    """The traces that ``url`` means; companions are found on this machine only."""
+    found = list_url(url)
+    if not found:
+        raise NoInputError(f"{url}: holds no file")
+    traces = [file for file in found if file.endswith(TRACE_SUFFIXES)]
+    return found if len(found) == 1 else traces
+
+
 def _is_our_own(path: str) -> bool:
     """Whether a file of a folder is a report or a baseline that this program left there."""
     if not path.endswith(".json"):
@@ -114,6 +126,8 @@ def _is_our_own(path: str) -> bool:
 
 def _is_text(path: str) -> bool:
     """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin counts as a trace."""
+    if is_url(path):
+        return not path.endswith(TRACE_SUFFIXES)
     reject_hltv(path)
     if path == STDIN or path.endswith((".gz", ".zst")) or _begins_trace(path):
         return False
@@ -144,7 +158,7 @@ def _named_like_companion(path: str) -> bool:
 
 
 def _beside(traces: Iterable[str]) -> list[str]:
-    folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN)
+    folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN and not is_url(trace))
     taken = set(traces)
     # Unasked, only what its first lines show to be of such a run: any log may lie there.
     return [

@@ -47,6 +47,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             }
             for step in report.steps
         ],
+        "ranks": [asdict(rank) for rank in report.ranks],
         "idle_causes": _shares(report.idle_causes),
         "top_device_ops": _shares(report.top_device_ops),
         "top_ops": _shares(report.top_ops),

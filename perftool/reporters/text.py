@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -13,6 +15,7 @@ from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metri
 from perftool.reporters.text_tables import (
     engines_table,
     fallbacks_table,
+    ranks_table,
     recipes_table,
     shares_table,
     steps_table,
@@ -21,14 +24,15 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
+_MOST_INPUTS = 8
 _WIDEST_PAGE = 1000
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print ``report``: inputs, summary, steps, idle time, rankings, then the findings, most worthwhile first."""
-    for read in report.inputs:
-        _print_input(read, console)
+    _print_inputs(report.inputs, console)
     _print_summary(report, console)
+    _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
     _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
     _print_table("Engines", engines_table(report.engines), console)
@@ -37,6 +41,20 @@ def print_report(report: Report, console: Console) -> None:
     _print_table("Device ops by time (lanes united)", shares_table(report.top_device_ops), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_findings(report, console)
+
+
+def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
+    """Each input; of many traces that were read without a remark only the number and the sums."""
+    plain = [read for read in inputs if read.kind == "trace" and read.status == "ok" and not read.issues]
+    many = plain if len(plain) > _MOST_INPUTS else []
+    if many:
+        size, events = sum(read.bytes for read in many), sum(read.events for read in many)
+        facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
+        names = f"{many[0].path} … {many[-1].path}"
+        console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
+    for read in inputs:
+        if read not in many:
+            _print_input(read, console)
 
 
 def _print_input(read: InputFile, console: Console) -> None:
@@ -72,6 +90,20 @@ def _print_summary(report: Report, console: Console) -> None:
     console.print(table)
     if missing:
         console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
+
+
+def _print_ranks(report: Report, console: Console) -> None:
+    if len(report.ranks) < 2:
+        return
+    table = ranks_table(report.ranks)
+    more = f"; {table.row_count} that differ most of {len(report.ranks)}" if table.row_count < len(report.ranks) else ""
+    _print_table(f"Ranks, in shares of the window{more}", table, console)
+    loads = sorted((row.compute_ns / row.steps, row.rank) for row in report.ranks if row.compute_ns and row.steps)
+    if len(loads) > 1:
+        (least, lightest), (most, heaviest) = loads[0], loads[-1]
+        mean = sum(load for load, _ in loads) / len(loads)
+        each = f"least {format_ns(least)} (rank {lightest}), mean {format_ns(mean)}"
+        console.print(Text(f"  compute per step: {each}, most {format_ns(most)} (rank {heaviest})", style="dim"))
 
 
 def _print_table(title: str, table: Table, console: Console) -> None:

@@ -7,6 +7,7 @@ column means, then one SELECT. Names that begin with an underscore are internal 
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,12 +52,12 @@ def macros() -> str:
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8")
 
 
-def build_order(names: list[str]) -> list[str]:
-    """``names`` and all they need, each after its needs; names without a file are taken as given."""
+def build_order(names: Iterable[str], made: Container[str] = ()) -> list[str]:
+    """``names`` and all they need that is not ``made``, each after its needs; names without a file stand as given."""
     order: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        if name in order or name not in catalog():
+        if name in order or name in made or name not in catalog():
             return
         for need in catalog()[name].needs:
             visit(need)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.report import Device
@@ -26,20 +28,60 @@ JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
 """
 
 
+# When ranks show different things, the first of these counts.
+_PRECEDENCE = ("hpu", "mtia", "xpu", "rocm", "cuda", "cpu")
+
+
+@dataclass(frozen=True)
+class DeviceSigns:
+    """What tells the device of a run.
+
+    ``names`` are those in the metadata of its traces, ``by_event`` is the type its events show, ``devices`` how many
+    did work and ``by_text`` the type that logs alone speak of.
+    """
+
+    names: tuple[str, ...]
+    by_event: str | None
+    devices: int
+    has_work: bool
+    has_trace: bool
+    by_text: str | None
+
+
 def detect_device(store: TraceStore) -> Device:
     """The device of the run; type ``cpu`` when the trace shows host work alone, None when it shows nothing."""
-    named = [name for metadata in store.metadata.values() if (name := _first_device(metadata))]
+    return decide_device([device_signs(store)])
+
+
+def device_signs(store: TraceStore) -> DeviceSigns:
+    """What the inputs of ``store`` say about the device."""
+    store.build(["slices", "tracks", "device_ops"])
+    has_slices = store.has_rows("slices")
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
-    seen = store.select(_EVENTS)
-    by_event = seen[0]["type"] if seen and store.has_rows("slices") else None
-    by_name = next((kind for name in named for part, kind in _NAMES if part in name.upper()), None)
-    has_work = store.has_rows("device_ops")
-    if not store.inputs:
-        return Device("hpu" if _speaks_of_gaudi(store) else None, None, 0)
-    if by_event in ("cpu", None) and not has_work:
+    seen = store.select(_EVENTS) if has_slices else []
+    return DeviceSigns(
+        names=tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata))),
+        by_event=seen[0]["type"] if seen else None,
+        devices=tracks[0]["n"],
+        has_work=store.has_rows("device_ops"),
+        has_trace=bool(store.inputs),
+        by_text="hpu" if _speaks_of_gaudi(store) else None,
+    )
+
+
+def decide_device(signs: Sequence[DeviceSigns]) -> Device:
+    """The device of a run whose ranks give ``signs``."""
+    names = [name for sign in signs for name in sign.names]
+    if not any(sign.has_trace for sign in signs):
+        return Device(next((sign.by_text for sign in signs if sign.by_text), None), None, 0)
+    shown = {sign.by_event for sign in signs}
+    by_event = next((kind for kind in _PRECEDENCE if kind in shown), None)
+    by_name = next((kind for name in names for part, kind in _NAMES if part in name.upper()), None)
+    name = names[0] if names else None
+    if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):
         # A device that did nothing in the recording is still the run's device, if its metadata names it.
-        return Device(by_name or by_event, named[0] if named else None, 0)
-    return Device(by_name or by_event, named[0] if named else None, max(tracks[0]["n"], 1))
+        return Device(by_name or by_event, name, 0)
+    return Device(by_name or by_event, name, max(sum(sign.devices for sign in signs), 1))
 
 
 def _speaks_of_gaudi(store: TraceStore) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import tempfile
@@ -18,6 +17,7 @@ from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
+from perftool.store.ranks import distributed_info
 
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
@@ -40,8 +40,6 @@ _FAST_TIME = (
     "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
 )
 _EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
-# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
-_LONGEST_INFO = 100_000
 _RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
 
 Progress = Callable[[int], None]
@@ -85,12 +83,9 @@ def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
 
 def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
     """The distributed rank a trace says it has, in its metadata or in its file name."""
-    info = metadata.get("distributedInfo")
-    if isinstance(info, str) and len(info) <= _LONGEST_INFO:
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            info = ast.literal_eval(info)
-    if isinstance(info, dict) and isinstance(info.get("rank"), int):
-        return int(info["rank"])
+    rank = distributed_info(metadata).get("rank")
+    if isinstance(rank, int):
+        return rank
     named = _RANK_IN_NAME.search(Path(path).name)
     return int(named.group(1)) if named else None
 

@@ -12,6 +12,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
 from perftool.readers.compilation_choice import chosen_compilations
 from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
+from perftool.readers.remote import local_copy
 from perftool.readers.stream import STDIN
 
 
@@ -45,7 +46,8 @@ def read_text(path: str) -> Reading:
 
     shown = "<stdin>" if path == STDIN else path
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
-    return Reading(shown, size, text_input.read(path))
+    with local_copy(path) as place:
+        return Reading(shown, size, text_input.read(place))
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:

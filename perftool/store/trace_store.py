@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,18 @@ import duckdb
 
 from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
+from perftool.readers.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.clocks import align_clocks
 from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
+from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
 from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.load_csv import is_profiler_csv, load_csv
+from perftool.store.ranks import RANK_COLUMNS, free_rank, rank_taken, ranks_of_run
 from perftool.store.readings import Reading, reading_tables
+from perftool.store.sizing import text_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +33,8 @@ if TYPE_CHECKING:
 # Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
 _MEMORY_LIMIT_MB = 750
-# Text grows this much when gzip or zstd is undone, about.
-_COMPRESSION = 12
+# Gives the rank to file a trace under from the one it states.
+Number = Callable[[int | None], int]
 _DEFAULT_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
 # DuckDB renamed the member in 2.0.
@@ -47,6 +51,7 @@ class TraceStore:
         self.inputs: list[InputFile] = []
         self.metadata: dict[int, dict[str, Any]] = {}
         self.readings: list[Reading] = []
+        self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
         self._filled: dict[str, bool] = {}
@@ -56,6 +61,8 @@ class TraceStore:
         self._base_ns = 0
         large = input_bytes > _IN_MEMORY
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
+        # DuckDB draws it on stdout, into our documents.
+        self._connection.execute("SET enable_progress_bar = false")
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
@@ -68,7 +75,7 @@ class TraceStore:
     @classmethod
     def for_files(cls, paths: Sequence[str]) -> TraceStore:
         """A store sized for the files at ``paths``."""
-        return cls(sum(_text_size(path) for path in paths))
+        return cls(sum(text_size(path) for path in paths))
 
     def __enter__(self) -> TraceStore:
         return self
@@ -81,14 +88,21 @@ class TraceStore:
         self._connection.close()
         self._folder.cleanup()
 
-    def add_trace(self, path: str, progress: load.Progress | None = None) -> InputFile:
-        """Read one trace file. Raises InputError when it cannot be read at all."""
-        self._require_open()
-        if is_profiler_csv(path):
-            return self._add_csv(path)
+    def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
+        """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
 
+        ``number`` gives the rank to file it under from the one it states; the default keeps that if it is free.
+        """
+        self._require_open()
+        with local_copy(path) as place:
+            add = self._add_csv if is_profiler_csv(place) else self._add_events
+            added = add(place, number or self._free_rank, progress)
+        self.inputs.append(replace(added, path=path) if place != path else added)
+        return self.inputs[-1]
+
+    def _add_events(self, path: str, number: Number, progress: load.Progress | None) -> InputFile:
         def rank_for(metadata: dict[str, Any]) -> int:
-            return self._free_rank(load.rank_of(path, metadata))[0]
+            return number(load.rank_of(path, metadata))
 
         try:
             read, metadata = load.load_trace(self._connection, path, rank_for, progress)
@@ -96,18 +110,16 @@ class TraceStore:
             taken = ", ".join(map(str, self.metadata)) or "NULL"
             self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
             raise
-        rank, issues = self._free_rank(load.rank_of(path, metadata))
+        stated = load.rank_of(path, metadata)
+        rank = number(stated)
         self._align(rank, load.base_time(metadata))
         self.metadata[rank] = metadata
-        added = replace(read, rank=rank, issues=(*read.issues, *issues))
-        self.inputs.append(added)
-        return added
+        return replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
 
-    def _add_csv(self, path: str) -> InputFile:
-        rank = self._free_rank(None)[0]
+    def _add_csv(self, path: str, number: Number, _: load.Progress | None) -> InputFile:
+        rank = number(None)
         added = load_csv(self._connection, path, rank)
         self.metadata[rank] = {}
-        self.inputs.append(added)
         return added
 
     def _align(self, rank: int, base_ns: int) -> None:
@@ -120,6 +132,23 @@ class TraceStore:
         """Add what a log, a metrics file or a configuration says."""
         self._require_open()
         self.readings.append(reading)
+
+    def hand_on(self) -> dict[str, bytes]:
+        """The tables of HANDED_ON, each as a Parquet file. Must come before the first ``query``."""
+        self.build(HANDED_ON)
+        return write_tables(self._connection, Path(self._folder.name))
+
+    def adopt(self, parts: Sequence[Handover]) -> None:
+        """Take the tables that stores over one rank each handed on, instead of making them."""
+        self._require_open()
+        read_tables(self._connection, parts, Path(self._folder.name))
+        self._built.update(HANDED_ON)
+        # There are no events to pair; without them the other tables are empty, not impossible.
+        pair_slices(self._connection)
+
+    def limit(self, memory_mb: int, threads: int) -> None:
+        """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
+        self._connection.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
 
     def inputs_with_issues(self) -> list[InputFile]:
         """The inputs, with the issues that came to light while the tables were made."""
@@ -169,18 +198,19 @@ class TraceStore:
     def build(self, names: Sequence[str]) -> None:
         """Make the tables ``names`` and all they need; names that are no tables are ignored."""
         self._prepare()
-        for name in build_order(list(names)):
-            if name not in self._built:
-                self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
-                self._built.add(name)
-                if name == "tracks":
-                    for issue in pair_slices(self._connection):
-                        self._note(issue)
-                if name == "_spans":
-                    nest_slices(self._connection)
-                if name == "slices":
-                    # A quarter of all memory so far, and nobody else's.
-                    self._connection.execute("DROP TABLE _spans; DROP TABLE _nesting")
+        for name in build_order(names, self._built):
+            self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+            self._built.add(name)
+            if name == "tracks":
+                for issue in pair_slices(self._connection):
+                    self._note(issue)
+            if name == "_spans":
+                nest_slices(self._connection)
+            if name == "slices":
+                # A quarter of all memory so far, and nobody else's.
+                self._connection.execute("DROP TABLE _spans; DROP TABLE _nesting")
+            if name == "_clock_edges":
+                align_clocks(self._connection)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
@@ -208,6 +238,7 @@ class TraceStore:
         inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
         self._fill("_device_facts" + FACT_COLUMNS, device_facts())
         self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
+        self._fill("_ranks" + RANK_COLUMNS, ranks_of_run(self.metadata, self.unreadable))
         facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
         self._fill("_inputs" + _INPUT_COLUMNS, facts)
         issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
@@ -233,13 +264,8 @@ class TraceStore:
         if self._ready:
             raise QueryError("inputs must be added before the first table is made")
 
-    def _free_rank(self, stated: int | None) -> tuple[int, list[ImportIssue]]:
-        """The rank to file an input under: its own if it is free, else the lowest free one."""
-        free = next(rank for rank in range(len(self.inputs) + 1) if rank not in self.metadata)
-        if stated is None or stated not in self.metadata:
-            return (free if stated is None else stated), []
-        text = f"rank {stated} was read before; this file is shown as rank {free}"
-        return free, [ImportIssue("rank taken", 1, text)]
+    def _free_rank(self, stated: int | None) -> int:
+        return free_rank(stated, self.metadata)
 
     def _lock_down(self) -> None:
         if not self._locked:
@@ -279,17 +305,6 @@ def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 def _names_in(sql: str) -> list[str]:
     """Every table name that occurs in ``sql`` as a word."""
     return [name for name in re.findall(r"\w+", sql) if name in catalog()]
-
-
-def _text_size(path: str) -> int:
-    """About how much text a file will give."""
-    try:
-        size = os.path.getsize(path)
-    except OSError:
-        return 0
-    with open(path, "rb") as file:
-        compressed = file.read(2) in (b"\x1f\x8b", b"\x28\xb5")
-    return size * _COMPRESSION if compressed else size
 
 
 def _first_line(error: Exception) -> str:

@@ -10,6 +10,7 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
+-- column members: VARCHAR, ranks of the group as the trace lists them, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
 WITH device AS (
@@ -50,7 +51,7 @@ SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) 
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
            WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END)::BIGINT AS bytes,
        coalesce(arg(e.args, 'Process Group Name'), arg(e.args, 'Process Group Description')) AS group_name,
-       arg(e.args, 'dtype') AS dtype,
+       arg(e.args, 'Process Group Ranks') AS members, arg(e.args, 'dtype') AS dtype,
        CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns
 FROM every AS e LEFT JOIN hidden AS h USING (id)
 ORDER BY e.rank, e.ts

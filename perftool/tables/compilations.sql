@@ -1,7 +1,7 @@
 -- One row per compilation of a graph: by torch.compile, or by the Gaudi graph compiler. The events of one
 -- compilation, on whatever lanes, are one row. Logs and metrics count where the trace shows no compilation.
 --
--- needs: _compile_events, _step_bounds, device_ops, _log_compilations
+-- needs: _traced_compilations, _log_compilations
 -- column id: BIGINT, slices.id of its first event, NULL when a log or metrics file is the source
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins
@@ -11,41 +11,8 @@
 -- column ts: BIGINT, start in ns, NULL when a log or metrics file is the source
 -- column dur: BIGINT, length in ns, NULL when unknown
 -- column end: BIGINT, end in ns
-WITH ordered AS (
-    SELECT *, max("end") OVER (PARTITION BY rank, source ORDER BY ts
-                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
-    FROM _compile_events
-),
-numbered AS (
-    SELECT *, sum((reach IS NULL OR ts > reach + 100000)::INTEGER)
-                  OVER (PARTITION BY rank, source ORDER BY ts ROWS UNBOUNDED PRECEDING) AS compilation
-    FROM ordered
-),
-traced AS (
-    SELECT rank, source, arg_min(id, ts) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
-    FROM numbered GROUP BY rank, source, compilation
-),
--- Recipes are numbered as they are compiled: one that first runs after the first step was compiled (or loaded
--- from disk) late, even when the trace recorded no compile event.
-named AS (
-    SELECT d.rank, arg(r.args, 'recipeName') AS recipe, min(d.ts) AS ts
-    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id
-    WHERE d.recipe IS NOT NULL AND arg(r.args, 'recipeName') LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
-    GROUP BY ALL
-),
-first_steps AS (SELECT rank, min("end") AS "end" FROM _step_bounds WHERE step IS NOT NULL GROUP BY rank),
-late AS (
-    SELECT n.rank, n.recipe, n.ts FROM named AS n JOIN first_steps AS f USING (rank)
-    WHERE n.ts > f."end" AND n.rank NOT IN (SELECT rank FROM traced WHERE source = 'trace')
-),
-every AS (
-    SELECT rank, id, recipe, source, ts, "end" FROM traced
-    UNION ALL SELECT rank, NULL, recipe, 'recipe name', ts, NULL FROM late
-)
-SELECT e.id, e.rank, s.step, e.recipe, 'unknown' AS reason, e.source, e.ts, e."end" - e.ts AS dur, e."end"
-FROM every AS e
-ASOF LEFT JOIN _step_bounds AS s ON s.rank = e.rank AND e.ts >= s.ts
+SELECT * FROM _traced_compilations
 UNION ALL
 SELECT NULL, l.rank, l.step, l.recipe, coalesce(l.reason, 'unknown'), l.source, NULL, l.dur, NULL
 FROM _log_compilations AS l
-WHERE l.rank IS NULL OR l.rank NOT IN (SELECT rank FROM every)
+WHERE l.rank IS NULL OR l.rank NOT IN (SELECT rank FROM _traced_compilations)

@@ -34,6 +34,12 @@ CONTRACT: dict[str, Any] = {
     },
     "steps": [{"rank": WHOLE, "name": TEXT, "ts_ns": WHOLE, "dur_ns": WHOLE,
                "breakdown_ns": dict.fromkeys(BREAKDOWN, WHOLE)}],
+    "ranks": [{
+        "rank": WHOLE, "status": TEXT, "steps": WHOLE,
+        **dict.fromkeys(
+            ("step_ns", "window_ns", "busy_ns", "idle_ns", "compute_ns", "collective_ns", "exposed_ns", "waited_ns",
+             "offset_ns", "spread_ns"), (int, NONE)),
+    }],
     "findings": [{
         "code": TEXT, "name": TEXT, "severity": TEXT, "confidence": TEXT, "subject": TEXT, "message": TEXT, "why": TEXT,
         "fix": TEXT, "rank": (int, NONE), "location": PLACE, "related": [PLACE], "evidence": (dict,),

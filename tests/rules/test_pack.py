@@ -9,6 +9,7 @@ from string import Formatter
 import pytest
 from rule_cases import all_cases, case_files, pack
 
+from perftool.engine.check_pack import tables_of_one_rank
 from perftool.engine.pack import builtin_folder
 from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Rule
 from perftool.store.catalog import catalog
@@ -115,6 +116,11 @@ def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> Non
     known = set(re.findall(r"\w+", rule.sql or "error actual limit")) | {"subject"}
 
     assert {name for name in placeholders if not {name, f"{name}_ns", f"{name}_bytes"} & known} == set()
+
+
+@every_rule
+def test_a_rule_over_ranks_uses_tables_of_all_ranks(rule: Rule) -> None:
+    assert rule.sql is None or rule.scope == "rank" or tables_of_one_rank(rule) == []
 
 
 @every_rule

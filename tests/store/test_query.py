@@ -116,3 +116,8 @@ def test_ranks_come_from_the_trace_or_are_given(store: Open, write_trace: Callab
         assert [read.rank for read in opened.inputs] == [2, 0, 1]
         kinds = {read.rank: [issue.kind for issue in read.issues] for read in opened.inputs_with_issues()}
     assert kinds == {2: [], 0: [], 1: ["rank taken"]}
+
+
+def test_nothing_is_drawn_on_stdout(store: Callable[..., TraceStore]) -> None:
+    # A query of more than two seconds would draw a bar into the JSON report.
+    assert store([step(1, 0, 10)]).select("SELECT current_setting('enable_progress_bar') AS bar") == [{"bar": False}]

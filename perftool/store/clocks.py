@@ -1,0 +1,69 @@
+"""Clocks of many ranks against one, from those of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import duckdb
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``offset_ns`` added to the times of ``rank`` makes them comparable with those of ``anchor``.
+
+    It is a median of ``matches`` differences; half of them lie within ``spread_ns``.
+    """
+
+    anchor: int
+    rank: int
+    offset_ns: int
+    matches: int
+    spread_ns: int
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The clock of ``rank`` against the lowest rank, along the chain of pairs that scatters least."""
+
+    rank: int
+    offset_ns: int
+    matches: int
+    spread_ns: int
+
+
+def align(edges: Iterable[Edge]) -> list[Offset]:
+    """The offset of every rank that the ``edges`` link to the lowest one, in order of rank; it has offset 0."""
+    neighbours: dict[int, list[Edge]] = {}
+    for edge in edges:
+        neighbours.setdefault(edge.anchor, []).append(edge)
+        back = Edge(edge.rank, edge.anchor, -edge.offset_ns, edge.matches, edge.spread_ns)
+        neighbours.setdefault(edge.rank, []).append(back)
+    if not neighbours:
+        return []
+    lowest = min(neighbours)
+    most = max(edge.matches for edge in neighbours[lowest])
+    found: dict[int, Offset] = {}
+    # Dijkstra's shortest paths, by spread; with equal spread the shorter chain, then the lower rank.
+    waiting = [(0, 0, lowest, 0, most)]
+    while waiting:
+        spread, hops, rank, offset, matches = heappop(waiting)
+        if rank in found:
+            continue
+        found[rank] = Offset(rank, offset, matches, spread)
+        for edge in neighbours[rank]:
+            if edge.rank not in found:
+                fewest = min(matches, edge.matches)
+                chained = (spread + edge.spread_ns, hops + 1, edge.rank, offset + edge.offset_ns, fewest)
+                heappush(waiting, chained)
+    return [found[rank] for rank in sorted(found)]
+
+
+def align_clocks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table ``_clock_offsets`` (rank, offset_ns, matches, spread_ns) from ``_clock_edges``."""
+    connection.execute("CREATE TABLE _clock_offsets (rank INTEGER, offset_ns BIGINT, matches BIGINT, spread_ns BIGINT)")
+    rows = connection.execute("SELECT anchor, rank, offset_ns, matches, spread_ns FROM _clock_edges").fetchall()
+    offsets = [[one.rank, one.offset_ns, one.matches, one.spread_ns] for one in align(Edge(*row) for row in rows)]
+    if offsets:
+        connection.executemany("INSERT INTO _clock_offsets VALUES (?, ?, ?, ?)", offsets)

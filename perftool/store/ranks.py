@@ -1,0 +1,57 @@
+"""Which rank a trace is, and which ranks its run had."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Container, Iterable, Mapping
+from itertools import count
+from typing import Any
+
+from perftool.model.inputs import ImportIssue, InputFile
+
+RANK_COLUMNS = "(rank INTEGER, status VARCHAR)"
+# More ranks than any run has; beyond it the number is damaged.
+_MOST_RANKS = 1 << 20
+# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
+_LONGEST_INFO = 100_000
+
+
+def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a trace says about its rank and its run; old profilers wrote a Python literal instead of JSON."""
+    info = metadata.get("distributedInfo")
+    if isinstance(info, str) and len(info) <= _LONGEST_INFO:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            info = ast.literal_eval(info)
+    return info if isinstance(info, dict) else {}
+
+
+def free_rank(stated: int | None, taken: Container[int]) -> int:
+    """The rank to file a trace under: the one it states if that is free, else the lowest free one."""
+    if stated is not None and stated not in taken:
+        return stated
+    return next(rank for rank in count() if rank not in taken)
+
+
+def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
+    """What to say when a trace that states a rank is filed under another ``rank``."""
+    if stated in (None, rank):
+        return ()
+    return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
+
+
+def ranks_of_run(
+    metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
+) -> list[tuple[int, str]]:
+    """Every rank and its status: ``ok``, ``unreadable``, or ``missing``.
+
+    None is missing of a single trace: whoever gives one rank of many knows it. Of several, those below the run's
+    ``world_size`` that are not there.
+    """
+    status = {read.rank: "unreadable" for read in unreadable if read.rank is not None}
+    status |= dict.fromkeys(metadata, "ok")
+    sizes = [distributed_info(top).get("world_size") for top in metadata.values()]
+    size = max((size for size in sizes if isinstance(size, int) and size <= _MOST_RANKS), default=0)
+    if len(status) > 1:
+        status |= {rank: "missing" for rank in range(size) if rank not in status}
+    return sorted(status.items())

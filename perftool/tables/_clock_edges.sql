@@ -1,0 +1,20 @@
+-- By how much the clocks of two ranks differ, from the ends of the collectives they share. Each collective compares its
+-- ranks with the lowest of them.
+--
+-- needs: _collective_matches
+-- column anchor: INTEGER, the lowest rank of the collectives
+-- column rank: INTEGER, another one
+-- column offset_ns: BIGINT, what to add to the times of rank to compare them with those of anchor: a median
+-- column matches: BIGINT, ends compared
+-- column spread_ns: BIGINT, half of them lie within this of the median
+WITH ends AS (
+    SELECT rank, "end", first_value(rank) OVER together AS anchor, first_value("end") OVER together AS anchor_end
+    FROM _collective_matches WHERE ends_together WINDOW together AS (PARTITION BY match ORDER BY rank)
+),
+differences AS (SELECT anchor, rank, anchor_end - "end" AS ns FROM ends WHERE rank <> anchor),
+medians AS (SELECT anchor, rank, median(ns) AS ns, count(*) AS matches FROM differences GROUP BY anchor, rank)
+SELECT m.anchor, m.rank, m.ns::BIGINT AS offset_ns, any_value(m.matches) AS matches,
+       median(abs(d.ns - m.ns))::BIGINT AS spread_ns
+FROM differences AS d JOIN medians AS m USING (anchor, rank)
+GROUP BY m.anchor, m.rank, m.ns
+ORDER BY m.anchor, m.rank

@@ -1,0 +1,62 @@
+-- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
+-- once; a rank adds to the summary what it has here.
+--
+-- needs: device_ops, _windows, slices, tracks, _names
+-- column rank: INTEGER, distributed rank
+-- column window_ns: BIGINT, length of the window
+-- column any_ns: BIGINT, any engine works
+-- column mme_ns: BIGINT, the MME works
+-- column tpc_ns: BIGINT, the TPC works
+-- column dma_ns: BIGINT, DMA or PDMA work
+-- column together_ns: BIGINT, MME and TPC work at the same time
+-- column tpc_alone_ns: BIGINT, the TPC works and the MME does not
+-- column dma_alone_ns: BIGINT, DMA works, and neither MME nor TPC
+-- column others_ns: BIGINT, other engines work, none of these
+-- column low_ns: BIGINT, the MME works on types below 32 bit
+-- column typed_ns: BIGINT, that, and on 32-bit types
+-- column build_ns: BIGINT, the host builds lazy graphs
+-- column bridge: BOOLEAN, the bridge's events are recorded
+WITH win AS (
+    SELECT rank, "end" - ts AS ns FROM _windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
+),
+work AS (
+    SELECT d.rank, CASE d.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END
+               AS class, d.dtype, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
+    FROM device_ops AS d JOIN _windows AS w USING (rank) JOIN tracks AS t ON t.id = d.track
+    WHERE d.valid AND t.engine IS NOT NULL
+),
+engines AS (SELECT * FROM interval_union(work)),
+together AS (
+    SELECT rank, sum("end" - ts) FILTER (mask & 1 = 1) AS mme, sum("end" - ts) FILTER (mask & 2 = 2) AS tpc,
+           sum("end" - ts) FILTER (mask & 4 = 4) AS dma, sum("end" - ts) FILTER (mask & 3 = 3) AS mme_and_tpc,
+           sum("end" - ts) FILTER (mask & 3 = 2) AS tpc_alone, sum("end" - ts) FILTER (mask & 7 = 4) AS dma_alone,
+           sum("end" - ts) FILTER (mask = 8) AS others_alone, sum("end" - ts) FILTER (mask > 0) AS any_engine
+    FROM interval_sweep(engines) GROUP BY rank
+),
+matrix AS (
+    SELECT rank, CASE WHEN regexp_matches(dtype, '^(bf|bfloat|h?f(loat|p)?|u?int)_?(16|8|4)|^fp8|^hf8', 'i') THEN 0
+                      WHEN regexp_matches(dtype, '^(float32|fp32|f32|tf32|u?int32)$', 'i') THEN 1 END AS class, ts, "end"
+    FROM work WHERE class = 0
+),
+typed AS (SELECT rank, class, ts, "end" FROM matrix WHERE class IS NOT NULL),
+precision AS (
+    SELECT rank, sum("end" - ts) FILTER (class = 0) AS low, sum("end" - ts) AS every
+    FROM interval_union(typed) GROUP BY rank
+),
+building AS (
+    SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
+    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN _windows AS w ON w.rank = s.rank
+    WHERE n.feeding = 13
+),
+built AS (SELECT rank, sum("end" - ts) AS ns FROM interval_union(building) GROUP BY rank)
+SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coalesce(t.mme, 0)::BIGINT AS mme_ns,
+       coalesce(t.tpc, 0)::BIGINT AS tpc_ns, coalesce(t.dma, 0)::BIGINT AS dma_ns,
+       coalesce(t.mme_and_tpc, 0)::BIGINT AS together_ns, coalesce(t.tpc_alone, 0)::BIGINT AS tpc_alone_ns,
+       coalesce(t.dma_alone, 0)::BIGINT AS dma_alone_ns, coalesce(t.others_alone, 0)::BIGINT AS others_ns,
+       coalesce(p.low, 0)::BIGINT AS low_ns, coalesce(p.every, 0)::BIGINT AS typed_ns,
+       coalesce(b.ns, 0)::BIGINT AS build_ns,
+       rank IN (SELECT rank FROM tracks WHERE process = 'Bridge Logs') AS bridge
+FROM win AS w
+LEFT JOIN together AS t USING (rank)
+LEFT JOIN precision AS p USING (rank)
+LEFT JOIN built AS b USING (rank)

@@ -1,0 +1,71 @@
+-- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
+-- at all, so that what is missing is not taken for 0.
+--
+-- needs: steps, _timeline, _windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, _runtime, tracks
+-- column rank: INTEGER, distributed rank
+-- column window_ns: BIGINT, length of the window, NULL without one
+-- column steps: BIGINT, complete steps; the whole recording is one when it has none
+-- column busy_ns: BIGINT, the device works
+-- column compute_ns: BIGINT, a kernel other than a collective runs
+-- column collective_ns: BIGINT, a collective runs
+-- column exposed_ns: BIGINT, a collective runs and no other kernel
+-- column kernel_ns: BIGINT, any kernel runs
+-- column loading_ns: BIGINT, a feeding thread waits for data
+-- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler
+-- column copying_ns: BIGINT, the host copies inputs
+-- column overlap_ns: BIGINT, a feeding thread works while the device does
+-- column compilations: BIGINT, compilations that begin in the window
+-- column syncs: BIGINT, waits for the device that begin in the window
+-- column peak_bytes: BIGINT, most device memory allocated, NULL when not recorded
+-- column host: BOOLEAN, the trace has host slices
+-- column device: BOOLEAN, it has device work
+-- column loader: BOOLEAN, it has data loading
+-- column inputs: BOOLEAN, it has copies from host to device
+-- column runtime: BOOLEAN, it has calls of the device's runtime
+WITH moments AS (
+    SELECT t.rank, t."end" - t.ts AS ns, mask, mask & class_bits([0, 2]) > 0 AS computing,
+           mask & class_bits([1, 3]) > 0 AS communicating
+    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+),
+times AS (
+    SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
+           sum(ns) FILTER (communicating AND NOT computing) AS exposed,
+           sum(ns) FILTER (computing OR communicating) AS kernel,
+           sum(ns) FILTER (mask & class_bits([14]) > 0) AS loading, sum(ns) FILTER (mask & class_bits([21]) > 0) AS compiling,
+           sum(ns) FILTER (mask & class_bits([24]) > 0) AS copying,
+           -- The feeding threads work: anything but a wait for the device.
+           sum(ns) FILTER (mask & class_bits([0, 1, 2, 3, 4, 5]) > 0 AND mask & class_bits([20]) = 0
+               AND mask & class_bits([10, 11, 12, 13, 14, 15, 16, 17, 18, 25]) > 0) AS overlap
+    FROM moments GROUP BY rank
+),
+busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),
+complete AS (SELECT rank, count(*) AS n FROM steps WHERE NOT partial GROUP BY rank),
+compiled AS (
+    SELECT c.rank, count(*) AS n FROM compilations AS c
+    JOIN _windows AS w ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end" GROUP BY c.rank
+),
+waited AS (
+    SELECT s.rank, count(*) AS n FROM syncs AS s
+    JOIN _windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
+),
+peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
+SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, coalesce(s.n, 0) AS steps, b.ns::BIGINT AS busy_ns,
+       t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns, t.exposed::BIGINT AS exposed_ns,
+       t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
+       coalesce(t.compiling, 0)::BIGINT AS compiling_ns, coalesce(t.copying, 0)::BIGINT AS copying_ns,
+       coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(c.n, 0) AS compilations, coalesce(y.n, 0) AS syncs,
+       p.bytes AS peak_bytes,
+       r.rank IN (SELECT rank FROM slices WHERE side = 'host') AS host,
+       r.rank IN (SELECT rank FROM device_ops WHERE valid) AS device,
+       r.rank IN (SELECT rank FROM dataloader) AS loader,
+       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device') AS inputs,
+       r.rank IN (SELECT rank FROM _runtime) AS runtime
+FROM (SELECT DISTINCT rank FROM tracks) AS r
+LEFT JOIN _windows AS w USING (rank)
+LEFT JOIN times AS t USING (rank)
+LEFT JOIN busy AS b USING (rank)
+LEFT JOIN complete AS s USING (rank)
+LEFT JOIN compiled AS c USING (rank)
+LEFT JOIN waited AS y USING (rank)
+LEFT JOIN peak AS p USING (rank)
+ORDER BY r.rank

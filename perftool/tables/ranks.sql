@@ -1,0 +1,35 @@
+-- One row per rank of the run. Times are totals over the window of the rank.
+--
+-- needs: _rank_totals, steps, clocks, waits
+-- column rank: INTEGER, distributed rank
+-- column status: VARCHAR, ok; missing (the run had it, several others were given, it was not); or unreadable
+-- column steps: BIGINT, complete profiler steps
+-- column step_ns: BIGINT, median length of these
+-- column window_ns: BIGINT, length of the window
+-- column busy_ns: BIGINT, the device works; NULL without device work, as all that follows from the device
+-- column idle_ns: BIGINT, it does not
+-- column compute_ns: BIGINT, a kernel other than a collective runs
+-- column collective_ns: BIGINT, a collective runs
+-- column exposed_ns: BIGINT, a collective runs and nothing else hides it
+-- column waited_ns: BIGINT, part of the collectives spent waiting for other ranks; NULL when none is matched
+-- column offset_ns: BIGINT, clocks.offset_ns
+-- column spread_ns: BIGINT, clocks.spread_ns
+WITH lengths AS (
+    SELECT rank, count(step) AS steps, median(dur) FILTER (step IS NOT NULL)::BIGINT AS step_ns
+    FROM steps WHERE NOT partial GROUP BY rank
+),
+waiting AS (
+    SELECT rank, coalesce(sum(waited_ns) FILTER (side = 'device'), sum(waited_ns))::BIGINT AS ns FROM waits GROUP BY rank
+)
+SELECT r.rank, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns,
+       CASE WHEN t.device THEN t.busy_ns END AS busy_ns, CASE WHEN t.device THEN t.window_ns - t.busy_ns END AS idle_ns,
+       CASE WHEN t.device THEN coalesce(t.compute_ns, 0) END AS compute_ns,
+       CASE WHEN t.collective_ns > 0 THEN t.collective_ns END AS collective_ns,
+       CASE WHEN t.collective_ns > 0 THEN coalesce(t.exposed_ns, 0) END AS exposed_ns,
+       w.ns AS waited_ns, c.offset_ns, c.spread_ns
+FROM _ranks AS r
+LEFT JOIN _rank_totals AS t USING (rank)
+LEFT JOIN lengths AS l USING (rank)
+LEFT JOIN waiting AS w USING (rank)
+LEFT JOIN clocks AS c USING (rank)
+ORDER BY r.rank

@@ -1,0 +1,218 @@
+"""Many ranks: numbered, analysed apart, joined; the report is that of one store over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import document, kernel, loader, runtime, step, x
+
+from perftool.engine.analysis import analyze, open_inputs, report_on
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.schedule import IN_PROCESS, Processes, choose_schedule
+from perftool.errors import InputError, SettingsError
+from perftool.model.report import Report
+from perftool.model.rule import Rule
+from perftool.readers.discover import find_inputs
+from perftool.reporters.json import as_dict
+
+RULES = load_pack(builtin_folder())
+STEP = 10_000
+
+
+def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
+    """Steps of 10 ms: a loader, launches, a kernel of ``compute`` us, an all-reduce until 9 ms.
+
+    This rank comes to the all-reduce ``late`` us later than the others, and its clock is ``clock`` us ahead.
+    """
+    events = []
+    for number in range(steps):
+        at = clock + number * STEP
+        events += [
+            step(number, at, STEP),
+            loader(at + 10, 500 + number),
+            x("aten::mm", at + 600, 400 + number),
+            runtime("cudaLaunchKernel", at + 700, 20, 10 * number + 1),
+            runtime("cudaLaunchKernel", at + 800, 20, 10 * number + 2),
+            kernel("gemm", at + 900, compute - number, 10 * number + 1),
+            kernel("ncclDevKernel_AllReduce", at + 5000 + late, 4000 - late + number, 10 * number + 2, stream=9,
+                   **{"Collective name": "allreduce", "Process Group Name": "0", "In msg nelems": 9, "dtype": "Float"}),
+        ]  # fmt: skip
+    return events
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of four ranks: the second comes late, the clock of the third is 5 ms ahead, the fourth computes more."""
+    for rank, events in enumerate(
+        [rank_events(), rank_events(late=3000), rank_events(clock=5000), rank_events(compute=4000)]
+    ):
+        write(tmp_path / f"rank{rank}.json", events, rank, 4)
+    return tmp_path
+
+
+def write(path: Path, events: list[dict[str, Any]], rank: int | None, world: int = 1, **metadata: Any) -> str:
+    info = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": world}}
+    path.write_bytes(document(events, **info, **metadata))
+    return str(path)
+
+
+def in_one_store(paths: Sequence[str], rules: Sequence[Rule] = RULES) -> Report:
+    with open_inputs(find_inputs(paths)) as store:
+        return report_on(store, rules)
+
+
+def only(*codes: str) -> list[Rule]:
+    return [rule for rule in RULES if rule.code in codes]
+
+
+def found(report: Report) -> list[tuple[str, int | None]]:
+    return sorted((finding.code, finding.rank) for finding in report.findings)
+
+
+@pytest.mark.parametrize("schedule", [IN_PROCESS, Processes(2)], ids=["here", "processes"])
+def test_the_report_is_that_of_one_store(folder: Path, schedule: Any) -> None:
+    joined = analyze([str(folder)], RULES, schedule=schedule)
+
+    assert as_dict(joined) == as_dict(in_one_store([str(folder)]))
+    assert ("COL103", 1) in found(joined)
+    assert ("COL108", 3) in found(joined)
+
+
+def test_times_count_from_the_zero_of_the_first_file(tmp_path: Path) -> None:
+    for rank, base in enumerate([7_000_000_000, 9_000_000_000]):
+        write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=base)
+
+    rules = only("GAP101", "GAP102", "COL102")
+    joined = analyze([str(tmp_path)], rules)
+
+    assert as_dict(joined) == as_dict(in_one_store([str(tmp_path)], rules))
+    assert [one.ts_ns for one in joined.steps if one.rank == 1 and one.name == "ProfilerStep#0"] == [2_000_000_000]
+
+
+def test_a_rank_tells_its_load_its_waiting_and_its_clock(folder: Path) -> None:
+    ranks = analyze([str(folder)], only("COL103")).ranks
+
+    shown = [(r.rank, r.status, r.steps, r.compute_ns, r.waited_ns, r.offset_ns, r.spread_ns) for r in ranks]
+    assert shown == [
+        (0, "ok", 3, 5_997_000, 9_000_000, 0, 0),
+        (1, "ok", 3, 5_997_000, 0, 0, 0),
+        (2, "ok", 3, 5_997_000, 9_000_000, -5_000_000, 0),
+        (3, "ok", 3, 11_997_000, 9_000_000, 0, 0),
+    ]
+
+
+def test_clocks_change_no_number_of_a_rank(folder: Path, tmp_path: Path) -> None:
+    rules = only("COL102", "COL103", "GAP101")
+    before = analyze([str(folder)], rules)
+    write(folder / "rank2.json", rank_events(clock=0), 2, 4)
+    after = analyze([str(folder)], rules)
+
+    assert after.summary == before.summary
+    assert [(f.code, f.rank, f.message) for f in after.findings] == [
+        (f.code, f.rank, f.message) for f in before.findings
+    ]
+
+
+def test_a_damaged_rank_is_reported_and_the_others_analysed(folder: Path) -> None:
+    (folder / "rank1.json").write_bytes(b"\x00\x01 this is no trace")
+    whole = (folder / "rank3.json").read_bytes()
+    (folder / "rank3.json").write_bytes(whole[: len(whole) * 2 // 3])
+
+    report = analyze([str(folder)], only("TRC000", "TRC101"))
+
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "unreadable"), (2, "ok"), (3, "ok")]
+    assert {code for code, _ in found(report)} >= {"TRC000", "TRC101"}
+    assert [read.status for read in report.inputs] == ["ok", "ok", "truncated", "unreadable"]
+    assert {one.rank for one in report.steps} == {0, 2, 3}
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text("no trace")
+    with pytest.raises(InputError, match="rank1"):
+        analyze([str(tmp_path)], RULES)
+
+
+def test_a_missing_rank_is_a_finding(folder: Path) -> None:
+    (folder / "rank2.json").unlink()
+
+    report = analyze([str(folder)], only("TRC107"))
+
+    (missing,) = [finding for finding in report.findings if finding.code == "TRC107"]
+    assert missing.message == "1 of the 4 ranks of the run have no trace here: 2"
+    assert [rank.rank for rank in report.ranks] == [0, 1, 3]
+
+
+def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path / "a.json", rank_events(), None),
+        write(tmp_path / "b.json", rank_events(late=1000), 0),
+        write(tmp_path / "c.json", rank_events(late=2000), 0),
+    ]
+
+    rules = only("GAP101", "COL103")
+    joined = analyze(paths, rules)
+
+    assert as_dict(joined) == as_dict(in_one_store(paths, rules))
+    assert [read.rank for read in joined.inputs] == [0, 1, 2]
+    issues = [issue.message for read in joined.inputs for issue in read.issues]
+    assert issues == [
+        "rank 0 was read before; this file is shown as rank 1",
+        "rank 0 was read before; this file is shown as rank 2",
+    ]
+
+
+def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for rank in range(11):
+        # Names that sort otherwise than numbers.
+        write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
+
+    report = analyze([str(tmp_path)], only("COL103"))
+
+    assert [rank.rank for rank in report.ranks] == list(range(11))
+    assert [rank.offset_ns for rank in report.ranks] == [-rank * 10_000 for rank in range(11)]
+    assert report.summary["steps"].value == 11
+
+
+def test_a_row_without_a_rank_speaks_of_the_run_when_all_ranks_agree(folder: Path) -> None:
+    rules = [
+        rule("USR901", "SELECT 'told by a log' AS subject, NULL::INTEGER AS rank"),
+        rule("USR902", "SELECT 'the same everywhere' AS subject"),
+        rule("USR903", "SELECT 'its own' AS subject, max(ts) AS n FROM device_ops WHERE kind = 'collective'"),
+    ]
+
+    report = analyze([str(folder)], rules)
+
+    assert [(finding.code, finding.rank) for finding in report.findings] == [
+        ("USR901", None), ("USR902", None), ("USR903", 0), ("USR903", 1), ("USR903", 2), ("USR903", 3),
+    ]  # fmt: skip
+
+
+def rule(code: str, sql: str) -> Rule:
+    """A rule of a rank with this query."""
+    pattern = next(rule for rule in RULES if rule.code == "TRC106")
+    return replace(pattern, code=code, sql=sql, message="said", needs=(), params=())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "scheduler", "expected"),
+    [(None, None, IN_PROCESS), (1, "local", IN_PROCESS), (2, None, Processes(2)), (8, "local", Processes(3))],
+)
+def test_small_inputs_are_read_here_unless_asked_otherwise(
+    jobs: int | None, scheduler: str | None, expected: Any, tmp_path: Path
+) -> None:
+    paths = [write(tmp_path / f"{name}.json", rank_events(), None) for name in "abc"]
+    assert choose_schedule(paths, jobs, scheduler) == expected
+
+
+@pytest.mark.parametrize(
+    ("jobs", "scheduler", "message"),
+    [(0, None, "--jobs 0"), (2, "dask://somewhere:1", "--jobs is for"), (None, "slurm", "must be local or dask://")],
+)
+def test_a_wrong_schedule_is_refused(jobs: int | None, scheduler: str | None, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        choose_schedule(["a", "b"], jobs, scheduler)

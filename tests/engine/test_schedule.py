@@ -1,0 +1,186 @@
+"""Workers that are killed: their ranks are done again. A real Dask cluster. URLs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import document, kernel, runtime, step, x
+
+from perftool.engine.analysis import analyze
+from perftool.engine.cluster import connect
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rank_part import RankTask, Shared
+from perftool.engine.schedule import Processes
+from perftool.errors import InputError, MissingExtraError, PerfToolError
+from perftool.readers.remote import list_url, local_copy
+from perftool.reporters.json import as_dict
+
+RULES = [rule for rule in load_pack(builtin_folder()) if rule.code in ("TRC000", "GAP101", "COL103", "COL108")]
+RANKS = 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of four ranks; the last computes most."""
+    for rank in range(RANKS):
+        (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
+    return tmp_path
+
+
+def trace(rank: int) -> bytes:
+    events = [
+        event
+        for at in (0, 1000)
+        for event in (
+            step(at // 1000, at, 1000),
+            x("aten::mm", at, 50),
+            runtime("cudaLaunchKernel", at + 10, 20, at + 1),
+            kernel("gemm", at + 100, 300 + 100 * rank, at + 1),
+            kernel("ncclDevKernel_AllReduce", at + 800 + rank, 100 - rank, at + 2, stream=9),
+        )
+    ]
+    return document(events, distributedInfo={"rank": rank, "world_size": RANKS})
+
+
+def killing(pids: Callable[[], list[int]], after: str) -> tuple[Callable[[str, int], None], list[int]]:
+    """Progress that kills one of ``pids`` when it says ``after``, and the list of those killed."""
+    killed: list[int] = []
+
+    def progress(stage: str, _: int) -> None:
+        if not killed and stage.startswith(after):
+            killed.append(pids()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    return progress, killed
+
+
+def test_the_ranks_of_a_killed_process_are_done_again(folder: Path) -> None:
+    progress, killed = killing(lambda: [child.pid or 0 for child in multiprocessing.active_children()], "1 of 4")
+
+    report = analyze([str(folder)], RULES, progress, schedule=Processes(2))
+
+    assert len(killed) == 1
+    assert as_dict(report) == as_dict(analyze([str(folder)], RULES))
+
+
+def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perftool.engine.schedule.analyse_rank", dies_on_rank_2)
+
+    report = analyze([str(folder)], RULES, schedule=Processes(2))
+
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "ok"), (2, "unreadable"), (3, "ok")]
+    (finding,) = [finding for finding in report.findings if finding.code == "TRC000"]
+    assert "was killed twice" in finding.message
+
+
+def dies_on_rank_2(task: RankTask, shared: Shared) -> Any:
+    from perftool.engine.rank_part import analyse_rank
+
+    if "rank2" in task.path:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return analyse_rank(task, shared)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A Dask cluster of three processes on this machine."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as running:
+        yield running
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, cluster: Any) -> None:
+    schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
+    progress, killed = killing(lambda: [worker.pid for worker in cluster.workers.values()], "1 of 4")
+
+    report = analyze([str(folder)], RULES, progress, schedule=schedule)
+    schedule.client.close()
+
+    assert len(killed) == 1
+    assert as_dict(report) == as_dict(analyze([str(folder)], RULES))
+
+
+def test_a_cluster_that_nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("perftool.engine.cluster._CONNECT_S", 0.5)
+    with pytest.raises(PerfToolError, match="no Dask scheduler answers"):
+        connect("dask://127.0.0.1:9")
+
+
+def test_a_cluster_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"habana-perf-tool\[cluster\]"):
+        connect("dask://127.0.0.1:8786")
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """The URL of a folder in memory with a run of two ranks, and a file that is no trace."""
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    for rank in range(2):
+        system.pipe(f"/run/rank{rank}.json", trace(rank))
+    system.pipe("/run/notes.md", b"text")
+    yield "memory://run"
+    system.rm("/run", recursive=True)
+
+
+@pytest.mark.parametrize("what", ["", "/*.json", "/rank*"])
+def test_a_remote_folder_is_analysed(bucket: str, what: str) -> None:
+    report = analyze([bucket + what], RULES)
+
+    assert [(read.path, read.rank, read.status) for read in report.inputs] == [
+        ("memory:///run/rank0.json", 0, "ok"), ("memory:///run/rank1.json", 1, "ok"),
+    ]  # fmt: skip
+
+
+def test_a_single_remote_trace(bucket: str) -> None:
+    report = analyze([f"{bucket}/rank1.json"], RULES)
+    assert [(read.path, read.rank) for read in report.inputs] == [("memory:///run/rank1.json", 1)]
+
+
+def test_processes_fetch_their_files(folder: Path) -> None:
+    pytest.importorskip("fsspec")
+    report = analyze([f"file://{folder}"], RULES, schedule=Processes(2))
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(rank, "ok") for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("memory://nothing/here.json", InputError, "memory://nothing/here.json: holds no file"),
+        ("memory://nothing/*.json", InputError, "holds no file"),
+        ("nosuch://bucket/a.json", InputError, "nosuch"),
+    ],
+)
+def test_what_is_not_there_is_said(url: str, error: type[Exception], message: str) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(error, match=message.replace("*", r"\*")):
+        analyze([url], RULES)
+
+
+def test_urls_without_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match=r"a URL needs fsspec \(pip install 'habana-perf-tool\[remote\]'\)"):
+        list_url("s3://bucket/run")
+
+
+def test_a_file_system_without_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
+    with pytest.raises(MissingExtraError, match="fsspec cannot open s3:// here"):
+        list_url("s3://bucket/run")
+
+
+def test_a_file_of_this_machine_is_not_copied(tmp_path: Path) -> None:
+    path = str(tmp_path / "trace.json")
+    with local_copy(path) as place:
+        assert place == path

@@ -1,0 +1,77 @@
+"""Ranks on the terminal: side by side, and long runs cut to what matters."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from perftool.engine.analysis import empty_report
+from perftool.model.inputs import ImportIssue, InputFile
+from perftool.model.report import RankSummary, Report
+from perftool.reporters.console import make_console
+from perftool.reporters.text import print_report
+
+MS = 1_000_000
+PLAIN = RankSummary(0, "ok", 2, 5 * MS, 10 * MS, 8 * MS, 2 * MS, 6 * MS, 2 * MS, 1 * MS, 500_000, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def shown(report: Report) -> list[str]:
+    out = io.StringIO()
+    print_report(report, make_console("never", file=out))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def report_of(*ranks: RankSummary) -> Report:
+    return replace(empty_report([]), ranks=ranks)
+
+
+def test_ranks_stand_side_by_side() -> None:
+    slow = replace(PLAIN, rank=1, compute_ns=9 * MS, waited_ns=0, offset_ns=-1_250_000)
+    silent = RankSummary(7, "unreadable", 0, *[None] * 10)
+
+    lines = shown(report_of(PLAIN, slow, silent))
+
+    at = lines.index("Ranks, in shares of the window")
+    assert lines[at + 1 : at + 6] == [
+        "  rank             steps   median step     busy   compute   exposed   waiting       clock",
+        "  0                    2       5.00 ms   80.0 %    60.0 %    10.0 %     5.0 %   +0.000 ms",
+        "  1                    2       5.00 ms   80.0 %    90.0 %    10.0 %     0.0 %   -1.250 ms",
+        "  7 (unreadable)",
+        "  compute per step: least 3.00 ms (rank 0), mean 3.75 ms, most 4.50 ms (rank 1)",
+    ]
+
+
+def test_a_single_rank_needs_no_table() -> None:
+    assert not [line for line in shown(report_of(PLAIN)) if line.startswith("Ranks")]
+
+
+def test_of_many_ranks_those_that_differ_most_are_shown() -> None:
+    ranks = [replace(PLAIN, rank=rank, compute_ns=(6 + (rank == 40)) * MS) for rank in range(64)]
+    ranks[50] = RankSummary(50, "unreadable", 0, *[None] * 10)
+
+    lines = shown(report_of(*ranks))
+
+    at = lines.index("Ranks, in shares of the window; 16 that differ most of 64")
+    assert [line.split()[0] for line in lines[at + 2 : at + 18]] == [*map(str, range(14)), "40", "50"]
+
+
+def test_many_plain_inputs_are_one_line() -> None:
+    plain = [InputFile(f"rank{rank}.json", "trace", rank, 1024, 10, "ok") for rank in range(9)]
+    hurt = InputFile(
+        "rank9.json", "trace", 9, 1024, 10, "truncated", (ImportIssue("cut off", 1, "the end is missing"),)
+    )
+
+    lines = shown(replace(empty_report([]), inputs=(*plain, hurt)))
+
+    assert lines[:3] == [
+        "Read rank0.json … rank8.json  9.00 KiB, 90 events, of 9 ranks, ok",
+        "Read rank9.json  1.00 KiB, 10 events, rank 9, truncated",
+        "  the end is missing",
+    ]
