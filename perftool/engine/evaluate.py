@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.fingerprint import fingerprint
+from perftool.engine.ranking import ranked
 from perftool.errors import QueryError
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
@@ -38,7 +39,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a set of rules had to say; findings are ranked, the largest gain first."""
+    """What a set of rules had to say; findings stand in the order of ``ranking``."""
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
@@ -72,7 +73,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
 
 
 def conclude(
-    rules: Iterable[Rule], answers: Iterable[Answer], context: Context, crash_rule: Rule | None = None
+    rules: Sequence[Rule], answers: Iterable[Answer], context: Context, crash_rule: Rule | None = None
 ) -> Outcome:
     """The ``answers`` to ``rules``, one each, as ranked findings."""
     findings: list[Finding] = []
@@ -86,7 +87,8 @@ def conclude(
             if crash_rule is None:
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
-    return Outcome(tuple(sorted(findings, key=_order)), tuple(skipped))
+    causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
+    return Outcome(ranked(findings, causes), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -177,12 +179,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return format_count(float(value))
     return "unknown" if value is None else str(value)
-
-
-_SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
-
-
-def _order(finding: Finding) -> tuple[Any, ...]:
-    """Damage to the evidence first, then the largest gain, then severity."""
-    gain = finding.gain.ns_per_step if finding.gain else -1
-    return (-gain, _SEVERITY_ORDER[finding.severity], finding.code, finding.subject, finding.rank or 0)

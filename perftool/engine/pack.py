@@ -14,6 +14,7 @@ from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
+CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -22,9 +23,9 @@ _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "reference
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "retired": list, "scope": str,
+    "retired": list, "scope": str, "explained_by": list,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope"}
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by"}
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
@@ -113,6 +114,7 @@ def load_rule(path: Path) -> Rule:
         references=tuple(text.get("references", ())),
         retired=tuple(data.get("retired", ())),
         scope=data.get("scope", "rank"),
+        explained_by=tuple(data.get("explained_by", ())),
     )
 
 
@@ -153,6 +155,9 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     for key, choices in _CHOICES.items():
         if key in data and data[key] not in choices:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
+    for text in data.get("explained_by", ()):
+        if not isinstance(text, str) or not CODE_START.fullmatch(text):
+            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
             raise RuleError(f"{path}: key retired: {text!r} is no code and no name")

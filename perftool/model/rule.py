@@ -31,7 +31,8 @@ class Rule:
     """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
 
     ``scope`` says whether it is asked of each rank on its own or once of all of them. ``retired`` are codes and names
-    that meant this rule, or what it took over, in earlier versions.
+    that meant this rule, or what it took over, in earlier versions. ``explained_by`` are codes, or how these
+    begin, of rules that name causes of what this one sees; it ranks below the cause that explains it.
     """
 
     code: str
@@ -54,6 +55,7 @@ class Rule:
     references: tuple[str, ...] = field(default=())
     retired: tuple[str, ...] = field(default=())
     scope: Scope = "rank"
+    explained_by: tuple[str, ...] = field(default=())
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
