@@ -145,15 +145,11 @@ def lint(
 
     Examples:
 
-      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:out.sarif
-
-      habana_perf_tool lint run.json --output-format github --budget 'step_time_ms<=120'
+      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:out.sarif --budget 'step_time_ms<=120'
     """
     given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude,
-        output_format.value if output_format else None, output_file, fail_on, exit_zero or None,
-        min_severity, min_confidence, None if write_baseline else baseline,
-        options.per_file(per_file_ignores), options.per_file(extend_per_file_ignores),
+        select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file, fail_on,
+        exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores, extend_per_file_ignores,
     )  # fmt: skip
     call = _Call(
         paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,

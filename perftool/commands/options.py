@@ -158,19 +158,20 @@ class Given:
     min_severity: str | None = None
     min_confidence: str | None = None
     baseline: str | None = None
-    per_file_ignores: dict[str, list[str]] | None = None
-    extend_per_file_ignores: dict[str, list[str]] | None = None
+    per_file_ignores: list[str] | None = None
+    extend_per_file_ignores: list[str] | None = None
 
     def as_keys(self) -> Mapping[str, Any]:
         """What was given under the names that the configuration uses."""
         found = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
-        return {key: value for key, value in found.items() if value not in (None, [], {})}
+        given = {key: value for key, value in found.items() if value not in (None, [])}
+        return {key: _per_file(value) if key.endswith("per-file-ignores") else value for key, value in given.items()}
 
 
-def per_file(values: Sequence[str] | None) -> dict[str, list[str]]:
+def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
     """The rules by file pattern of ``GLOB:RULE,RULE,GLOB:RULE``; raises PerfToolError for a rule without a pattern."""
     rules: dict[str, list[str]] = {}
-    for value in values or ():
+    for value in values:
         pattern = ""
         for part in value.split(","):
             head, colon, rule = part.rpartition(":")
