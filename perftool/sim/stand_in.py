@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from perftool.sim.function_mode import HPU, is_hpu
 from perftool.sim.limit import step_limit
 from perftool.sim.loader import metered_loaders
+from perftool.sim.op_work import tensors
 from perftool.sim.patches import attribute, item
 from perftool.sim.simulation import Simulation
 from perftool.sim.stand_in_fused import fused_attention, fused_clip_norm, fused_optimizers
@@ -33,8 +34,12 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
             (torch.autograd, "backward", backward_function(simulation)),
+            (torch, "load", _load(simulation)),
+            (torch.Tensor, "hpu", _to_hpu),
+            (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
             (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
+            (torch.profiler.profile, "__init__", _profiler()),
             (time, "sleep", _sleep(simulation)),
         )
         for owner, name, value in patches:
@@ -138,3 +143,34 @@ def _autocast() -> Callable[..., None]:
         plain(self, "cpu" if is_hpu(device_type) else device_type, *args, **kwargs)
 
     return init
+
+
+def _profiler() -> Callable[..., None]:
+    plain = torch.profiler.profile.__init__
+
+    def init(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
+        """The script's own profiler sees the real CPU alone; its steps are those of the simulation."""
+        plain(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **kwargs)
+
+    return init
+
+
+def _load(simulation: Simulation) -> Callable[..., Any]:
+    plain = torch.load
+
+    def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
+        """What was saved; with ``map_location="hpu"`` its tensors are copied to the device."""
+        if not is_hpu(map_location):
+            return plain(f, map_location, **kwargs)
+        loaded = plain(f, "cpu", **kwargs)
+        for each in tensors(loaded):
+            simulation.dispatch.copy_in(each, non_blocking=False)
+            simulation.placement.put(each)
+        return loaded
+
+    return load
+
+
+def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tensor.hpu()`` and ``module.hpu()``."""
+    return self.to("hpu", **kwargs)

@@ -29,6 +29,8 @@ from perftool.model.hpu_ops import accepts, base_name, hpu_ops, is_registered, u
         ("next(torch.nn.Linear(2, 2).to('hpu').parameters()).device", "hpu:0"),
         ("torch.nn.Linear(2, 2, device='hpu').weight.device", "hpu:0"),
         ("copy.deepcopy(x).device", "hpu:0"),
+        ("torch.ones(2).hpu().device", "hpu:0"),
+        ("[torch.save({'x': x}, 'x.pt'), torch.load('x.pt', map_location='hpu')['x'].device][1]", "hpu:0"),
         ("torch.hpu.is_available()", "True"),
         ("torch.hpu.get_device_name()", "GAUDI2"),
         ("torch.hpu.memory_allocated() >= 16", "True"),
@@ -38,7 +40,10 @@ from perftool.model.hpu_ops import accepts, base_name, hpu_ops, is_registered, u
         ("x.cpu().numpy().sum()", "4.0"),
     ],
 )
-def test_expressions(tmp_path: Path, capsys: pytest.CaptureFixture[str], expression: str, shown: str) -> None:
+def test_expressions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expression: str, shown: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     run(tmp_path, f"import copy\nx = torch.ones(4).to('hpu')\nprint({expression})")
     assert capsys.readouterr().out == shown + "\n"
 

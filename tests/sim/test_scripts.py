@@ -120,6 +120,22 @@ def test_loader_workers_are_processes_without_the_device(tmp_path: Path, capsys:
     assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in names
 
 
+def test_a_script_that_profiles_itself_marks_its_steps(tmp_path: Path) -> None:
+    text = """
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.HPU]) as profiler:
+            torch.ones(4, device="hpu").sum()
+    """
+    assert run(tmp_path, text).done.exit_code == 0
+    text = """
+        for number in range(3):
+            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+                torch.ones(4, device="hpu").sum()
+    """
+    done = run(tmp_path, text)
+    assert [len(done.named(f"ProfilerStep#{number}")) for number in range(4)] == [1, 1, 1, 0]
+
+
 def test_shapes_that_depend_on_data_cut_the_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = """
         x = torch.tensor([3.0, 0.0, 1.0, 3.0]).to("hpu")

@@ -1,0 +1,61 @@
+"""``simulate``: the script's output and exit code first, ours after it or on stderr."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys
+import torch
+
+print("from the script", sys.argv[1:])
+x = torch.ones(4, device="hpu").sum().item()
+sys.exit(3)
+"""
+
+
+def simulate(folder: Path, source: str | None, *arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+    if source is not None:
+        (folder / "script.py").write_text(source)
+    code = f"import sys; {before}; from perftool.cli import main; main()"
+    command = [sys.executable, "-c", code, "simulate", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_report_and_exit_code(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SCRIPT, "script.py", "--device", "gaudi3", "--", "--device", "none")
+    assert done.returncode == 3
+    assert done.stdout.startswith("from the script ['--device', 'none']\nRead script.simulated.json.gz")
+    assert "GAUDI3 (hpu)" in done.stdout
+    assert "  simulated, not recorded on a device\n" in done.stdout
+    assert done.stderr.splitlines()[1:] == [
+        "Wrote script.simulated.json.gz, script.simulated.log, script.simulated.metrics.json",
+        "habana_perf_tool: the script ended with exit code 3; the trace ends there",
+    ]
+
+
+def test_files_alone(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SCRIPT, "script.py", "--no-report", "--quiet", "-o", "out/run.json", "--epochs", "2")
+    assert (done.stdout, done.stderr) == ("from the script ['--epochs', '2']\n", "")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["run.json", "run.log", "run.metrics.json"]
+
+
+def test_a_script_without_the_device(tmp_path: Path) -> None:
+    done = simulate(tmp_path, "print('done')", "script.py")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr == (
+        "habana_perf_tool: the script put nothing on the device: no tensor on 'hpu', so there is no report\n"
+    )
+
+
+def test_a_missing_script(tmp_path: Path) -> None:
+    done = simulate(tmp_path, None, "none.py")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "habana_perf_tool: none.py: no such file\n")
+
+
+def test_a_missing_torch_is_one_sentence(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SCRIPT, "script.py", before="sys.modules['torch'] = None")
+    sentence = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+    assert (done.returncode, done.stderr) == (2, f"habana_perf_tool: {sentence}\n")
