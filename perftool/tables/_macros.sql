@@ -34,6 +34,23 @@ CREATE MACRO interval_sweep(source) AS TABLE (
     SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
+-- Which intervals of a source lie inside which of another one, on the same lane: a row (outside, inside) of ids for each
+-- pair. Both have the columns lane, id, ts and "end". An interval is compared with the last one of the other source that
+-- starts before it, and with those that this one starts in; comparing it with all of them would take a time that grows
+-- with the square of the recording.
+CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
+    WITH nested AS (
+        SELECT l.id AS last, o.id, o."end"
+        FROM query_table(outsides) AS l
+        JOIN query_table(outsides) AS o ON o.lane = l.lane AND o.ts <= l.ts AND o."end" >= l.ts
+    )
+    SELECT n.id AS outside, i.id AS inside
+    FROM query_table(insides) AS i
+    ASOF JOIN query_table(outsides) AS l ON l.lane = i.lane AND i.ts >= l.ts
+    JOIN nested AS n ON n.last = l.id
+    WHERE i."end" <= n."end"
+);
+
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 

@@ -40,12 +40,17 @@ host_steps AS (
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM whole
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM without_ops)
 ),
+steps AS (SELECT rank AS lane, row_number() OVER (ORDER BY rank, ordinal) AS id, ts, "end", ordinal FROM host_steps),
+calls AS (SELECT rank AS lane, id, ts, "end" FROM launches),
+called AS (
+    SELECT s.lane AS rank, s.ordinal, p.inside AS launch
+    FROM interval_pairs(calls, steps) AS p JOIN steps AS s ON s.id = p.outside
+),
 launched AS (
-    SELECT s.rank, s.ordinal, sum(l.device_ops) AS launched, min(l.device_ts) AS device_ts,
+    SELECT c.rank, c.ordinal, sum(l.device_ops) AS launched, min(l.device_ts) AS device_ts,
            max(l.device_end) AS device_end
-    FROM host_steps AS s
-    JOIN launches AS l ON l.rank = s.rank AND l.ts >= s.ts AND l."end" <= s."end"
-    GROUP BY s.rank, s.ordinal
+    FROM called AS c JOIN launches AS l ON l.id = c.launch
+    GROUP BY c.rank, c.ordinal
 ),
 -- Work launched before the first step may still run when it begins. On Gaudi nothing links most transfers to their
 -- launch: those that start inside the step belong to it.
@@ -55,11 +60,7 @@ earlier_work AS (
     JOIN launched AS f ON f.rank = d.rank AND f.ordinal = 0 AND d."end" < f.device_ts
     JOIN host_steps AS h ON h.rank = d.rank AND h.ordinal = 0
         AND (d.engine IS DISTINCT FROM 'PDMA' OR d.ts < h.ts OR d.id IN (SELECT work FROM _links))
-    ANTI JOIN (
-        SELECT k.work AS id
-        FROM _links AS k JOIN launches AS l ON l.id = k.launch
-        JOIN host_steps AS s ON s.rank = l.rank AND l.ts >= s.ts AND l."end" <= s."end"
-    ) AS inside USING (id)
+    ANTI JOIN (SELECT k.work AS id FROM _links AS k JOIN called AS c ON c.launch = k.launch) AS inside USING (id)
     WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),

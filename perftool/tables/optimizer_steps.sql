@@ -11,18 +11,20 @@
 -- column ops: BIGINT, framework ops directly or indirectly inside
 -- column launched: BIGINT, units of device work submitted inside
 WITH steps AS (
-    SELECT id, rank, track, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end"
+    SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end"
     FROM slices WHERE side = 'host' AND starts_with(name, 'Optimizer.step#')
 ),
-inside AS (
-    SELECT s.id, count(*) AS ops FROM steps AS s
-    JOIN slices AS o ON o.track = s.track AND o.ts >= s.ts AND o."end" <= s."end" AND o.cat = 'cpu_op'
-    GROUP BY s.id
+ops AS (
+    SELECT id, track AS lane, ts, "end" FROM slices WHERE cat = 'cpu_op' AND track IN (SELECT track FROM steps)
 ),
+calls AS (
+    SELECT id, track AS lane, ts, "end", device_ops FROM launches WHERE track IN (SELECT track FROM steps)
+),
+inside AS (SELECT outside AS id, count(*) AS ops FROM interval_pairs(ops, steps) GROUP BY outside),
 submitted AS (
-    SELECT s.id, sum(l.device_ops) AS launched FROM steps AS s
-    JOIN launches AS l ON l.track = s.track AND l.ts >= s.ts AND l."end" <= s."end"
-    GROUP BY s.id
+    SELECT p.outside AS id, sum(c.device_ops) AS launched
+    FROM interval_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
+    GROUP BY p.outside
 )
 SELECT s.id, s.rank, s.track, s.class, s.ts, s."end" - s.ts AS dur, s."end",
        coalesce(i.ops, 0) AS ops, coalesce(l.launched, 0)::BIGINT AS launched
