@@ -1,0 +1,127 @@
+"""Damage of every kind, made from good inputs by a random generator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from random import Random
+
+# What has broken readers before: ends of ranges, things that look like structure, things that are no text.
+_WORDS = r'''
+{ } [ ] , : " \ \u \ud800 null true NaN -Infinity 1e999 0 -1 "" [] {} = # ' """ 0x10 1_000
+18446744073709551616 1.7976931348623157e308 "ph":"X" "traceEvents":[ "ts": "args":{ Name, [tool.habana_perf_tool] ::
+'''
+TOKENS = [
+    *(word.encode() for word in _WORDS.split()),
+    *(b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b"\n", b"\t", b"\x1b[31m", b"\xed\xa0\x80", b"\xc3"),
+    *(b"9" * 25, b"-" + b"9" * 400, b"[" * 300, b'{"a":' * 300),
+]
+_VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    1e300,
+    2**63,
+    -(2**70),
+    "",
+    "x",
+    "\x00",
+    "\ud800",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    [[[]]],
+    "9" * 40,
+]
+_LONGEST = 200_000
+
+Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
+
+
+def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
+    """One of ``seeds`` after a few mutations, or now and then none at all."""
+    data = random.choice(seeds)
+    for _ in range(random.choice((0, 1, 1, 2, 3, 6, 12))):
+        data = random.choice(_MUTATIONS)(random, data, seeds)[:_LONGEST]
+    return data
+
+
+def _cut(random: Random, data: bytes) -> tuple[int, int]:
+    """A stretch of ``data``, short ones more often."""
+    start = random.randint(0, len(data))
+    return start, min(len(data), start + int(random.expovariate(1 / 20)) + 1)
+
+
+def _insert(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    at, _ = _cut(random, data)
+    return data[:at] + random.choice(TOKENS) + data[at:]
+
+
+def _replace(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    start, end = _cut(random, data)
+    return data[:start] + random.choice(TOKENS) + data[end:]
+
+
+def _delete(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    start, end = _cut(random, data)
+    return data[:start] + data[end:]
+
+
+def _repeat(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    start, end = _cut(random, data)
+    return data[:end] + data[start:end] * random.choice((1, 2, 50)) + data[end:]
+
+
+def _flip(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    changed = bytearray(data)
+    for _ in range(random.randint(1, 4)):
+        if changed:
+            changed[random.randrange(len(changed))] = random.randrange(256)
+    return bytes(changed)
+
+
+def _truncate(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    at, _ = _cut(random, data)
+    return data[:at] if random.random() < 0.8 else data[at:]
+
+
+def _cross(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    other = random.choice(seeds)
+    return data[: random.randint(0, len(data))] + other[random.randint(0, len(other)) :]
+
+
+def _lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """Lines in another order, or some of them twice or not at all."""
+    lines = data.splitlines(keepends=True)
+    return b"".join(random.choices(lines, k=len(lines))) if lines else data
+
+
+def _json(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """Another value somewhere in a JSON document, or a key gone; other text stays as it is."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+    for _ in range(random.randint(1, 3)):
+        document = _changed(random, document)
+    return json.dumps(document).encode("utf-8", "surrogatepass")
+
+
+def _changed(random: Random, value: object) -> object:
+    if isinstance(value, dict) and value and random.random() < 0.9:
+        key = random.choice(list(value))
+        if random.random() < 0.15:
+            return {name: part for name, part in value.items() if name != key}
+        return {**value, key: _changed(random, value[key])}
+    if isinstance(value, list) and value and random.random() < 0.9:
+        at = random.randrange(len(value))
+        return [*value[:at], _changed(random, value[at]), *value[at + 1 :]]
+    return random.choice(_VALUES)
+
+
+_MUTATIONS: tuple[Mutation, ...] = (
+    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _json, _json, _json,
+)  # fmt: skip
