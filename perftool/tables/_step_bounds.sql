@@ -89,7 +89,8 @@ bounded AS (
     SELECT *,
            CASE WHEN on_device THEN greatest(host_ts, coalesce(lag("end") OVER w, begin_ts)) ELSE host_ts END AS ts,
            max(ordinal) FILTER (launched > 0) OVER (PARTITION BY rank) AS last_launching,
-           lag(launched) OVER w AS launched_before
+           lag(launched) OVER w AS launched_before,
+           host_end - host_ts AS host_dur, lag(host_end - host_ts) OVER w AS host_dur_before
     FROM extended WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
 )
 SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
@@ -98,5 +99,5 @@ SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
        coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
            THEN ordinal > last_launching
                OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched)
-           ELSE ordinal > 0 AND last_op < b.host_ts END, false) AS partial
+           ELSE last_op < b.host_ts AND host_dur * 10 < host_dur_before END, false) AS partial
 FROM bounded AS b LEFT JOIN last_ops USING (rank)

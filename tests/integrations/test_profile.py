@@ -25,7 +25,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
-        torch.ones(8, 8) @ torch.ones(8, 8)
+        # Long beside the step that only begins when the loop ends.
+        torch.ones(512, 512) @ torch.ones(512, 512)
         if recording:
             recording.step()
     if then:

@@ -103,15 +103,17 @@ def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[
 
 
 @pytest.mark.parametrize(
-    ("last_op", "partial"),
-    [(250, [False, False]), (190, [False, True])],
-    ids=["an op in the last step", "a last step that only began"],
+    ("last_op", "length", "partial"),
+    [(190, 19, [False, True]), (205, 19, [False, False]), (190, 20, [False, False])],
+    ids=["a last step that only began", "an op in it", "a tenth of the one before"],
 )
-def test_without_a_device_a_last_step_without_ops_is_partial(rows: Rows, last_op: int, partial: list[bool]) -> None:
-    events = [step(1, 0, 200), x("a", 10, 5), x("b", last_op, 5), step(2, 200, 100)]
+def test_without_a_device_a_short_last_step_without_ops_is_partial(
+    rows: Rows, last_op: int, length: int, partial: list[bool]
+) -> None:
+    events = [step(1, 0, 200), x("a", 10, 5), x("b", last_op, 5), step(2, 200, length)]
 
     assert [row["partial"] for row in rows("steps", events)] == partial
 
 
 def test_steps_without_any_op_are_whole(rows: Rows) -> None:
-    assert [row["partial"] for row in rows("steps", [step(1, 0, 200), step(2, 200, 100)])] == [False, False]
+    assert [row["partial"] for row in rows("steps", [step(1, 0, 200), step(2, 200, 10)])] == [False, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 from events import step, x
 
@@ -23,6 +24,9 @@ def test_a_select(store: Open) -> None:
     )
 
 
+OLD_DUCKDB = duckdb.__version__.startswith(("0.", "1."))
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -34,7 +38,10 @@ def test_a_select(store: Open) -> None:
         "COPY raw TO 'out.csv'",
         "EXPORT DATABASE 'out'",
         "SET enable_external_access = true",
-        "PRAGMA database_size",
+        pytest.param(
+            "PRAGMA database_size",
+            marks=pytest.mark.skipif(OLD_DUCKDB, reason="before 2.0 this is read as the SELECT that it stands for"),
+        ),
         "INSTALL httpfs",
         "LOAD httpfs",
         "SELECT 1; DROP TABLE raw",
