@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Finding", "Report", "TraceStore", "__version__", "analyze", "open_trace"]
+__all__ = ["Finding", "Report", "TraceStore", "__version__", "analyze", "open_trace", "profile"]
 
 if TYPE_CHECKING:
-    from perftool.api import open_trace
-    from perftool.engine.analysis import analyze
+    from perftool.api import analyze, open_trace
+    from perftool.integrations.recording import profile
     from perftool.model.report import Finding, Report
     from perftool.store.trace_store import TraceStore
 
@@ -18,8 +18,9 @@ _HOMES = {
     "Finding": "perftool.model.report",
     "Report": "perftool.model.report",
     "TraceStore": "perftool.store.trace_store",
-    "analyze": "perftool.engine.analysis",
+    "analyze": "perftool.api",
     "open_trace": "perftool.api",
+    "profile": "perftool.integrations.recording",
 }
 
 

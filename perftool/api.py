@@ -1,14 +1,36 @@
-"""The Python door to the tables."""
+"""The Python door: reports and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
+from perftool.engine import analysis
+from perftool.engine.schedule import Progress
 from perftool.errors import InputError
+from perftool.model.report import Report
+from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
+from perftool.reporters.notebook import render_notebook
 from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
+
+Report.notebook_view = staticmethod(render_notebook)
+
+
+def analyze(
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+    rules: Iterable[Rule] | None = None,
+    progress: Progress | None = None,
+    logs: Sequence[str | PathLike[str]] = (),
+) -> Report:
+    """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
+
+    ``logs`` are logs, metrics files and configuration of the run; without them, those beside a trace are taken.
+    Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
+    """
+    several = [paths] if isinstance(paths, (str, PathLike)) else paths
+    return analysis.analyze([fspath(path) for path in several], rules, progress, [fspath(log) for log in logs])
 
 
 def open_trace(path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = ()) -> TraceStore:

@@ -10,9 +10,12 @@ import typer
 
 from perftool import __version__
 from perftool.commands import analyze as analyze_command
+from perftool.commands import annotate as annotate_command
+from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
@@ -31,7 +34,10 @@ _verbose = False
 app.command()(analyze_command.analyze)
 app.command()(lint_command.lint)
 app.command()(diff_command.diff)
+app.command()(report_command.report)
+app.command()(annotate_command.annotate)
 app.command()(rule_command.rule)
+app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
 
 

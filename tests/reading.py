@@ -13,6 +13,7 @@ import duckdb
 import orjson
 from events import Event
 
+from perftool.model.inputs import InputFile
 from perftool.store.load import CREATE_RAW, load_trace
 
 Row = tuple[Any, ...]
@@ -46,13 +47,17 @@ def read(data: bytes) -> Reading:
 
 def read_path(path: str) -> Reading:
     """Read the trace file at ``path``, or stdin for '-'."""
-    connection = _connection()
-    connection.execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
-    read_file, metadata = load_trace(connection, path, lambda metadata: 0)
-    found = connection.execute("SELECT * EXCLUDE (rank) FROM raw ORDER BY rowid").fetchall()
+    read_file, metadata = load(path)
+    found = _connection().execute("SELECT * EXCLUDE (rank) FROM raw ORDER BY rowid").fetchall()
     issues = [(issue.kind, issue.count, issue.offset) for issue in read_file.issues]
     assert read_file.events == len(found)
     return Reading([(*row[:-1], _args(row[-1])) for row in found], issues, read_file.status, metadata)
+
+
+def load(path: str) -> tuple[InputFile, dict[str, Any]]:
+    """What the reader says about the trace file at ``path``, and its metadata."""
+    _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
+    return load_trace(_connection(), path, lambda metadata: 0)
 
 
 @cache

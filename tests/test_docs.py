@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from perftool.cli import app
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["tables.md", "rules.md"])
+@pytest.mark.parametrize("name", ["tables.md", "rules.md", "reading-a-report.md"])
 def test_a_generated_page_is_current(name: str) -> None:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
@@ -45,3 +47,25 @@ def test_links_between_pages_lead_somewhere() -> None:
 
     assert links
     assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_page_has_its_place_on_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+
+    assert {page for page in pages if f": {page}\n" not in site} == set()
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    pages = [page.read_text(encoding="utf-8") for page in tmp_path.rglob("*.html")]
+    elsewhere = r"=\"?(?:https?:)?//"
+    loaded = re.compile(rf"<(?:script|img|iframe)[^>]+src{elsewhere}|<link[^>]+stylesheet[^>]+href{elsewhere}")
+    assert len(pages) > 20
+    assert [found for page in pages for found in loaded.findall(page)] == []

@@ -22,15 +22,22 @@ BELOW: dict[str, set[str]] = {
     "engine": {"store", "readers", "model", "errors", "units"},
     "reporters": {"engine", "store", "readers", "model", "errors", "units"},
     "fused": {"model", "errors", "units"},
-    "bench": {"model", "errors", "units"},
+    # The advised form of a benchmark is often a fused op.
+    "bench": {"fused", "model", "errors", "units"},
     "sim": {"model", "errors", "units"},
+    # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
+    "integrations": {"api", "reporters", "readers", "model", "errors", "units"},
 }
-# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; the package hands out its names.
-TOP = {"cli", "commands", "api", "pytest_plugin", "__init__", "__main__"}
+# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; ``proof`` joins
+# the wings with the rules; the package hands out its names.
+TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
     "rich": {"cli", "commands", "reporters"},
-    "torch": {"fused", "bench", "sim"},
+    "torch": {"fused", "bench", "sim", "integrations"},
+    "lightning": {"integrations"},
+    "pytorch_lightning": {"integrations"},
+    "transformers": {"integrations"},
     "habana_frameworks": {"fused", "bench", "sim"},
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -122,7 +122,7 @@ def run(
     else:
         _print(report, color)
     if not quiet:
-        note([*prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
+        note([*inputs.notes, *prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
 
 
 def _format(prepared: Prepared) -> Format:

@@ -41,6 +41,7 @@ def diff(
     config: options.Config = None,
     isolated: options.Isolated = False,
     quiet: options.Quiet = False,
+    silent: options.Silent = False,
 ) -> None:
     """Compare two runs: step time, breakdown, ops, findings
 
@@ -58,13 +59,14 @@ def diff(
 
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
-    with progress(quiet) as show:
+    with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
     result = compare(*(replace(side, name=shown[side.name]) for side in sides))
-    write_document(_render(result, output_format), output_file)
     to_file = output_file not in (None, "-")
-    if not quiet:
+    if to_file or not silent:
+        write_document(_render(result, output_format), output_file)
+    if not (quiet or silent):
         note([*prepared.warnings, *([f"Wrote {output_file}"] if to_file else [])])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)

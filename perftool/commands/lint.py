@@ -99,6 +99,7 @@ class _Call:
     show_settings: bool
     color: Color
     quiet: bool
+    silent: bool
     jobs: int | None
     scheduler: str | None
 
@@ -111,6 +112,8 @@ def lint(
     ignore: options.Ignore = None,
     extend_select: options.ExtendSelect = None,
     extend_ignore: options.ExtendIgnore = None,
+    per_file_ignores: options.PerFileIgnores = None,
+    extend_per_file_ignores: options.ExtendPerFileIgnores = None,
     preview: options.Preview = None,
     rules: options.RulePacks = None,
     fail_on: FailOn = None,
@@ -134,6 +137,7 @@ def lint(
     scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
+    silent: options.Silent = False,
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
@@ -149,10 +153,11 @@ def lint(
         select, ignore, extend_select, extend_ignore, preview, rules, exclude,
         output_format.value if output_format else None, output_file, fail_on, exit_zero or None,
         min_severity, min_confidence, None if write_baseline else baseline,
+        options.per_file(per_file_ignores), options.per_file(extend_per_file_ignores),
     )  # fmt: skip
     call = _Call(
         paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
-        statistics, settings, color, quiet, jobs, scheduler,
+        statistics, settings, color, quiet or silent, silent, jobs, scheduler,
     )  # fmt: skip
     _lint(_with_budgets(prepare(paths or [], config or [], isolated, given), budget or []), call)
 
@@ -191,6 +196,7 @@ def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.schedule import choose_schedule
 
     inputs = _inputs(plan, call)
+    note(() if call.quiet else inputs.notes, call.color)
     schedule = choose_schedule(inputs.traces, call.jobs, call.scheduler)
     with progress(call.quiet) as show:
         return lint_inputs(inputs, plan, show, schedule)
@@ -220,20 +226,24 @@ def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintRep
 
 def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Call) -> None:
     # Files first: a reader that closes stdout early ends the program.
-    ordered = sorted(sinks, key=lambda sink: not sink.to_file)
+    wanted = [sink for sink in sinks if sink.to_file or not call.silent]
+    ordered = sorted(wanted, key=lambda sink: not sink.to_file)
     written = [emit(result, sink, call.color, call.quiet, call.statistics) for sink in ordered]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and any(sink.format is Format.github for sink in sinks):
         _append_summary(result, Path(summary))
     if not call.quiet:
-        note([*prepared.warnings, *_stale_notes(result), *(text for text in written if text)], call.color)
+        note([*prepared.warnings, *_idle_notes(result), *(text for text in written if text)], call.color)
     if result.fails:
         raise typer.Exit(1)
 
 
-def _stale_notes(result: LintReport) -> list[str]:
+def _idle_notes(result: LintReport) -> list[str]:
+    """What accepts or ignores findings that are not there."""
+    ignores = [f"per-file ignore that silences nothing: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
-    return [*notes, "rewrite the baseline with --write-baseline to drop them"] if notes else []
+    advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
+    return [*ignores, *notes, *advice]
 
 
 def _append_summary(result: LintReport, target: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
+
+from perftool.errors import PerfToolError
 
 _SELECTION = "Rule selection"
 _CONFIG = "Configuration"
@@ -35,6 +37,9 @@ ColorOption = Annotated[Color, typer.Option(help="When to colour the output.", r
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.", rich_help_panel=_OUTPUT),
+]
+Silent = Annotated[
+    bool, typer.Option("--silent", "-s", help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT)
 ]
 Logs = Annotated[
     list[str] | None,
@@ -75,6 +80,19 @@ ExtendSelect = Annotated[
 ExtendIgnore = Annotated[
     list[str] | None,
     _many("--extend-ignore", "Rules not to run besides those ignored.", _SELECTION, "RULE"),
+]
+PerFileIgnores = Annotated[
+    list[str] | None,
+    _many(
+        "--per-file-ignores",
+        "Quiet rules by file pattern: 'old/*.json:GAP,SYN101'.",
+        _SELECTION,
+        "GLOB:RULE",
+    ),
+]
+ExtendPerFileIgnores = Annotated[
+    list[str] | None,
+    _many("--extend-per-file-ignores", "The same, besides those of the configuration.", _SELECTION, "GLOB:RULE"),
 ]
 Preview = Annotated[
     bool | None,
@@ -132,8 +150,24 @@ class Given:
     min_severity: str | None = None
     min_confidence: str | None = None
     baseline: str | None = None
+    per_file_ignores: dict[str, list[str]] | None = None
+    extend_per_file_ignores: dict[str, list[str]] | None = None
 
     def as_keys(self) -> Mapping[str, Any]:
         """What was given under the names that the configuration uses."""
         found = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
-        return {key: value for key, value in found.items() if value not in (None, [])}
+        return {key: value for key, value in found.items() if value not in (None, [], {})}
+
+
+def per_file(values: Sequence[str] | None) -> dict[str, list[str]]:
+    """The rules by file pattern of ``GLOB:RULE,RULE,GLOB:RULE``; raises PerfToolError for a rule without a pattern."""
+    rules: dict[str, list[str]] = {}
+    for value in values or ():
+        pattern = ""
+        for part in value.split(","):
+            head, colon, rule = part.rpartition(":")
+            pattern = head.strip() if colon else pattern
+            if not pattern or not rule.strip():
+                raise PerfToolError(f"per-file ignore {value!r}: must be GLOB:RULE, such as 'old/*.json:GAP'")
+            rules.setdefault(pattern, []).append(rule.strip())
+    return rules

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import typer
 
 from perftool.errors import PerfToolError
+
+# Twice as fast as zlib's usual level, and a tenth larger.
+_GZIP_LEVEL = 3
+_GZIP_FORMAT = 31
 
 
 def write_document(document: bytes, target: str | None) -> None:
@@ -17,15 +23,28 @@ def write_document(document: bytes, target: str | None) -> None:
 
     A file appears whole or not at all. A reader that closes the pipe early is not an error: exit code 0.
     """
+    write_blocks([document], target)
+
+
+def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
+    """Write a document that is made block by block, like ``write_document``."""
     if target not in (None, "-"):
-        _write_file(document, Path(str(target)))
+        _write_file(blocks, Path(str(target)))
         return
     try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(document)
+        sys.stdout.buffer.writelines(blocks)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         leave_pipe()
+
+
+def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """``blocks`` as one gzip stream, which holds no name and no time."""
+    squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
+    for block in blocks:
+        yield squeeze.compress(block)
+    yield squeeze.flush()
 
 
 def leave_pipe() -> None:
@@ -35,15 +54,15 @@ def leave_pipe() -> None:
     raise typer.Exit(0)
 
 
-def _write_file(document: bytes, target: Path) -> None:
+def _write_file(blocks: Iterable[bytes], target: Path) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with open(handle, "wb") as file:
-                file.write(document)
+                file.writelines(blocks)
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, target)
-        except OSError:
+        except BaseException:
             os.unlink(name)
             raise
     except OSError as error:

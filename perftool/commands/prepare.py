@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,16 +31,21 @@ class Prepared:
 def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given) -> Prepared:
     """Settings for ``paths``, and their rules. Raises SettingsError and RuleError."""
     from perftool.engine.pack import load_packs
-    from perftool.engine.selection import choose, require_known
+    from perftool.engine.selection import choose, redirect, require_known
     from perftool.engine.settings import adjust, load_settings
 
     settings = load_settings(paths, config, isolated, given.as_keys())
     rules = adjust(load_packs(settings.rule_packs), settings.overrides)
-    for _, chosen_here in settings.per_file_ignores:
-        for selector in chosen_here:
-            require_known(selector, rules)
     chosen = choose(rules, settings.selection)
-    return Prepared(settings, chosen.rules, chosen.warnings)
+    warnings = list(chosen.warnings)
+    ignores = []
+    for pattern, chosen_here in settings.per_file_ignores:
+        redirected = redirect(chosen_here, rules)
+        for selector in redirected.selectors:
+            require_known(selector, rules)
+        ignores.append((pattern, redirected.selectors))
+        warnings += redirected.warnings
+    return Prepared(replace(settings, per_file_ignores=tuple(ignores)), chosen.rules, tuple(warnings))
 
 
 def note(messages: Sequence[str], color: Color = Color.auto) -> None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from perftool.commands.output import write_document
+from perftool.commands.prepare import note
 from perftool.commands.progress import progress
 from perftool.reporters.console import make_console
 from perftool.store.catalog import catalog
@@ -27,7 +28,9 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.engine.analysis import open_inputs
     from perftool.readers.discover import find_inputs
 
-    with progress() as show, open_inputs(find_inputs([path]), show) as store:
+    inputs = find_inputs([path])
+    note(inputs.notes)
+    with progress() as show, open_inputs(inputs, show) as store:
         columns, rows = store.query(sql, time_limit_s=time_limit)
     write_document(_RENDER[output_format](columns, rows), output_file)
 
@@ -47,12 +50,14 @@ def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     from rich.table import Table
     from rich.text import Text
 
+    from perftool.reporters.escape import one_line
+
     out = io.StringIO()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(Text(column), no_wrap=True)
     for row in rows:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("" if value is None else one_line(str(value))) for value in row))
     console = make_console("never", file=out)
     console.print(table, soft_wrap=True)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines()).encode()

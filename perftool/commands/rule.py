@@ -72,7 +72,11 @@ def _check(folder: Path) -> None:
 
 
 def _find(code: str, rules: list[Rule]) -> Rule:
+    from perftool.engine.selection import successor
+
     found = next((known for known in rules if code in (known.code, known.name)), None)
+    if found is None and (found := successor(code, rules)):
+        note([f"{code} was retired: it is {found.code} ({found.name}) now"])
     if found is None:
         names = [text for known in rules for text in (known.code, known.name)]
         close = get_close_matches(code, names, n=1) or get_close_matches(code.upper(), names, n=1)

@@ -1,45 +1,67 @@
-"""Cases of a rule: small traces written down beside the findings they must give."""
+"""Cases of a rule: small inputs written down beside the findings they must give."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tomli
 
 from perftool.engine.analysis import analyze
+from perftool.engine.case_traces import PLACES, write_traces
 from perftool.errors import RuleError
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
 
-_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
-_TYPES = {"name": str, "findings": list, "events": list, "files": dict, "applicable": bool, "metadata": dict}
-_TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
+_TYPES = {
+    "name": str, "findings": list, "events": list, "files": dict, "log": str, "log_times": int, "metrics": str,
+    "config": str, "config_name": str, "device": str, "applicable": bool, "metadata": dict, "own_sql": str,
+}  # fmt: skip
+_TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One trace and the findings of one rule on it.
+    """The inputs of one run and the findings of one rule on it.
 
     ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
     device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``;
-    ``rank`` puts it into the trace of that rank. ``files`` are further inputs, name and text. An expected finding
-    names its subject and some of message, rank, step, gain_ns and the evidence.
+    ``rank`` puts it into the trace of that rank. Events with ``on`` (an engine, op, note, bridge, synapse, compiler)
+    stand where a Gaudi trace has them, and ``device`` is its name. ``metadata`` are further keys of the trace.
+
+    ``files`` are further inputs, name and text. ``log`` (written ``log_times`` times), ``metrics`` and ``config``
+    (named ``config_name``) are given as logs. ``own_sql`` is the query of a user's rule, TRC900, beside the one under
+    test. An expected finding names its subject and some of message, rank, step, gain_ns, benchmark, related (how many)
+    and the evidence.
     """
 
+    code: str
     name: str
     findings: tuple[Mapping[str, Any], ...]
     events: tuple[Mapping[str, Any], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    log: str | None = None
+    log_times: int = 1
+    metrics: str | None = None
+    config: str | None = None
+    config_name: str = "ds_config.json"
+    device: str = "GAUDI2"
     applicable: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    own_sql: str | None = None
+
+    @property
+    def logs(self) -> Mapping[str, str]:
+        """The texts that are given as logs, by the name of their file."""
+        log = None if self.log is None else self.log * self.log_times
+        texts = {"run.log": log, "metrics.json": self.metrics, self.config_name: self.config}
+        return {name: text for name, text in texts.items() if text is not None}
 
 
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in the file ``path``. Raises RuleError naming file and key."""
+    """The cases in the file ``path``, which is named for their rule. Raises RuleError naming file and key."""
     try:
         data = tomli.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
@@ -49,10 +71,20 @@ def load_cases(path: Path) -> tuple[Case, ...]:
     return tuple(_case(path, at, table) for at, table in enumerate(data["case"]))
 
 
-def differences(case: Case, rule: Rule, folder: Path) -> list[str]:
-    """How what ``rule`` says about ``case`` differs from what it should; its trace is written into ``folder``."""
-    report = analyze([str(path) for path in _write(case, folder)], [rule])
-    found = sorted((_shown(one) for one in report.findings), key=lambda row: str(row["subject"]))
+def run_case(case: Case, rule: Rule, folder: Path) -> Report:
+    """What ``rule`` says about ``case``, whose inputs are written into ``folder``."""
+    rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
+    files = [_write(folder, name, text) for name, text in case.files.items()]
+    logs = [_write(folder, name, text) for name, text in case.logs.items()]
+    if case.events or not (files or logs):
+        files += map(str, write_traces(case.events, case.metadata, case.device, folder))
+    return analyze(files, rules, logs=logs)
+
+
+def differences(case: Case, rule: Rule, report: Report, folder: Path) -> list[str]:
+    """How the ``report`` of ``run_case`` differs from what ``rule`` should say about ``case``."""
+    own = [finding for finding in report.findings if finding.code == rule.code]
+    found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
     if [row["subject"] for row in found] != [row.get("subject") for row in wanted]:
         return [f"finds {_subjects(found)} instead of {_subjects(wanted)}"]
@@ -72,47 +104,35 @@ def _case(path: Path, at: int, table: Any) -> Case:
     for key in ("name", "findings"):
         if key not in table:
             raise RuleError(f"{place}: key {key} is missing")
+    _check_places(place, table.get("events", []))
     keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    return Case(**keys)
+    return Case(code=path.stem, **keys)
 
 
-def _write(case: Case, folder: Path) -> list[Path]:
-    for name, text in case.files.items():
-        (folder / Path(name).name).write_text(text, encoding="utf-8")
-    ranks: dict[int, list[Mapping[str, Any]]] = {} if case.files else {0: []}
-    for event in case.events:
-        ranks.setdefault(event.get("rank", 0), []).extend(_copies(event))
-    traces = []
-    for rank, events in sorted(ranks.items()):
-        traces.append(folder / f"trace_rank{rank}.json")
-        info = {**case.metadata.get("distributedInfo", {}), "rank": rank}
-        whole = {**case.metadata, "distributedInfo": info, "traceEvents": events}
-        traces[-1].write_text(json.dumps(whole), encoding="utf-8")
-    return [*(folder / Path(name).name for name in case.files), *traces]
+def _check_places(place: str, events: list[Any]) -> None:
+    """Either all events say where a Gaudi trace has them, or none does."""
+    places = [event.get("on") for event in events if isinstance(event, dict)]
+    if len(places) != len(events):
+        raise RuleError(f"{place}: key events must be a list of tables")
+    if any(places) and (unknown := [on for on in places if on not in PLACES]):
+        raise RuleError(f"{place}: key events: on = {unknown[0]!r} is none of {', '.join(PLACES)}")
 
 
-def _copies(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    on_device = event.get("cat") in _DEVICE_WORK
-    base: dict[str, Any] = {
-        "ph": "X",
-        "pid": 0 if on_device else 1,
-        "tid": 7 if on_device else 1,
-        "args": {},
-        "ts": 0,
-    }
-    base |= {key: value for key, value in event.items() if key not in ("repeat", "every", "rank")}
-    for index in range(event.get("repeat", 1)):
-        args = dict(base["args"])
-        if "correlation" in args:
-            args["correlation"] += index
-        yield {**base, "args": args, "ts": base["ts"] + index * event.get("every", 0)}
+def _write(folder: Path, name: str, text: str) -> str:
+    path = folder / Path(name).name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
-def _shown(finding: Finding) -> dict[str, Any]:
-    return {
-        **finding.evidence, "subject": finding.subject, "message": finding.message, "rank": finding.rank,
-        "step": finding.location.step, "gain_ns": finding.gain.ns_per_step if finding.gain else None,
+def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
+    """What a case may check of a finding; the folder is left out of texts."""
+    row = {
+        "subject": finding.subject, "message": finding.message, "rank": finding.rank, "step": finding.location.step,
+        "gain_ns": finding.gain.ns_per_step if finding.gain else None, "related": len(finding.related),
+        "benchmark": finding.benchmark,
+        **finding.evidence,
     }  # fmt: skip
+    return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}
 
 
 def _subjects(rows: list[dict[str, Any]] | list[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perftool.engine.cases import differences, load_cases
+from perftool.engine.cases import differences, load_cases, run_case
 from perftool.engine.pack import CASES, load_user_pack
 from perftool.errors import PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
@@ -53,7 +53,7 @@ def check_pack(folder: Path) -> PackCheck:
 
 
 def _query_problems(rule: Rule) -> Iterator[str]:
-    unknown = [need for need in rule.needs if need not in catalog()]
+    unknown = [name for need in rule.needs for name in need.split(" or ") if name not in catalog()]
     if unknown:
         yield f"key needs: there is no table {', '.join(unknown)}"
     assert rule.sql is not None
@@ -104,7 +104,7 @@ def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
             try:
-                texts = differences(case, rule, Path(folder))
+                texts = differences(case, rule, run_case(case, rule, Path(folder)), Path(folder))
             except PerfToolError as error:
                 texts = [str(error)]
         yield from (f"case {case.name!r}: {text}" for text in texts)

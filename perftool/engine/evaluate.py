@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related"}
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
@@ -124,7 +124,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         evidence=evidence,
         gain=_gain(row.get("gain_ns"), context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
-        benchmark=rule.benchmark,
+        benchmark=row.get("benchmark") or rule.benchmark,
     )
 
 
@@ -137,7 +137,8 @@ def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> 
         if unknown := [name for name in alternatives if name not in catalog()]:
             raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
         if not any(has_rows(name) for name in alternatives):
-            return f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
+            stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
+            return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -60,17 +60,19 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
     portable = make_portable(report, shown)
     placed = [_place(finding, portable) for finding in portable.findings]
-    kept = sorted((found for found in placed if _shown(found, plan.settings)), key=_order)
-    if plan.accepted is None:
-        return _judged(portable, kept, (), plan.settings)
-    marked, stale = subtract(kept, plan.accepted, [rule.code for rule in plan.rules])
-    return _judged(portable, marked, stale, plan.settings)
+    wanted = [found for found in placed if _severe(found.finding, plan.settings)]
+    kept = sorted((found for found in wanted if not _ignores(found, plan.settings)), key=_order)
+    idle = tuple(_idle_ignores(placed, list(shown.values()), plan))
+    stale: Sequence[BaselineEntry] = ()
+    if plan.accepted is not None:
+        kept, stale = subtract(kept, plan.accepted, [rule.code for rule in plan.rules])
+    return replace(_judged(portable, kept, stale, plan.settings), idle_ignores=idle)
 
 
 def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
     """``result`` as it is once ``entries`` are the baseline."""
     marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
-    return _judged(result.report, marked, stale, settings)
+    return replace(_judged(result.report, marked, stale, settings), idle_ignores=result.idle_ignores)
 
 
 def _judged(
@@ -88,23 +90,37 @@ def _place(finding: Finding, report: Report) -> LintFinding:
     return LintFinding(replace(finding, fingerprint=stable), file)
 
 
-def _shown(found: LintFinding, settings: Settings) -> bool:
-    finding = found.finding
-    if _rank(SEVERITIES, finding.severity) > _rank(SEVERITIES, settings.min_severity):
-        return False
-    if _rank(CONFIDENCES, finding.confidence) > _rank(CONFIDENCES, settings.min_confidence):
-        return False
-    return not _ignored_here(found, settings)
+def _severe(finding: Finding, settings: Settings) -> bool:
+    """Whether ``finding`` is as severe and as sure as what is to be shown."""
+    severe = _rank(SEVERITIES, finding.severity) <= _rank(SEVERITIES, settings.min_severity)
+    return severe and _rank(CONFIDENCES, finding.confidence) <= _rank(CONFIDENCES, settings.min_confidence)
 
 
-def _ignored_here(found: LintFinding, settings: Settings) -> bool:
-    names = (found.file, Path(found.file).name)
-    return any(
-        selector.means(found.finding.code, found.finding.name)
+def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
+    """The per-file ignores, pattern and selector, that silence ``found``."""
+    return {
+        (pattern, selector.text)
         for pattern, chosen in settings.per_file_ignores
-        if any(fnmatch(name, pattern) for name in names)
+        if _matches(found.file, pattern)
         for selector in chosen
-    )
+        if selector.means(found.finding.code, found.finding.name)
+    }
+
+
+def _idle_ignores(placed: Iterable[LintFinding], files: Sequence[str], plan: LintPlan) -> Iterator[str]:
+    """The per-file ignores that mean a file and a rule of this run, and silence nothing of what was found."""
+    used = {ignore for found in placed for ignore in _ignores(found, plan.settings)}
+    for pattern, chosen in plan.settings.per_file_ignores:
+        if not any(_matches(file, pattern) for file in files):
+            continue
+        for selector in chosen:
+            ran = any(selector.means(rule.code, rule.name) for rule in plan.rules)
+            if ran and (pattern, selector.text) not in used:
+                yield f"{pattern}: {selector.text} (from {selector.origin})"
+
+
+def _matches(file: str, pattern: str) -> bool:
+    return any(fnmatch(name, pattern) for name in (file, Path(file).name))
 
 
 def _rank(order: Sequence[str], value: str) -> int:

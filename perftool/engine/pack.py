@@ -22,9 +22,9 @@ _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "reference
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "scope": str,
+    "retired": list, "scope": str,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "scope"}
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope"}
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
@@ -75,7 +75,7 @@ def load_user_pack(folder: Path) -> list[Rule]:
 def _require_unique(rules: Sequence[Rule]) -> None:
     seen: dict[str, str] = {}
     for rule in rules:
-        for text in (rule.code, rule.name):
+        for text in (rule.code, rule.name, *rule.retired):
             if text in seen:
                 raise RuleError(f"two rules are called {text}: {seen[text]} and {rule.code}")
             seen[text] = rule.code
@@ -111,6 +111,7 @@ def load_rule(path: Path) -> Rule:
         fix=text["fix"].strip(),
         example=text.get("example", "").strip("\n"),
         references=tuple(text.get("references", ())),
+        retired=tuple(data.get("retired", ())),
         scope=data.get("scope", "rank"),
     )
 
@@ -152,6 +153,9 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     for key, choices in _CHOICES.items():
         if key in data and data[key] not in choices:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
+    for text in data.get("retired", ()):
+        if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
+            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from perftool.errors import RuleError
@@ -36,6 +36,14 @@ class Selector:
 
 
 @dataclass(frozen=True)
+class Redirected:
+    """Selectors that mean rules of today, and a remark for each that was written with a retired code or name."""
+
+    selectors: tuple[Selector, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Selection:
     """What was asked for: the rules that ``select`` means without those that ``ignore`` means."""
 
@@ -65,12 +73,33 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     report failures (those without a query) stay unless ignored by their exact code: a gate must not turn green
     because its input could not be read.
     """
+    select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
+    selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
     for selector in (*selection.select, *selection.ignore):
         require_known(selector, rules)
     chosen = tuple(rule for rule in rules if _wanted(rule, selection))
     if not any(rule.sql for rule in chosen):
         raise RuleError("no rule is left to run: what is selected is also ignored, or only in preview")
-    return Chosen(chosen, tuple(_warnings(rules, selection)))
+    return Chosen(chosen, (*select.warnings, *ignore.warnings, *_warnings(rules, selection)))
+
+
+def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
+    """The rule that ``text``, a retired code or name, means today."""
+    return next((rule for rule in rules if text in rule.retired), None)
+
+
+def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
+    """``chosen`` with retired codes and names replaced by those of the rules that took them over."""
+    selectors: list[Selector] = []
+    warnings: list[str] = []
+    for selector in chosen:
+        rule = successor(selector.text, rules)
+        selectors.append(replace(selector, text=rule.code) if rule else selector)
+        if rule:
+            warnings.append(
+                f"{selector.text} (from {selector.origin}) was retired: it is {rule.code} ({rule.name}) now"
+            )
+    return Redirected(tuple(selectors), tuple(dict.fromkeys(warnings)))
 
 
 def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
@@ -109,3 +138,19 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
                 yield f"{rule.code} ({rule.name}) is deprecated"
             elif rule.status == "preview" and not selection.preview:
                 yield f"{rule.code} ({rule.name}) is in preview and needs --preview"
+    narrowed = any(selector.origin == COMMAND_LINE for selector in selection.select)
+    for selector in dict.fromkeys(selection.ignore):
+        # What a file ignores for every run may well be beside the point of one that the command line narrows.
+        if narrowed and selector.origin != COMMAND_LINE:
+            continue
+        if not any(_removes(selector, rule, selection) for rule in rules):
+            yield f"ignoring {selector.text} (from {selector.origin}) removes no rule"
+
+
+def _removes(selector: Selector, rule: Rule, selection: Selection) -> bool:
+    """Whether ``rule`` would be selected were it not for ``selector``, or could be: preview rules come and go."""
+    level = selector.specificity(rule)
+    if level is None or rule.sql is None:
+        return level == _EXACT
+    selected = _strongest(rule, selection.select)
+    return selected is not None and (level, selector.origin == COMMAND_LINE) >= selected

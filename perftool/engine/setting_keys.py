@@ -31,6 +31,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("extend-select", "list of texts", "[]", "rules to run besides those selected"),
     SettingKey("extend-ignore", "list of texts", "[]", "rules not to run besides those ignored"),
     SettingKey("per-file-ignores", "table of lists of texts", "{}", "file pattern to rules that are quiet there"),
+    SettingKey("extend-per-file-ignores", "table of lists of texts", "{}", "the same, besides those inherited"),
     SettingKey("preview", "true or false", "false", "run preview rules too"),
     SettingKey("rule-packs", "list of texts", "[]", "folders with rules of your own (codes x9xx)"),
     SettingKey("rules", "table of tables", "{}", "per rule: severity, and thresholds by name"),

@@ -110,7 +110,7 @@ def merge(layers: Iterable[Layer]) -> Settings:
 def adjust(rules: Sequence[Rule], overrides: Iterable[Override]) -> list[Rule]:
     """``rules`` with their overrides applied. Raises SettingsError for an unknown rule, threshold or severity."""
     adjusted = {rule.code: rule for rule in rules}
-    codes = {text: rule.code for rule in rules for text in (rule.code, rule.name)}
+    codes = {text: rule.code for rule in rules for text in (rule.code, rule.name, *rule.retired)}
     for override in overrides:
         if override.rule not in codes:
             raise SettingsError(f"{override.origin}: key rules.{override.rule}: there is no such rule")
@@ -138,9 +138,14 @@ def _origin(layer: Layer, key: str) -> str:
 
 
 def _per_file(layers: Sequence[Layer]) -> Iterable[tuple[str, tuple[Selector, ...]]]:
+    found: list[tuple[str, tuple[Selector, ...]]] = []
     for layer in layers:
-        for pattern, codes in layer.values.get("per-file-ignores", {}).items():
-            yield pattern, selectors(codes, _origin(layer, f"per-file-ignores.{pattern}"))
+        if "per-file-ignores" in layer.values:
+            found = []
+        for key in ("per-file-ignores", "extend-per-file-ignores"):
+            for pattern, codes in layer.values.get(key, {}).items():
+                found.append((pattern, selectors(codes, _origin(layer, f"{key}.{pattern}"))))
+    return found
 
 
 def _overrides(layers: Sequence[Layer]) -> Iterable[Override]:

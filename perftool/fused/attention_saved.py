@@ -28,7 +28,7 @@ def _attend(tensors: Grouped, causal: bool, scale: float, dropout_p: float) -> K
     return row_products(dropped(probability, keep, dropout_p), tensors.v), probability, keep
 
 
-class SavedAttention(torch.autograd.Function):
+class FusedSDPASaved(torch.autograd.Function):
     """`apply(q, k, v, mask, causal, scale, dropout_p)` on grouped tensors.
 
     Returns the output, the probabilities before dropout and the boolean dropout mask (True: kept; None
@@ -71,7 +71,7 @@ def saved_attention(tensors: Grouped, causal: bool, scale: float, dropout_p: flo
     """Differentiable (output, probabilities, dropout mask or None) in the grouped layout."""
     if not tensors.need_gradients:
         return _attend(tensors, causal, scale, dropout_p)
-    outputs: Kept = SavedAttention.apply(  # type: ignore[no-untyped-call]
+    outputs: Kept = FusedSDPASaved.apply(  # type: ignore[no-untyped-call]
         tensors.q, tensors.k, tensors.v, tensors.mask, causal, scale, dropout_p
     )
     return outputs

@@ -91,7 +91,7 @@ def _attend(tensors: Grouped, options: TileOptions) -> torch.Tensor:
     return output
 
 
-class TiledAttention(torch.autograd.Function):
+class FusedSDPATiled(torch.autograd.Function):
     """`apply(q, k, v, mask, options)` on grouped tensors; returns the output in the layout of q.
 
     Saves q, k, v and the output only. RuntimeError when a second derivative is asked for.
@@ -140,7 +140,7 @@ def tiled_attention(tensors: Grouped, options: TileOptions) -> torch.Tensor:
     """Differentiable attention in the layout of q; `torch.autograd` sees one operation."""
     if not tensors.need_gradients:
         return _attend(tensors, options)
-    output: torch.Tensor = TiledAttention.apply(  # type: ignore[no-untyped-call]
+    output: torch.Tensor = FusedSDPATiled.apply(  # type: ignore[no-untyped-call]
         tensors.q, tensors.k, tensors.v, tensors.mask, options
     )
     return output

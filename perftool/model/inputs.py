@@ -26,7 +26,11 @@ class ImportIssue:
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk."""
+    """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk.
+
+    ``events_end`` is the offset, in uncompressed text, of the bracket that closes a trace's events; None when the file
+    has none, its place is not known, or there is damage before it.
+    """
 
     path: str
     kind: InputKind
@@ -35,3 +39,4 @@ class InputFile:
     events: int
     status: InputStatus
     issues: tuple[ImportIssue, ...] = field(default=())
+    events_end: int | None = None

@@ -46,13 +46,15 @@ class LintReport:
 
     ``report`` carries no absolute paths. ``findings`` are sorted, the worst first, and hold the suppressed ones
     too; ``report.rules`` are the rules that were selected. ``stale`` are the entries of the baseline that were
-    not found again.
+    not found again, ``idle_ignores`` the per-file ignores (pattern and selector) that silenced nothing in the files
+    they mean.
     """
 
     report: Report
     findings: tuple[LintFinding, ...]
     stale: tuple[BaselineEntry, ...] = ()
     fails: bool = False
+    idle_ignores: tuple[str, ...] = ()
 
     @property
     def active(self) -> tuple[LintFinding, ...]:

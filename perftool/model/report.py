@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Confidence, Rule, Severity
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
 Unit = Literal["ratio", "ms", "count", "bytes"]
+FrameName = Literal[
+    "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
+    "not_applicable",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -189,3 +196,20 @@ class Report:
     not_applicable: tuple[NotApplicable, ...]
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
+
+    # How a notebook shows a report is a reporter's business; the Python door puts it here.
+    notebook_view: ClassVar[Callable[[Report], str] | None] = None
+
+    def _repr_html_(self) -> str | None:
+        """A fragment of HTML for notebooks; None (they show the text then) for who came in by another door."""
+        view = type(self).notebook_view
+        return None if view is None else view(self)
+
+    def frame(self, name: FrameName) -> pd.DataFrame:
+        """A part of the report as a DataFrame, a row for each finding, step and so on; times in ns.
+
+        Nested values become columns of their own: ``gain.ns_per_step``, ``breakdown_ns.kernel``.
+        """
+        import pandas as pd
+
+        return pd.json_normalize([asdict(row) for row in getattr(self, name)])

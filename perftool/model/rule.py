@@ -30,7 +30,8 @@ class Param:
 class Rule:
     """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
 
-    ``scope`` says whether it is asked of each rank on its own or once of all of them.
+    ``retired`` are codes and names that meant this rule, or what it took over, in earlier versions. ``scope`` says
+    whether it is asked of each rank on its own or once of all of them.
     """
 
     code: str
@@ -51,6 +52,7 @@ class Rule:
     fix: str
     example: str
     references: tuple[str, ...] = field(default=())
+    retired: tuple[str, ...] = field(default=())
     scope: Scope = "rank"
 
     def applies_to(self, device: str | None) -> bool:

@@ -19,7 +19,7 @@ import orjson
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 from perftool.readers import envelope, mend
-from perftool.readers.event_text import any_boundary, last_boundary, parses
+from perftool.readers.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.stream import ByteStream
 
 # A head longer than this (metadata before the events) is searched for its key only.
@@ -31,6 +31,7 @@ _TELLING = 256 << 10
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
 _LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
+_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(-?\d+\.\d+)"')
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,11 @@ class Chunk:
 
 
 class ChromeTrace:
-    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted."""
+    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted.
+
+    ``events_end`` is then the offset of the bracket that closes the events; None when it is not known, or when there
+    is damage before it.
+    """
 
     def __init__(self, path: str, spool: Path) -> None:
         self.path = path
@@ -58,6 +63,10 @@ class ChromeTrace:
         self._spool = spool
         self.bare = False
         self.ended = False
+        self.events_end: int | None = None
+        self._damaged = False
+        self._last_offset = -1
+        self._closing = b""
         self._exact = False
         self._mended = mend.Mended()
 
@@ -71,6 +80,7 @@ class ChromeTrace:
             head, block = self._read_head(stream, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
+            self._damaged = head.damaged
             yield from self._cut(block[head.start :], blocks, head.start)
             self.size = stream.size
             self.issues += stream.issues
@@ -88,8 +98,12 @@ class ChromeTrace:
         end = envelope.scan_end(data, 0)
         if end is not None:
             self.ended = True
-            self._read_foreign(data[end + 1 :])
+            # Quotes around times move what follows them.
+            self.events_end = None if chunk.exact else chunk.offset + end
+            closing = self._closing if chunk.offset == self._last_offset else b""
+            self._read_foreign(data[end + 1 :] + closing)
             data = data[:end]
+        self._damaged = self._damaged or objects_in(data) is None
         mended = mend.mend_events(data, chunk.offset)
         self._mended.add(mended)
         return self._write([b",".join(mended.events)], chunk.offset) if mended.events else None
@@ -97,6 +111,8 @@ class ChromeTrace:
     def finish(self) -> None:
         """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
         found = self._mended
+        if self._damaged:
+            self.events_end = None
         if self.ended:
             # The end was found before the last chunk, so the last chunk was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
@@ -161,6 +177,9 @@ class ChromeTrace:
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
             self.metadata.update(tail.metadata)
+            self.events_end = offset + tail.end
+            # Should the array prove to end earlier, this belongs to what follows it.
+            self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
         elif not self.bare or _needs_mending(data):
             self.truncated = True
@@ -195,6 +214,11 @@ def _quote_times(text: bytes) -> bytes:
     # A third of the pieces are the numbers; this is several times faster than a substitution.
     pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
     return b"".join(pieces)
+
+
+def unquote_times(text: bytes) -> bytes:
+    """``text`` of an exact chunk with its times as the numbers they were."""
+    return _QUOTED_TIME.sub(rb"\1\2", text)
 
 
 def _needs_mending(data: bytes) -> bool:

@@ -14,6 +14,7 @@ from perftool.readers import envelope
 from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.remote import is_url, list_url
+from perftool.readers.runs import Chosen, is_recording, newest_run
 from perftool.readers.stream import BLOCK, STDIN, ByteStream
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
@@ -29,10 +30,14 @@ _TELLING = 4 << 10
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of an analysis, each once: ``traces``, and ``texts`` (logs, metrics, configuration)."""
+    """The files of an analysis, each once: ``traces``, and ``texts`` (logs, metrics, configuration).
+
+    ``notes`` are sentences for the user about what was left out.
+    """
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def find_inputs(
@@ -46,31 +51,50 @@ def find_inputs(
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
         raise InputError("'-' can be given only once")
-    given = [file for path in paths for file in _expand(path) if not _excluded(file, patterns)]
+    expanded = [_expand(path, patterns) for path in paths]
+    given = [file for found in expanded for file in found.files]
     traces = [file for file in given if not _is_text(file)]
-    named = [file for path in texts for file in _expand(path)]
+    named = [file for path in texts for file in _expand(path).files]
     beside = [] if texts or not companions else _beside(traces)
     others = [file for file in given if file not in traces]
     if not traces and not others and not named:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
-    return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)))
+    notes = tuple(found.note for found in expanded if found.note)
+    return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)), notes)
 
 
-def _expand(path: str) -> list[str]:
-    if path == STDIN:
-        return [path]
+def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
     if is_url(path):
-        return _expand_url(path)
+        return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
+    if Path(path).is_dir():
+        return _in_folder(path, exclude)
+    return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
+
+
+def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
+    """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
-    if place.is_dir():
-        files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
-        files = [file for file in files if not _is_our_own(file)]
-        files += [file for file in _companions(place, recursive=True) if file not in files]
-        if not files:
-            raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
-        return files
-    if place.exists():
+    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+    files = [file for file in files if not _is_our_own(file)]
+    texts = [file for file in _companions(place, recursive=True) if file not in files]
+    if not files and not texts:
+        raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
+    recordings = [file for file in files if is_recording(file) and not _excluded(file, exclude)]
+    newest = newest_run(path, recordings)
+    # Where programs leave recordings they also leave JSON that has nothing to do with us.
+    others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
+    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
+    return Chosen((*newest.files, *beside), newest.note)
+
+
+def _may_be_input(path: str) -> bool:
+    return _begins_trace(path) or _is_text(path)
+
+
+def _matching(path: str) -> list[str]:
+    if path == STDIN or Path(path).exists():
         return [path]
     if not _GLOB & set(path):
         raise InputError(f"{path}: no such file")
@@ -80,7 +104,7 @@ def _expand(path: str) -> list[str]:
     return matches
 
 
-def _expand_url(url: str) -> list[str]:
+def _at_url(url: str) -> list[str]:
     """The traces that ``url`` means; companions are found on this machine only."""
     found = list_url(url)
     if not found:

@@ -32,6 +32,7 @@ class Head:
 
     start: int
     bare: bool
+    damaged: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,7 +55,7 @@ def read_head(data: bytes) -> Head | None:
         if value_end is not None:
             _keep(metadata, key, data[value_start:value_end])
     literal = _EVENTS_START.search(data, begin)
-    return Head(literal.end(), bare=False, metadata=metadata) if literal else None
+    return Head(literal.end(), bare=False, damaged=True, metadata=metadata) if literal else None
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import orjson
 
@@ -23,6 +24,15 @@ def parses(text: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
+
+
+def objects_in(text: bytes) -> list[dict[str, Any]] | None:
+    """The objects in comma-separated ``text``; None when it does not parse or holds other things too."""
+    try:
+        values = orjson.loads(b"[" + text + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    return values if all(isinstance(value, dict) for value in values) else None
 
 
 def is_event(text: bytes) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from perftool.reporters.escape import on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
 # Wide enough that nothing wraps in a pipe, where lines are for other programs.
@@ -15,6 +19,11 @@ _PIPE_WIDTH = 10_000
 
 
 class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Show what a name from a trace holds of escape sequences; only the console's own may reach the terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
+
     def on_broken_pipe(self) -> None:
         """Tell the caller instead of ending the program with exit code 1."""
         raise BrokenPipeError

@@ -16,6 +16,11 @@ def one_line(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
+def on_terminal(text: str) -> str:
+    """``text`` that cannot steer a terminal: each control character but the line feed as its escape."""
+    return "\n".join(map(one_line, text.split("\n"))) if _CONTROL.search(text) else text
+
+
 def xml_text(text: str) -> str:
     """``text`` without the characters that XML 1.0 forbids; quoting is left to the writer."""
     return _NO_XML.sub("", text)

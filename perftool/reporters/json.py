@@ -16,7 +16,7 @@ TOOL = {"name": "habana_perf_tool", "version": __version__}
 
 def render_json(report: Report) -> bytes:
     """The report as one UTF-8 JSON object with sorted keys and a newline at the end; absent values are null."""
-    return orjson.dumps(as_dict(report), default=_plain, option=_OPTIONS)
+    return orjson.dumps(as_dict(report), default=plain, option=_OPTIONS)
 
 
 _OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -85,6 +85,6 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
     return [{"name": r.name, "total_ns": r.total_ns, "count": r.count, "share": r.share} for r in rows]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers as DuckDB may return them (Decimal) for orjson."""
     return float(value) if hasattr(value, "__float__") else str(value)

@@ -41,6 +41,7 @@ def rule_dict(rule: Rule) -> dict[str, Any]:
         "name": rule.name, "code": rule.code, "summary": rule.summary, "message": rule.message,
         "explanation": _page(rule), "severity": rule.severity, "confidence": rule.confidence,
         "status": rule.status, "since": rule.since, "devices": list(rule.devices), "needs": list(rule.needs),
+        "retired": list(rule.retired),
         "params": [
             {"name": p.name, "default": p.value, "unit": p.unit, "why": " ".join(p.why.split())} for p in rule.params
         ],
@@ -54,6 +55,8 @@ def _page(rule: Rule) -> str:
         f"for {', '.join(rule.devices)}"
     )
     parts = [f"# {rule.name} ({rule.code})", facts, f"{rule.summary}."]
+    if rule.retired:
+        parts.append(f"Formerly: {', '.join(rule.retired)}.")
     if rule.needs:
         parts.append(f"Needs: {', '.join(rule.needs)}.")
     if rule.params:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, Report
+from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
 from perftool.reporters.text_tables import (
     engines_table,
     fallbacks_table,
@@ -21,38 +22,6 @@ from perftool.reporters.text_tables import (
 )
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# What the summary calls its numbers on the terminal.
-_LABELS = {
-    "device_busy_ratio": "device busy",
-    "device_idle_ratio": "device idle",
-    "kernel_busy_ratio": "kernels running",
-    "kernel_time_ms": "compute",
-    "collective_time_ms": "collectives",
-    "exposed_collective_ratio": "exposed collectives",
-    "mme_time_ms": "MME busy (union)",
-    "tpc_time_ms": "TPC busy (union)",
-    "dma_time_ms": "DMA busy (union)",
-    "mme_tpc_overlap_ms": "MME and TPC together",
-    "partition_mme_ms": "partition: MME",
-    "partition_tpc_ms": "partition: TPC without MME",
-    "partition_dma_ms": "partition: DMA alone",
-    "partition_idle_ms": "partition: idle",
-    "mme_low_precision_ratio": "MME below 32 bit",
-    "device_host_overlap_ratio": "host works while device busy",
-    "dataloader_ratio": "waiting for data",
-    "graph_build_ratio": "building graphs",
-    "input_copy_ratio": "copying inputs",
-    "compile_ratio": "compiling",
-    "compilations": "compilations",
-    "fallback_ops": "ops fallen back to the CPU",
-    "syncs_per_step": "host waits per step",
-    "peak_memory_bytes": "peak device memory",
-}
-# Only Gaudi has these, so nobody misses them elsewhere.
-_GAUDI = {
-    "mme_time_ms", "tpc_time_ms", "dma_time_ms", "mme_tpc_overlap_ms", "partition_mme_ms", "partition_tpc_ms",
-    "partition_dma_ms", "partition_idle_ms", "mme_low_precision_ratio", "graph_build_ratio", "fallback_ops",
-}  # fmt: skip
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
 _MOST_INPUTS = 8
@@ -105,18 +74,19 @@ def _print_summary(report: Report, console: Console) -> None:
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
     table.add_row("device", named or "none seen", "")
     if steps:
-        table.add_row("steps", f"{steps:.0f}, median {_value(report.summary['step_time_ms'])}", "")
+        table.add_row("steps", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", "")
     if report.summary["window_ms"].value is not None:
-        table.add_row("window", _value(report.summary["window_ms"]), "the steps" if steps else "the whole recording")
+        window = format_metric(report.summary["window_ms"])
+        table.add_row("window", window, "the steps" if steps else "the whole recording")
     missing = []
-    for name, label in _LABELS.items():
-        if name in _GAUDI and device.type != "hpu":
+    for name, label in METRIC_LABELS.items():
+        if name in GAUDI_METRICS and device.type != "hpu":
             continue
         metric = report.summary[name]
         if metric.value is None:
             missing.append(label)
         else:
-            table.add_row(label, _value(metric), _fraction(metric))
+            table.add_row(label, format_metric(metric), _fraction(metric))
     console.print(table)
     if missing:
         console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
@@ -191,15 +161,6 @@ def _unwrapped(text: str) -> str:
 
 def _heading(title: str, console: Console) -> None:
     console.print(Text(f"\n{title}", style="bold"))
-
-
-def _value(metric: Metric) -> str:
-    assert metric.value is not None
-    if metric.unit == "ratio":
-        return format_ratio(metric.value)
-    if metric.unit == "ms":
-        return format_ns(metric.value * 1e6)
-    return format_bytes(metric.value) if metric.unit == "bytes" else format_count(metric.value)
 
 
 def _fraction(metric: Metric) -> Text:

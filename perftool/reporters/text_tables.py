@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perftool.model.report import BREAKDOWN, Engine, Fallback, RankSummary, Recipe, Share, Step
+from perftool.reporters.escape import one_line
 from perftool.units import format_count, format_ns, format_ratio
 
 _MOST_STEPS = 8
@@ -28,7 +29,7 @@ def steps_table(steps: Sequence[Step]) -> Table:
             table.add_row(f"… {len(steps) - len(shown)} more", *[""] * (len(BREAKDOWN) + 1))
         name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{' (partial)' if step.partial else ''}"
         parts = [_ms(step.breakdown_ns[part]) for part in BREAKDOWN]
-        table.add_row(Text(name), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
+        table.add_row(Text(one_line(name)), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
     return table
 
 
@@ -110,7 +111,9 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _name(name: str) -> Text:
-    return Text(name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…")
+    # Before the table measures it: an escape is longer than what it stands for.
+    shown = one_line(name)
+    return Text(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
 
 
 def _ms(ns: int) -> str:

@@ -25,13 +25,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One analysis table: its documentation and the SELECT that makes it."""
+    """One analysis table: its documentation and the SELECT that makes it; ``absent`` says why it may be empty."""
 
     name: str
     summary: str
     needs: tuple[str, ...]
     columns: tuple[Column, ...]
     sql: str
+    absent: str | None = None
 
     @property
     def public(self) -> bool:
@@ -74,12 +75,15 @@ def _parse(path: Path) -> Table:
         (header if not sql and line.startswith("--") else sql).append(line)
     summary: list[str] = []
     needs: tuple[str, ...] = ()
+    absent: str | None = None
     columns: list[Column] = []
     for line in (line.removeprefix("--").strip() for line in header):
         if line.startswith("needs:"):
             needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())
+        elif line.startswith("absent:"):
+            absent = line.removeprefix("absent:").strip()
         elif column := _COLUMN.fullmatch(line):
             columns.append(Column(*column.groups()))
         else:
             summary.append(line)
-    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql))
+    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql), absent)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perftool.model.devices import known_devices
+from perftool.model.devices import find_device, known_devices
 
-DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT)"
+DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT, known VARCHAR)"
 FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
 
@@ -37,5 +37,7 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, 
         for device in listed if isinstance(listed, list) else []:
             if isinstance(device, dict) and isinstance(name := device.get("name"), str):
                 size = device.get("totalGlobalMem")
-                rows.append((rank, name, size if isinstance(size, int) else None))
+                memory_bytes = size if isinstance(size, int) else None
+                known = find_device(name, memory_bytes)
+                rows.append((rank, name, memory_bytes, known.name if known else None))
     return rows

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from perftool.errors import InputError
+from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
@@ -63,7 +64,7 @@ def load_trace(
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
     issues = (*_origin(trace.metadata), *trace.issues)
-    return InputFile(shown, "trace", None, trace.size, events, status, issues), trace.metadata
+    return InputFile(shown, "trace", None, trace.size, events, status, issues, trace.events_end), trace.metadata
 
 
 def base_time(metadata: dict[str, Any]) -> int:
@@ -142,7 +143,7 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
         INSERT INTO raw
         SELECT {rank}, ph, cat, name, pid, tid, {to_ns.format("ts")}, {to_ns.format("dur")}, id, args
         FROM read_json($files, format = 'array', columns = $columns)
-        WHERE ph IS NOT NULL
+        WHERE ph IS NOT NULL AND cat IS DISTINCT FROM '{CATEGORY}'
     """
     inserted = connection.execute(statement, {"files": [str(file) for file in files], "columns": columns})
     return int(inserted.fetchall()[0][0])
@@ -157,7 +158,8 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
         SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
                json -> 'args'
         FROM read_json_objects($file, format = 'array')
-        WHERE json_type(json) = 'OBJECT' AND json ->> 'ph' IS NOT NULL
+        WHERE json_type(json) = 'OBJECT' AND (json ->> 'ph') IS NOT NULL
+              AND (json ->> 'cat') IS DISTINCT FROM '{CATEGORY}'
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])

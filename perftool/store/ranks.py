@@ -11,6 +11,8 @@ from typing import Any
 from perftool.model.inputs import ImportIssue, InputFile
 
 RANK_COLUMNS = "(rank INTEGER, status VARCHAR)"
+# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
+_LONGEST_INFO = 100_000
 # More ranks than any run has; beyond it the number is damaged.
 _MOST_RANKS = 1 << 20
 
@@ -18,8 +20,8 @@ _MOST_RANKS = 1 << 20
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a trace says about its rank and its run; old profilers wrote a Python literal instead of JSON."""
     info = metadata.get("distributedInfo")
-    if isinstance(info, str):
-        with contextlib.suppress(ValueError, SyntaxError):
+    if isinstance(info, str) and len(info) <= _LONGEST_INFO:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             info = ast.literal_eval(info)
     return info if isinstance(info, dict) else {}
 

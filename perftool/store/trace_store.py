@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,11 @@ from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.clocks import align_clocks
 from perftool.store.derive import nest_slices, pair_slices
-from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
+from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
-from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.load_csv import is_profiler_csv, load_csv
-from perftool.store.ranks import RANK_COLUMNS, free_rank, rank_taken, ranks_of_run
-from perftool.store.readings import Reading, reading_tables
+from perftool.store.ranks import free_rank, rank_taken
+from perftool.store.readings import Reading
 from perftool.store.sizing import text_size
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ _MEMORY_LIMIT_MB = 750
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
 _DEFAULT_TIME_LIMIT_S = 60.0
+_ROWS_AT_A_TIME = 10_000
 # DuckDB renamed the member in 2.0.
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 
@@ -170,6 +170,12 @@ class TraceStore:
         """Run our own SQL over tables that were built; for the engine and the summary."""
         return _as_dicts(self._connection.execute(sql, params or {}))
 
+    def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
+        """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
+        result = self._connection.execute(sql, params or {})
+        while rows := result.fetchmany(_ROWS_AT_A_TIME):
+            yield from rows
+
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = _DEFAULT_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -223,25 +229,17 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._ready = True
-        self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
-        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)", LANES)
-        inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
-        self._fill("_device_facts" + FACT_COLUMNS, device_facts())
-        self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
-        self._fill("_ranks" + RANK_COLUMNS, ranks_of_run(self.metadata, self.unreadable))
-        facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
-        self._fill("_inputs" + _INPUT_COLUMNS, facts)
-        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
-        self._fill("_issues" + _ISSUE_COLUMNS, issues)
-        for definition, rows in reading_tables(self.readings).items():
+        for definition, rows in given_tables(self.inputs, self.readings, self.metadata, self.unreadable).items():
             self._fill(definition, rows)
 
     def _fill(self, definition: str, rows: Sequence[tuple[Any, ...]]) -> None:
         self._connection.execute(f"CREATE TABLE {definition}")
         if rows:
             name = definition.split("(")[0]
-            marks = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"INSERT INTO {name} VALUES ({marks})", [list(row) for row in rows])
+            # Column by column is twenty times faster than row by row.
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            marks = ", ".join(["unnest(?)"] * len(columns))
+            self._connection.execute(f"INSERT INTO {name} SELECT {marks}", columns)
 
     def _note(self, issue: ImportIssue) -> None:
         first = self.inputs[0].path if self.inputs else self.readings[0].path
@@ -277,10 +275,6 @@ class TraceStore:
         finally:
             timer.cancel()
             self._connection.execute("ROLLBACK")
-
-
-_INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
-_ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
 
 
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:

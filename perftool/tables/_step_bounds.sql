@@ -61,6 +61,13 @@ earlier_work AS (
     WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),
+-- A loop that ends before its recording does leaves a last step that has only begun.
+last_ops AS (
+    SELECT rank, max(ts) AS last_op
+    FROM slices
+    WHERE side = 'host' AND cat = 'cpu_op' AND NOT starts_with(name, 'ProfilerStep#')
+    GROUP BY rank
+),
 ends AS (
     SELECT s.rank, s.step, s.ordinal, s.name, s.ts AS host_ts, s."end" AS host_end,
            coalesce(l.launched, 0) AS launched,
@@ -85,7 +92,8 @@ bounded AS (
 SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
        CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
        -- A last step with far less device work than the one before lost the rest of it to the end of the recording.
-       (on_device AND count(*) OVER (PARTITION BY b.rank) > 1
-        AND (ordinal > last_launching
-             OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched))) AS partial
-FROM bounded AS b
+       coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
+           THEN ordinal > last_launching
+               OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched)
+           ELSE ordinal > 0 AND last_op < b.host_ts END, false) AS partial
+FROM bounded AS b LEFT JOIN last_ops USING (rank)

@@ -24,9 +24,9 @@ SELECT d.id, d.rank,
                 THEN 'device_to_host'
             WHEN regexp_matches(d.name, 'PtoP|Peer', 'i') THEN 'peer'
             WHEN regexp_matches(d.name, 'DtoD|Device ?-> ?Device|DeviceToDevice|D2D', 'i') THEN 'device_to_device'
-            WHEN r.args ->> 'direction' = 'DEVICE_TO_HOST' THEN 'device_to_host'
-            WHEN r.args ->> 'direction' = 'HOST_TO_DEVICE' THEN 'host_to_device'
-            WHEN r.args ->> 'direction' = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
+            WHEN (r.args ->> 'direction') = 'DEVICE_TO_HOST' THEN 'device_to_host'
+            WHEN (r.args ->> 'direction') = 'HOST_TO_DEVICE' THEN 'host_to_device'
+            WHEN (r.args ->> 'direction') = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
        coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
        coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
        CASE WHEN d.name ILIKE '%pageable%' THEN false WHEN d.name ILIKE '%pinned%' THEN true END AS pinned,

@@ -1,29 +1,53 @@
 -- One row per part of a gap with one cause. The parts of all gaps add up to the idle time exactly.
 --
--- needs: _gaps, _timeline
+-- A part counts for what the threads that feed the device do; workers of a loader, watchdogs and pinning threads are
+-- not among them. While these threads show nothing, what ends the silence tells where the host was: in the autograd
+-- engine when its next function starts there (autograd), else between two ops (between_ops; Python, unless it was
+-- recorded).
+--
+-- needs: _gaps, _timeline, slices, _feeding_tracks
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python or unknown
+-- column cause: VARCHAR, compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
-SELECT g.id AS gap, t.rank,
-       CASE WHEN mask & class_bits([23]) > 0 THEN 'queued'
-            WHEN mask & class_bits([22]) > 0 THEN 'launch_latency'
-            WHEN mask & class_bits([21]) > 0 THEN 'compile'
-            WHEN mask & class_bits([12]) > 0 THEN 'fallback'
-            WHEN mask & class_bits([14]) > 0 THEN 'dataloader'
-            WHEN mask & class_bits([16, 19]) > 0 THEN 'collective'
-            WHEN mask & class_bits([20]) > 0 THEN 'sync'
-            WHEN mask & class_bits([11]) > 0 THEN 'copy'
-            WHEN mask & class_bits([13]) > 0 THEN 'graph_build'
-            WHEN mask & class_bits([17, 25]) > 0 THEN 'optimizer'
-            WHEN mask & class_bits([10]) > 0 THEN 'launch_call'
-            WHEN mask & class_bits([15]) > 0 THEN 'framework_op'
-            WHEN mask & class_bits([18]) > 0 THEN 'python'
-            ELSE 'unknown' END AS cause,
-       t.ts, t."end" - t.ts AS dur, t."end"
-FROM (SELECT * FROM _timeline WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) = 0) AS t
-ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts
-WHERE t."end" <= g."end"
-ORDER BY g.id, t.ts
+WITH stretches AS (
+    SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first,
+           CASE WHEN mask & class_bits([23]) > 0 THEN 'queued'
+                WHEN mask & class_bits([22]) > 0 THEN 'launch_latency'
+                WHEN mask & class_bits([21]) > 0 THEN 'compile'
+                WHEN mask & class_bits([12]) > 0 THEN 'fallback'
+                WHEN mask & class_bits([14]) > 0 THEN 'dataloader'
+                WHEN mask & class_bits([16, 19]) > 0 THEN 'collective'
+                WHEN mask & class_bits([20]) > 0 THEN 'sync'
+                WHEN mask & class_bits([11]) > 0 THEN 'copy'
+                WHEN mask & class_bits([13]) > 0 THEN 'graph_build'
+                WHEN mask & class_bits([17, 25]) > 0 THEN 'optimizer'
+                WHEN mask & class_bits([10]) > 0 THEN 'launch_call'
+                WHEN mask & class_bits([15]) > 0 THEN 'framework_op'
+                WHEN mask & class_bits([18]) > 0 THEN 'python'
+                ELSE 'unknown' END AS cause
+    FROM (SELECT * FROM _timeline WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) = 0) AS t
+    ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
+),
+-- A part begins with its gap, and where the cause changes.
+starts AS (
+    SELECT * FROM stretches
+    QUALIFY first OR cause IS DISTINCT FROM lag(cause) OVER (PARTITION BY rank ORDER BY ts)
+),
+parts AS (
+    SELECT gap, rank, cause, ts, least(lead(ts) OVER in_order, gap_end) AS "end",
+           coalesce(lead(ts) OVER in_order < gap_end, false) AS resumes
+    FROM starts WINDOW in_order AS (PARTITION BY rank ORDER BY ts)
+),
+autograd AS (
+    SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN _feeding_tracks AS f ON f.track = s.track
+    WHERE starts_with(s.name, 'autograd::engine::')
+)
+SELECT p.gap, p.rank,
+       CASE WHEN p.cause <> 'unknown' OR NOT p.resumes THEN p.cause
+            WHEN a.ts IS NOT NULL THEN 'autograd' ELSE 'between_ops' END AS cause,
+       p.ts, p."end" - p.ts AS dur, p."end"
+FROM parts AS p LEFT JOIN autograd AS a ON a.rank = p.rank AND a.ts = p."end"
+ORDER BY p.gap, p.ts

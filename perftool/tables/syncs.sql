@@ -31,7 +31,7 @@ fetches AS (
     SELECT rank, ts FROM calls
     UNION ALL SELECT rank, "end" FROM _device_work
               WHERE set_aside IS NULL AND (regexp_matches(name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)', 'i')
-                                           OR args ->> 'direction' = 'DEVICE_TO_HOST')
+                                           OR (args ->> 'direction') = 'DEVICE_TO_HOST')
 ),
 reads AS (
     SELECT c.* FROM candidates AS c

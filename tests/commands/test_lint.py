@@ -278,6 +278,36 @@ def test_files_can_ignore_rules(run: Run) -> None:
     assert run("lint", SLOW, "--select", "GAP,SYN101", "--config", pair) == 0
 
 
+def test_the_command_line_makes_rules_quiet_in_files(run: Run) -> None:
+    quiet = ["--select", "GAP,SYN101", "--per-file-ignores", "*.gz:GAP,SYN101"]
+    assert run("lint", SLOW, *quiet) == 0
+    assert run("lint", SLOW, *quiet[:3], "*.json:GAP,*.gz:SYN101") == 1
+    assert codes(run) == {"GAP101"}
+    assert run("lint", SLOW, *quiet[:3], "GAP") == 2
+    assert "per-file ignore 'GAP': must be GLOB:RULE" in run.err
+    assert run("lint", SLOW, *quiet[:3], "*.gz:GAB") == 2
+    assert "unknown rule selector 'GAB' (from the command line)" in run.err
+
+
+def test_per_file_ignores_of_the_command_line_replace_or_extend_those_of_a_file(run: Run) -> None:
+    Path("habana_perf_tool.toml").write_text('per-file-ignores = {"*.gz" = ["GAP"]}\n', encoding="utf-8")
+    assert run("lint", SLOW, "--select", "GAP,SYN101", "--extend-per-file-ignores", "*.gz:SYN101") == 0
+    assert run("lint", SLOW, "--select", "GAP,SYN101", "--per-file-ignores", "*.gz:SYN101") == 1
+
+
+def test_an_ignore_that_silences_nothing_is_reported(run: Run) -> None:
+    ignores = ["--per-file-ignores", "*.gz:GAP101,GAP104,other/*:GAP"]
+    assert run("lint", SLOW, "--select", "GAP101,GAP104", *ignores) == 0
+    assert "per-file ignore that silences nothing: *.gz: GAP104 (from the command line)\n" in run.err
+    assert run.err.count("silences nothing") == 1
+
+
+def test_silent_leaves_the_exit_code_and_the_files(run: Run) -> None:
+    assert run("lint", SLOW, "--select", "GAP", "-s", "--also", "json:out.json") == 1
+    assert (run.out, run.err) == ("", "")
+    assert json.loads(Path("out.json").read_text(encoding="utf-8"))["findings"]
+
+
 def test_show_settings(run: Run) -> None:
     assert run("lint", "--show-settings", "--fail-on", "error", "--config", 'ignore = ["GAP"]') == 0
     assert 'fail-on = "error"  # the command line\n' in run.out

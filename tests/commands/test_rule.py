@@ -110,6 +110,50 @@ def test_a_good_pack_passes_and_can_be_used(run: Run) -> None:
     assert run.out.splitlines()[0] == "trace.json: OPS901 [info] aten::mm is called 2 times, 10.0 us"
 
 
+def test_a_case_can_hold_a_gaudi_trace_and_a_log(run: Run) -> None:
+    gaudi = """
+[[case]]
+name = "an op on the host of a Gaudi run"
+device = "GAUDI3"
+events = [
+    { on = "op", name = "aten::mm", ts = 0, dur = 10, repeat = 2, every = 20 },
+    { on = "MME", name = "GEMM", ts = 5, dur = 5 },
+]
+log = "nothing of note\\n"
+findings = [{ subject = "aten::mm", calls = 2 }]
+"""
+    pack(cases=CASES + gaudi)
+    assert run("rule", "--check", "pack") == 0
+    assert run.out == "1 rules, 4 cases, 0 problems\n"
+
+
+def test_a_case_with_an_unknown_place_exits_2(run: Run) -> None:
+    pack(cases=CASES.replace('cat = "cpu_op"', 'on = "MMU"'))
+    assert run("rule", "--check", "pack") == 2
+    assert "OPS901.toml: key case[0]: key events: on = 'MMU' is none of op, note, bridge," in run.err
+
+
+def test_a_retired_code_is_explained_as_its_successor(run: Run) -> None:
+    pack(RULE.replace('since = "1"', 'since = "1"\nretired = ["OLD123"]'))
+    assert run("rule", "OLD123", "--rules", "pack") == 0
+    assert run.out.startswith("# too-many-ops (OPS901)\n")
+    assert "Formerly: OLD123." in run.out
+    assert run.err == "OLD123 was retired: it is OPS901 (too-many-ops) now\n"
+
+
+@pytest.mark.parametrize(
+    ("retired", "message"),
+    [
+        ('["old 1"]', "OPS901.toml: key retired: 'old 1' is no code and no name"),
+        ('["GAP101"]', "two rules are called GAP101: GAP101 and OPS901"),
+    ],
+)
+def test_a_wrong_retired_code_exits_2(run: Run, retired: str, message: str) -> None:
+    pack(RULE.replace('since = "1"', f'since = "1"\nretired = {retired}'))
+    assert run("rule", "OPS901", "--rules", "pack") == 2
+    assert message in run.err
+
+
 def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
     pack(cases=None)
     assert run("rule", "--check", "pack") == 0

@@ -50,6 +50,37 @@ def test_the_more_specific_selector_wins(select: str, ignore: str, preview: bool
     assert codes(select, ignore, preview) == expected
 
 
+def test_a_retired_code_or_name_means_the_rule_that_took_it_over() -> None:
+    rules = [*RULES, replace(_MODEL, code="SYN101", name="reads", retired=("OLD123", "old-reads"))]
+    chosen = choose(rules, Selection(selectors(["OLD123", "GAP"]), selectors(["old-reads"], "x.toml, key ignore")))
+
+    assert [rule.code for rule in chosen.rules if rule.sql] == ["GAP101", "GAP102", "SYN101"]
+    assert chosen.warnings == (
+        "OLD123 (from the command line) was retired: it is SYN101 (reads) now",
+        "old-reads (from x.toml, key ignore) was retired: it is SYN101 (reads) now",
+    )
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "origin", "warnings"),
+    [
+        ("GAP", "FUS101", "the command line", ("ignoring FUS101 (from the command line) removes no rule",)),
+        ("GAP101", "GAP", "the command line", ("ignoring GAP (from the command line) removes no rule",)),
+        ("GAP", "GAP101", "the command line", ()),
+        # A preview rule that does not run today, a rule that only its code removes, a file that ignores for all runs.
+        ("ALL", "GAP103", "the command line", ()),
+        ("GAP", "TRC000", "the command line", ()),
+        ("GAP", "FUS101", "x.toml, key ignore", ()),
+    ],
+)
+def test_ignoring_what_does_not_run_is_remarked_on(
+    select: str, ignore: str, origin: str, warnings: tuple[str, ...]
+) -> None:
+    chosen = choose(RULES, Selection(selectors([select]), selectors([ignore], origin)))
+
+    assert chosen.warnings == warnings
+
+
 def test_the_command_line_beats_a_file_on_equal_specificity() -> None:
     from_file = selectors(["GAP101"], "pyproject.toml, key ignore")
     chosen = choose(RULES, Selection(selectors(["GAP101"]), from_file))

@@ -7,7 +7,7 @@ from collections import Counter
 from string import Formatter
 
 import pytest
-from cases import CASES_DIR, all_cases, pack
+from rule_cases import all_cases, case_files, pack
 
 from perftool.engine.check_pack import tables_of_one_rank
 from perftool.engine.pack import builtin_folder
@@ -60,12 +60,11 @@ def test_each_rule_has_a_case_that_fires_and_two_that_do_not() -> None:
     fires = Counter(case.code for case in all_cases() if case.findings)
     quiet = Counter(case.code for case in all_cases() if not case.findings)
 
-    # The cases with logs, metrics and configuration hold the same in gaudi/test_gaudi_rules.py; budgets are
-    # limits of a user's and have their tests in engine/test_budgets.py.
-    here = set(pack()) - {path.stem for path in (CASES_DIR / "gaudi").glob("*.toml")} - BUDGETS
-    assert [code for code in sorted(here) if not fires[code]] == []
-    assert [code for code in sorted(here) if quiet[code] < 2] == []
-    assert [path.stem for path in CASES_DIR.glob("*.toml") if path.stem not in pack()] == []
+    # Budgets are limits of a user's and have their tests in engine/test_budgets.py.
+    here = sorted(set(pack()) - BUDGETS)
+    assert [code for code in here if not fires[code]] == []
+    assert [code for code in here if quiet[code] < 2] == []
+    assert [path.stem for path in case_files() if path.stem not in pack()] == []
 
 
 def test_cases_stay_small_and_have_names_of_their_own() -> None:

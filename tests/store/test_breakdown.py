@@ -6,10 +6,11 @@ import importlib.util
 import logging
 
 import pytest
+from events import step, x
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_traces import Trace, traces
-from stores import store_over
+from stores import Rows, store_over
 
 from perftool.model.report import BREAKDOWN
 from perftool.store.trace_store import TraceStore
@@ -99,3 +100,18 @@ def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[
     for rank, trace in enumerate(random_traces):
         expected = plugin_breakdown(trace)
         assert expected is None or found[rank] == expected
+
+
+@pytest.mark.parametrize(
+    ("last_op", "partial"),
+    [(250, [False, False]), (190, [False, True])],
+    ids=["an op in the last step", "a last step that only began"],
+)
+def test_without_a_device_a_last_step_without_ops_is_partial(rows: Rows, last_op: int, partial: list[bool]) -> None:
+    events = [step(1, 0, 200), x("a", 10, 5), x("b", last_op, 5), step(2, 200, 100)]
+
+    assert [row["partial"] for row in rows("steps", events)] == partial
+
+
+def test_steps_without_any_op_are_whole(rows: Rows) -> None:
+    assert [row["partial"] for row in rows("steps", [step(1, 0, 200), step(2, 200, 100)])] == [False, False]

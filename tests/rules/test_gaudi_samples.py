@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import tomli
-from gaudi_cases import CASES_DIR
+from rule_cases import GAUDI_DIR
 
 from perftool.engine.analysis import analyze
 from perftool.model.report import Finding, Report
 
-SAMPLES = Path(__file__).parents[3] / "sample_traces"
-GAUDI_CODES = {path.stem for path in CASES_DIR.glob("*.toml")}
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+GAUDI_CODES = {path.stem for path in GAUDI_DIR.glob("*.toml")}
 
 
 @cache

@@ -1,0 +1,35 @@
+"""Small models on several cards: hooks for every parameter against one reduction after backward."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import RANKS, gradients, layers, training_step
+from perftool.fused import all_reduce_gradients
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """DistributedDataParallel, or ``all_reduce_gradients`` after the backward pass of the bare model."""
+    model = layers(setting)
+    if form == "naive":
+        model = DistributedDataParallel(model)
+        return Form("DistributedDataParallel", training_step(model, setting), lambda: gradients(model))
+    step = training_step(model, setting, lambda: all_reduce_gradients(model, torch.float32))
+    return Form("all_reduce_gradients(model) after backward", step, lambda: gradients(model))
+
+
+BENCHMARK = Benchmark(
+    name="all_reduce_gradients",
+    rules=("COL107",),
+    summary="Gradients of a small model reduced at once after backward instead of through hooks",
+    build=build,
+    sizes=("tiny", "small"),
+    traced_size="tiny",
+    tolerance=1e-5,
+    clock="wall",
+    ranks=RANKS,
+    devices=("cpu",),
+    reason="this benchmark has two gloo processes on the CPU only",
+)

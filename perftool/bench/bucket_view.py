@@ -1,0 +1,29 @@
+"""DistributedDataParallel: gradients of their own against gradients that are views of the buckets."""
+
+from __future__ import annotations
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import RANKS, SIZES, step_form
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """``gradient_as_bucket_view`` off, as by default, or on."""
+    view = form == "advised"
+    return step_form(f"DistributedDataParallel(gradient_as_bucket_view={view})", setting, gradient_as_bucket_view=view)
+
+
+# On the CPU copying a gradient costs little beside the all-reduce; what the view saves is the memory of all copies.
+BENCHMARK = Benchmark(
+    name="bucket_view",
+    rules=("CPY104",),
+    summary="Gradients that are views of the buckets instead of copies",
+    build=build,
+    sizes=tuple(SIZES),
+    traced_size="small",
+    tolerance=1e-5,
+    clock="wall",
+    quantity="memory",
+    ranks=RANKS,
+    devices=("cpu",),
+    reason="this benchmark has two gloo processes on the CPU only",
+)

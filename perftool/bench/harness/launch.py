@@ -1,0 +1,164 @@
+"""Runs benchmarks in processes of their own, so that no heap, cache or thread pool is handed from one to the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perftool.bench.harness.case import FORM_NAMES, Benchmark, FormName
+from perftool.bench.harness.order import Answer, Order, read_answer
+from perftool.bench.harness.ratio import ratio_of
+from perftool.errors import PerfToolError
+from perftool.model.benchmark import FormFigures, Measurement, Ratio
+
+Heap = Literal["default", "tuned"]
+# Keeps what was freed: without page faults what is left of a ratio is the effect of the code alone.
+_TUNED_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
+_TIMEOUT_S = 900.0
+
+
+class BenchmarkError(PerfToolError):
+    """A worker process that failed; the text is what it said last."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much work to put into a benchmark; ``pairs`` counts the processes of each form that run apart."""
+
+    rounds: int
+    seconds: float
+    pairs: int
+
+    @classmethod
+    def of(cls, quick: bool) -> Plan:
+        """Seconds instead of a minute, for a first look and for tests."""
+        return cls(rounds=6, seconds=1.0, pairs=1) if quick else cls(rounds=60, seconds=10.0, pairs=3)
+
+
+def measure(
+    benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
+) -> Measurement:
+    """Time both forms. Raises BenchmarkError when a worker fails."""
+    rounds = min(plan.rounds, benchmark.most_rounds)
+    if not benchmark.apart:
+        order = Order(
+            benchmark.name, FORM_NAMES, device, size, None, rounds, plan.seconds, str(folder), ranks=benchmark.ranks
+        )
+        answer = _run(order, heap, benchmark.environment("naive"))
+        assert answer.ratio is not None
+        return _measurement(benchmark, size, heap, answer, answer.figures, answer.seconds, answer.ratio)
+    answers: dict[str, list[Answer]] = {form: [] for form in FORM_NAMES}
+    for _ in range(plan.pairs):
+        for form in FORM_NAMES:
+            runs = benchmark.runs_apart
+            order = Order(benchmark.name, (form,), device, size, None, runs, plan.seconds, str(folder))
+            answers[form].append(_run(order, heap, benchmark.environment(form)))
+    seconds = tuple(tuple(time for answer in answers[form] for time in answer.seconds[0]) for form in FORM_NAMES)
+    figures = tuple(answers[form][-1].figures[0] for form in FORM_NAMES)
+    return _measurement(benchmark, size, heap, answers["advised"][-1], figures, seconds, ratio_of(*seconds))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The traces of each form, one for each rank, and how many times longer the naive step takes unobserved."""
+
+    traces: Mapping[FormName, list[Path]]
+    ratio: Ratio | None
+
+
+def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
+    """Record both forms for the rules. Raises BenchmarkError when a worker fails."""
+    traces: dict[FormName, list[Path]] = {}
+    ratio = None
+    for forms in [(form,) for form in FORM_NAMES] if benchmark.apart else [FORM_NAMES]:
+        order = Order(
+            benchmark.name,
+            forms,
+            device,
+            None,
+            benchmark.traced_size,
+            plan.rounds,
+            plan.seconds,
+            str(folder),
+            ranks=benchmark.ranks,
+        )
+        ratio = _run(order, "default", benchmark.environment(forms[0])).ratio
+        for form in forms:
+            traces[form] = [order.of_rank(rank).trace(form) for rank in range(benchmark.ranks)]
+    return Recorded(traces, ratio)
+
+
+def _run(order: Order, heap: Heap, environment: Mapping[str, str]) -> Answer:
+    order.meeting.unlink(missing_ok=True)
+    orders = [order.of_rank(rank) for rank in range(order.ranks)]
+    caches = Path(order.folder) / "caches"
+    settings = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / f"{order.answer.stem}-{os.urandom(4).hex()}"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        **(_TUNED_HEAP if heap == "tuned" else {}),
+        **environment,
+    }
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "perftool.bench.harness.worker", each.as_text()],
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        for each in orders
+    ]
+    try:
+        said = [worker.communicate(timeout=_TIMEOUT_S)[0] for worker in workers]
+    except subprocess.TimeoutExpired as error:
+        raise BenchmarkError(f"{order.name} took longer than {_TIMEOUT_S:.0f} s") from error
+    finally:
+        for worker in workers:
+            worker.kill()
+    for worker, text in zip(workers, said, strict=True):
+        if worker.returncode:
+            raise BenchmarkError(f"{order.name}: {_last_line(text) or f'exit code {worker.returncode}'}")
+    return read_answer(order.answer)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _measurement(
+    benchmark: Benchmark,
+    size: str,
+    heap: Heap,
+    answer: Answer,
+    figures: tuple[FormFigures, ...],
+    seconds: tuple[tuple[float, ...], ...],
+    ratio: Ratio,
+) -> Measurement:
+    naive, advised = figures
+    if benchmark.quantity == "memory" and naive.peak_bytes and advised.peak_bytes:
+        exact = naive.peak_bytes / advised.peak_bytes
+        ratio = Ratio(exact, exact, exact, 1.0)
+    return Measurement(
+        size=size,
+        naive=naive,
+        advised=advised,
+        ratio=ratio,
+        quantity=benchmark.quantity,
+        clock="cpu" if answer.clock == "cpu" else "wall",
+        heap=heap,
+        threads=answer.threads,
+        rounds=len(seconds[0]),
+        bandwidth=answer.bandwidth,
+        max_error=answer.max_error,
+    )

@@ -1,0 +1,94 @@
+"""What the command asks of a worker process, and what that answers; both travel as JSON files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perftool.model.benchmark import FormFigures, Ratio
+
+
+@dataclass(frozen=True)
+class Order:
+    """Measure ``forms`` of the benchmark ``name`` at ``size`` (None: do not), then record ``traced`` (a size, or None).
+
+    ``folder`` is for the files of this benchmark: traces, results to compare, and the answer.
+    """
+
+    name: str
+    forms: tuple[str, ...]
+    device: str
+    size: str | None
+    traced: str | None
+    rounds: int
+    seconds: float
+    folder: str
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def answer(self) -> Path:
+        """Where the worker writes its answer."""
+        return Path(self.folder) / f"answer-{'-'.join(self.forms)}-{self.rank}.json"
+
+    def trace(self, form: str) -> Path:
+        """Where the trace of ``form`` is written, a file for each rank."""
+        rank = f"-rank{self.rank}" if self.ranks > 1 else ""
+        return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
+
+    def result(self, form: str) -> Path:
+        """Where the tensors of ``form`` are kept to be compared in another process."""
+        return Path(self.folder) / f"result-{form}.pt"
+
+    @property
+    def meeting(self) -> Path:
+        """The file in which the ranks find each other."""
+        return Path(self.folder) / "meeting"
+
+    def of_rank(self, rank: int) -> Order:
+        """The same order for another rank."""
+        return replace(self, rank=rank)
+
+    def as_text(self) -> str:
+        """The order as one argument of a command line."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one process measured; ``seconds`` holds every round of each form, ``figures`` the forms it ran."""
+
+    seconds: tuple[tuple[float, ...], ...] = ()
+    figures: tuple[FormFigures, ...] = ()
+    ratio: Ratio | None = None
+    bandwidth: float | None = None
+    max_error: float = 0.0
+    threads: int = 1
+    clock: str = "cpu"
+
+
+def order_from(text: str) -> Order:
+    """The order that ``as_text`` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    return Order(**{**fields, "forms": tuple(fields["forms"])})
+
+
+def write_answer(answer: Answer, target: Path) -> None:
+    """Leave the answer where the parent looks for it."""
+    target.write_text(json.dumps(asdict(answer)), encoding="utf-8")
+
+
+def read_answer(source: Path) -> Answer:
+    """The answer of a worker."""
+    fields: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
+    return Answer(
+        seconds=tuple(tuple(rounds) for rounds in fields["seconds"]),
+        figures=tuple(FormFigures(**form) for form in fields["figures"]),
+        ratio=Ratio(**fields["ratio"]) if fields["ratio"] else None,
+        bandwidth=fields["bandwidth"],
+        max_error=fields["max_error"],
+        threads=fields["threads"],
+        clock=fields["clock"],
+    )

@@ -1,0 +1,31 @@
+"""The ratio of two forms that were timed in the same rounds, with an interval that assumes no distribution."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from perftool.model.benchmark import Ratio
+
+_WANTED = 0.95
+
+
+def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
+    """The ratio of rounds measured side by side.
+
+    The interval for the median lies between two order statistics: the k-th smallest and the k-th largest of n rounds
+    enclose it unless at least n - k + 1 rounds fall on one side, which a fair coin does with a probability that the
+    binomial distribution gives (the interval of the sign test).
+    """
+    rounds = sorted(a / b for a, b in zip(naive, advised, strict=True))
+    skip = 0
+    while skip + 1 < (len(rounds) + 1) // 2 and _coverage(len(rounds), skip + 1) >= _WANTED:
+        skip += 1
+    return Ratio(statistics.median(rounds), rounds[skip], rounds[-1 - skip], _coverage(len(rounds), skip))
+
+
+def _coverage(rounds: int, skip: int) -> float:
+    """Probability that the median lies between the extremes that are left after ``skip`` rounds on each side."""
+    outside: float = sum(math.comb(rounds, k) for k in range(skip + 1)) / 2**rounds
+    return max(0.0, 1.0 - 2.0 * outside)

@@ -1,0 +1,53 @@
+"""Records a few steps of a form with torch.profiler, for the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+# The profiler's own start-up falls into steps that are not kept.
+_WAIT = 1
+_WARM_UP = 2
+_ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
+
+
+def record(step: Callable[[], object], target: Path, steps: int, device: torch.device) -> None:
+    """Write the trace of ``steps`` calls in the steady state to ``target`` (gzip when it ends in .gz)."""
+    activities = [ProfilerActivity.CPU]
+    if device.type in _ACTIVITIES:
+        activities.append(_ACTIVITIES[device.type])
+    elif device.type == "hpu":
+        activities.append(ProfilerActivity.HPU)
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=_WAIT, warmup=_WARM_UP, active=steps, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(target)),
+        record_shapes=True,
+    ) as profiler:
+        for _ in range(_WAIT + _WARM_UP + steps):
+            step()
+            profiler.step()
+
+
+def peak_memory(run: Callable[[], object], device: torch.device) -> int:
+    """Most bytes that one run holds at once beyond what was allocated before it."""
+    run()
+    if device.type != "cpu":
+        accelerator = getattr(torch, device.type)
+        accelerator.synchronize()
+        before: int = accelerator.memory_allocated()
+        accelerator.reset_peak_memory_stats()
+        run()
+        accelerator.synchronize()
+        return int(accelerator.max_memory_allocated()) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    held = most = 0
+    memory = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(memory, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    return most

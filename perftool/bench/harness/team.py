@@ -1,0 +1,42 @@
+"""Processes that measure together must do the same number of runs, or they would wait for each other for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+_TIMEOUT = timedelta(seconds=120)
+
+
+class Team:
+    """The processes of one measurement; most have only one."""
+
+    def __init__(self, rank: int = 0, ranks: int = 1) -> None:
+        self.rank = rank
+        self.ranks = ranks
+
+    def agree(self, value: float) -> float:
+        """The value of rank 0, on every rank."""
+        if self.ranks == 1:
+            return value
+        told = torch.tensor([float(value)], dtype=torch.float64)
+        dist.broadcast(told, 0)
+        return float(told)
+
+
+@contextmanager
+def joined(rank: int, ranks: int, meeting: Path) -> Iterator[Team]:
+    """Join the process group of ``ranks`` processes that meet in the file ``meeting``."""
+    if ranks == 1:
+        yield Team()
+        return
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=_TIMEOUT)
+    try:
+        yield Team(rank, ranks)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,133 @@
+"""Times forms in turn, until the ratio is known well enough or the time is spent."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from perftool.bench.harness.ratio import ratio_of
+from perftool.bench.harness.team import Team
+from perftool.model.benchmark import Ratio
+
+# A timing shorter than this is mostly clock and cache noise, so the run is repeated inside it.
+_SHORTEST_S = 0.005
+_WARM_UP = 2
+_FEWEST_ROUNDS = 6
+# Half the width of the interval, relative to the ratio, that is good enough to stop.
+_GOOD_ENOUGH = 0.03
+_PROBE_ELEMENTS = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds per run of one form in each round, and the page faults of its last run."""
+
+    seconds: tuple[float, ...]
+    page_faults: int
+
+    @property
+    def median(self) -> float:
+        """The middle round."""
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Distance between the quartiles, relative to the median; 0 for fewer than four rounds."""
+        if len(self.seconds) < 4:
+            return 0.0
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / self.median
+
+
+@dataclass(frozen=True)
+class Race:
+    """Both forms timed in the same rounds; ``bandwidth`` is that of a pass over memory meanwhile, in bytes/s."""
+
+    naive: Timed
+    advised: Timed
+    ratio: Ratio
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done."""
+
+    rounds: int
+    seconds: float
+
+
+def race(naive: Callable[[], object], advised: Callable[[], object], clock: Clock, effort: Effort, team: Team) -> Race:
+    """Time the two forms in turn, until the ratio is known to 3 % or the effort is spent."""
+    runs = (naive, advised)
+    repeats = [round(team.agree(_repeats(run, clock))) for run in runs]
+    times: tuple[list[float], list[float]] = ([], [])
+    faults = [0, 0]
+    probe = torch.zeros(_PROBE_ELEMENTS, device=clock.device)
+    passes: list[float] = []
+    begin = time.monotonic()
+    while len(passes) < effort.rounds:
+        passes.append(clock.time(lambda: probe.add_(1.0), 1))
+        for index in (0, 1) if len(passes) % 2 else (1, 0):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            times[index].append(clock.time(runs[index], repeats[index]))
+            faults[index] = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // repeats[index]
+        if len(passes) >= _FEWEST_ROUNDS and team.agree(_enough(times, begin, effort.seconds)):
+            break
+    bandwidth = probe.numel() * probe.element_size() * 2 / min(passes)
+    timed = [Timed(tuple(each), count) for each, count in zip(times, faults, strict=True)]
+    return Race(timed[0], timed[1], ratio_of(*times), bandwidth)
+
+
+def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
+    """Time one form that has this process to itself, the first run included."""
+    return Timed(tuple(clock.time(run, 1) for _ in range(rounds)), 0)
+
+
+class Clock:
+    """CPU time of this process and of compilers it calls, or wall time.
+
+    On a device that runs on its own, the wait for it belongs to the run.
+    """
+
+    def __init__(self, kind: str, device: torch.device) -> None:
+        self.device = device
+        # The host's CPU time says nothing about work that runs elsewhere.
+        self.kind = kind if device.type == "cpu" else "wall"
+        self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
+
+    def time(self, run: Callable[[], object], repeats: int) -> float:
+        """Seconds per run."""
+        self.wait()
+        begin = self._now()
+        for _ in range(repeats):
+            run()
+        self.wait()
+        return (self._now() - begin) / repeats
+
+    def wait(self) -> None:
+        """Wait until the device has done everything."""
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).synchronize()
+
+
+def _cpu_time() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _repeats(run: Callable[[], object], clock: Clock) -> int:
+    took = min(clock.time(run, 1) for _ in range(_WARM_UP))
+    return max(1, round(_SHORTEST_S / max(took, 1e-7)))
+
+
+def _enough(times: Sequence[list[float]], begin: float, seconds: float) -> bool:
+    if time.monotonic() - begin >= seconds:
+        return True
+    ratio = ratio_of(*times)
+    return ratio.high - ratio.low < 2 * _GOOD_ENOUGH * ratio.value

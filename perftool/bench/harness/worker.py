@@ -1,0 +1,120 @@
+"""The process that measures: builds the forms, checks that they agree, times them and records their traces."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from perftool.bench import find_benchmark
+from perftool.bench.harness.agreement import largest_error
+from perftool.bench.harness.case import FORM_NAMES, Benchmark, Form, FormName, Setting
+from perftool.bench.harness.order import Answer, Order, order_from, write_answer
+from perftool.bench.harness.recording import peak_memory, record
+from perftool.bench.harness.team import Team, joined
+from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
+from perftool.model.benchmark import FormFigures
+
+# Runs of both forms before their results are compared; optimizers need a few for their state to matter.
+_RUNS_BEFORE_COMPARING = 3
+
+
+def main() -> None:
+    """Carry out the order given as the only argument."""
+    order = order_from(sys.argv[1])
+    benchmark = find_benchmark(order.name)
+    torch.set_num_threads(1)
+    with joined(order.rank, order.ranks, order.meeting) as team:
+        answer = Answer()
+        if order.size is not None:
+            measure = _measure_apart if benchmark.apart else _measure_together
+            answer = measure(benchmark, order, team)
+        if order.traced is not None:
+            answer = _record(benchmark, order, team)
+    write_answer(answer, order.answer)
+
+
+def _setting(order: Order, size: str) -> Setting:
+    return Setting(size, torch.device(order.device), order.rank, order.ranks)
+
+
+def _measure_together(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+    assert order.size is not None
+    setting = _setting(order, order.size)
+    naive, advised = (benchmark.build(form, setting) for form in FORM_NAMES)
+    for _ in range(_RUNS_BEFORE_COMPARING):
+        naive.run()
+        advised.run()
+    error = largest_error(naive.result(), advised.result())
+    clock = Clock(benchmark.clock, setting.device)
+    outcome = race(naive.run, advised.run, clock, Effort(order.rounds, order.seconds), team)
+    forms = ((naive, outcome.naive), (advised, outcome.advised))
+    figures = tuple(_figures(form, timed, peak_memory(form.run, setting.device)) for form, timed in forms)
+    naive.close()
+    advised.close()
+    return Answer(
+        seconds=(outcome.naive.seconds, outcome.advised.seconds),
+        figures=figures,
+        ratio=outcome.ratio,
+        bandwidth=outcome.bandwidth,
+        max_error=error,
+        threads=torch.get_num_threads(),
+        clock=clock.kind,
+    )
+
+
+def _measure_apart(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+    assert order.size is not None
+    (name,) = _form_names(order.forms)
+    setting = _setting(order, order.size)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    form = benchmark.build(name, setting)
+    clock = Clock(benchmark.clock, setting.device)
+    timed = time_alone(form.run, clock, order.rounds)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    results = [tensor.detach().cpu() for tensor in form.result()]
+    error = 0.0
+    if name == "naive":
+        torch.save(results, order.result(name))
+    else:
+        error = largest_error(torch.load(order.result("naive")), results)
+    figures = _figures(form, timed, grown)
+    form.close()
+    return Answer(
+        seconds=(timed.seconds,),
+        figures=(figures,),
+        max_error=error,
+        threads=torch.get_num_threads(),
+        clock=clock.kind,
+    )
+
+
+def _record(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+    """Record each form; then, if this process has both, time the recorded steps without the profiler."""
+    assert order.traced is not None
+    setting = _setting(order, order.traced)
+    forms = [(name, benchmark.build(name, setting)) for name in _form_names(order.forms)]
+    steps = [form.step or form.run for _, form in forms]
+    for (name, _), step in zip(forms, steps, strict=True):
+        record(step, order.trace(name), benchmark.traced_steps, setting.device)
+    ratio = None
+    if len(steps) == len(FORM_NAMES):
+        effort = Effort(order.rounds, order.seconds)
+        ratio = race(steps[0], steps[1], Clock(benchmark.clock, setting.device), effort, team).ratio
+    for _, form in forms:
+        form.close()
+    return Answer(ratio=ratio)
+
+
+def _form_names(names: Sequence[str]) -> list[FormName]:
+    return [form for form in FORM_NAMES if form in names]
+
+
+def _figures(form: Form, timed: Timed, peak: int) -> FormFigures:
+    return FormFigures(form.title, timed.median, timed.spread, peak, timed.page_faults)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Large temporaries on the host: given back to the system each time, or kept by the allocator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+
+# MiB of each temporary; the C library's own threshold ends at 32.
+_MIB = {"small": 64, "large": 128}
+_RUNS = 9
+# Where Debian's packages libtcmalloc-minimal4 and libjemalloc2 put them; in order of preference.
+_LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
+_KEEPING = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """The same three ops; the forms differ in the environment of their processes."""
+    size = _MIB[setting.size] * 2**18
+    values = torch.arange(size, dtype=torch.float32).remainder_(251.0)
+    latest: list[torch.Tensor] = []
+
+    def run() -> None:
+        latest[:] = [(values * 2.0 + 1.0).sqrt().mean()]
+
+    library = _library()
+    advised = library.name if library else "the C library, told to keep memory"
+    return Form("the C library's allocator" if form == "naive" else advised, run, lambda: latest)
+
+
+def _environment(form: FormName) -> dict[str, str]:
+    if form == "naive":
+        return {"LD_PRELOAD": ""}
+    library = _library()
+    return {"LD_PRELOAD": str(library)} if library else {"LD_PRELOAD": "", **_KEEPING}
+
+
+def _library() -> Path | None:
+    found = (path for name in _LIBRARIES for path in sorted(Path("/usr/lib").glob(f"*/{name}")))
+    return next(found, None)
+
+
+BENCHMARK = Benchmark(
+    name="host_allocator",
+    rules=("MEM103",),
+    summary="an allocator that keeps large buffers instead of giving them back each time",
+    build=build,
+    sizes=tuple(_MIB),
+    traced_size="small",
+    tolerance=1e-6,
+    apart=True,
+    runs_apart=_RUNS,
+    environment=_environment,
+)

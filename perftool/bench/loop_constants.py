@@ -1,0 +1,47 @@
+"""A number that changes in every iteration: a constant of the graph, or the value of a tensor."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import torch
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
+
+# Iterations; no more than torch.compile puts up with before it gives up.
+_ITERATIONS = {"small": 4, "large": 7}
+_TOKENS = 32
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """All iterations in a process of its own, from the first compilation on."""
+    torch.manual_seed(setting.seed)
+    model = compiled(Tokens(), setting)
+    batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)
+    latest: list[torch.Tensor] = []
+    steps = count(1)
+
+    @torch.no_grad()
+    def forward(iteration: int) -> torch.Tensor:
+        scale = 1.0 / (1.0 + 0.5 * iteration)
+        return model(batch, scale if form == "naive" else torch.tensor(scale, device=setting.device))
+
+    def run() -> None:
+        latest[:] = [forward(iteration) for iteration in range(1, _ITERATIONS[setting.size] + 1)]
+
+    title = "a Python number" if form == "naive" else "a tensor without dimensions"
+    return Form(title, run, lambda: latest, lambda: forward(next(steps)))
+
+
+BENCHMARK = Benchmark(
+    name="loop_constants",
+    rules=("RCP103",),
+    summary="a changing number in a tensor instead of in the graph",
+    build=build,
+    sizes=tuple(_ITERATIONS),
+    traced_size="large",
+    tolerance=1e-5,
+    apart=True,
+    traced_steps=3,
+)

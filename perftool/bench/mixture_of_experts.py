@@ -1,0 +1,68 @@
+"""A mixture of experts: a loop over experts against one op for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.experts import ExpertLoop, Mixture, routed_tokens
+from perftool.fused import mixture_of_experts
+from perftool.fused.reference.moe import dense_mixture_of_experts
+
+# The last is against the loop over all experts on all tokens, which is written to keep shapes static.
+_MIXTURES = {
+    "small": Mixture(tokens=32, hidden=64, ffn=224, experts=8, k=2),
+    "large": Mixture(tokens=256, hidden=1024, ffn=3584, experts=8, k=2),
+    "static": Mixture(tokens=256, hidden=512, ffn=1792, experts=8, k=2),
+}
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """The loop of model code, or perftool.fused.mixture_of_experts on the same weights."""
+    torch.manual_seed(setting.seed)
+    mixture = _MIXTURES[setting.size]
+    block = ExpertLoop(mixture).to(setting.device)
+    x, routing, weights = routed_tokens(mixture, setting)
+    gate, up, down = (block.weights(name) for name in ("gate", "up", "down"))
+
+    def static() -> torch.Tensor:
+        turned = [[weight.t() for weight in part] for part in (gate, up, down)]
+        return dense_mixture_of_experts(x, routing, weights, turned[0], turned[1], turned[2], "gelu")
+
+    def loop() -> torch.Tensor:
+        output: torch.Tensor = block(x, routing, weights)
+        return output
+
+    def one_op() -> torch.Tensor:
+        output = mixture_of_experts(x, routing, weights, gate, up, down, True, "gelu", 0, mixture.experts - 1)
+        assert isinstance(output, torch.Tensor)
+        return output
+
+    if form == "advised":
+        return _form("mixture_of_experts", one_op)
+    if setting.size == "static":
+        return _form("every expert on every token", static)
+    return _form("a loop over experts", loop)
+
+
+def _form(title: str, forward: Callable[[], torch.Tensor]) -> Form:
+    latest: list[torch.Tensor] = []
+
+    @torch.no_grad()
+    def run() -> None:
+        latest[:] = [forward()]
+
+    return Form(title, run, lambda: latest)
+
+
+BENCHMARK = Benchmark(
+    name="mixture_of_experts",
+    rules=("FUS104",),
+    summary="one op for all experts instead of a loop over them",
+    build=build,
+    sizes=tuple(_MIXTURES),
+    traced_size="small",
+    tolerance=1e-5,
+)

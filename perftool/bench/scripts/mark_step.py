@@ -1,0 +1,40 @@
+"""mark_step after every layer, or once behind backward and once behind the optimizer. Written for a Gaudi."""
+
+import sys
+
+import habana_frameworks.torch.core as htcore
+import torch
+from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+from torch import nn
+
+FORM = sys.argv[1]
+STEPS = 20
+
+
+class Block(nn.Module):
+    """A residual layer, which the naive form ends with a graph cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """The layer with its activation, added to its input."""
+        result = values + self.layer(values).relu()
+        if FORM == "naive":
+            htcore.mark_step()
+        return result
+
+
+torch.manual_seed(0)
+device = torch.device("hpu")
+model = nn.Sequential(*(Block() for _ in range(24))).to(device)
+optimizer = FusedAdamW(model.parameters(), lr=1e-4)
+inputs = torch.randn(256, 256).to(device)
+
+for _ in range(STEPS):
+    optimizer.zero_grad(set_to_none=True)
+    model(inputs).square().mean().backward()
+    htcore.mark_step()
+    optimizer.step()
+    htcore.mark_step()

@@ -1,0 +1,28 @@
+"""The fields of a batch moved one by one, or packed and moved at once. Written for a Gaudi."""
+
+import sys
+
+import habana_frameworks.torch.core as htcore
+import torch
+from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+from torch import nn
+
+FORM = sys.argv[1]
+STEPS, BATCH, FIELDS = 30, 32, 64
+
+torch.manual_seed(0)
+device = torch.device("hpu")
+model = nn.Sequential(nn.Linear(FIELDS, 128), nn.ReLU(), nn.Linear(128, 1)).to(device)
+optimizer = FusedAdamW(model.parameters(), lr=1e-4)
+records = [[torch.randn(BATCH) for _ in range(FIELDS)] for _ in range(STEPS)]
+
+for record in records:
+    if FORM == "naive":
+        inputs = torch.stack([field.to(device) for field in record], dim=1)
+    else:
+        inputs = torch.stack(record, dim=1).to(device)
+    optimizer.zero_grad(set_to_none=True)
+    model(inputs).square().mean().backward()
+    htcore.mark_step()
+    optimizer.step()
+    htcore.mark_step()

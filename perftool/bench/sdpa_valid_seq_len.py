@@ -1,0 +1,56 @@
+"""Attention over a padded batch: a mask that hides the padding against lengths that leave it out."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.bench.workloads.attention import heads_of, spread_lengths
+from perftool.fused import FusedSDPA
+
+# Sequences and tokens of a batch; inference, padded on the right.
+_SHAPES = {"small": (8, 256), "large": (8, 1024)}
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """scaled_dot_product_attention with a mask per sample, or FusedSDPA with valid_seq_len."""
+    batch, tokens = _SHAPES[setting.size]
+    q, k, v = heads_of(setting, batch, tokens)
+    lengths = spread_lengths(batch, tokens)
+    valid = (torch.arange(tokens) < lengths[:, None]).to(setting.device)
+    causal = torch.ones(tokens, tokens, dtype=torch.bool, device=setting.device).tril()
+    mask = valid[:, None, None, :] & causal
+    latest: list[torch.Tensor] = []
+
+    @torch.no_grad()
+    def run() -> None:
+        if form == "naive":
+            output = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        else:
+            output = _fused(q, k, v, lengths)
+        latest[:] = [output]
+
+    def result() -> list[torch.Tensor]:
+        # What stands in the padding is nobody's business: zeros in one form, leftovers in the other.
+        return [output.masked_fill(~valid[:, None, :, None], 0.0) for output in latest]
+
+    return Form("a mask per sample" if form == "naive" else "FusedSDPA with valid_seq_len", run, result)
+
+
+def _fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    output = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", None, lengths, "right")
+    assert isinstance(output, torch.Tensor)
+    return output
+
+
+BENCHMARK = Benchmark(
+    name="sdpa_valid_seq_len",
+    rules=("FUS106",),
+    summary="attention that knows the lengths of padded sequences instead of a mask over all",
+    build=build,
+    sizes=tuple(_SHAPES),
+    traced_size="small",
+    tolerance=1e-5,
+    tuned_heap=True,
+)

@@ -1,0 +1,1 @@
+"""Models and tensors that several benchmarks work on."""

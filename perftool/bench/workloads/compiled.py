@@ -1,0 +1,43 @@
+"""A small model for torch.compile, which compiles a graph for each shape and constant, as lazy mode on a Gaudi does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from perftool.bench.harness.case import Setting
+
+WIDTH, SEQUENCES = 32, 4
+
+
+class Tokens(nn.Module):
+    """[sequences, tokens, WIDTH] to one vector for each sequence; tokens of zeros add nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH, bias=False), nn.Linear(2 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, tokens: torch.Tensor, scale: float | torch.Tensor = 1.0) -> torch.Tensor:
+        result: torch.Tensor = self.down(nn.functional.gelu(self.up(tokens))).sum(dim=1)
+        return result * scale
+
+
+def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
+    """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
+
+    On a Gaudi through its own backend. The compiler has compiled something before: its own start, which takes as long
+    as several graphs and happens once in a process, is no matter of what is compiled.
+    """
+    options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}
+    torch.compile(_first, **options)(torch.ones(WIDTH, device=setting.device))
+    ready: Callable[..., torch.Tensor] = torch.compile(
+        model.to(setting.device), dynamic=None if automatic else False, **options
+    )
+    return ready
+
+
+def _first(values: torch.Tensor) -> torch.Tensor:
+    return values * 2.0

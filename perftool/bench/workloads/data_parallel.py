@@ -1,0 +1,51 @@
+"""Training steps on several gloo processes, the model wrapped in DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from perftool.bench.harness.case import Form, Setting
+
+RANKS = 2
+# Layers and width of the model: many small weights, or fewer larger ones (2.6 and 26 MB of gradients).
+SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (600, 8)}
+_BATCH = 8
+
+
+def layers(setting: Setting) -> nn.Module:
+    """Linear layers in sequence, the same on all ranks."""
+    count, width = SIZES[setting.size]
+    torch.manual_seed(setting.seed)
+    return nn.Sequential(*(nn.Linear(width, width) for _ in range(count)))
+
+
+def step_form(title: str, setting: Setting, **options: Any) -> Form:
+    """Forward and backward of ``layers`` under DistributedDataParallel with ``options``; results are the gradients."""
+    model = DistributedDataParallel(layers(setting), **options)
+    return Form(title, training_step(model, setting), lambda: gradients(model))
+
+
+def training_step(
+    model: nn.Module, setting: Setting, after: Callable[[], object] = lambda: None
+) -> Callable[[], object]:
+    """What runs forward and backward once, on inputs of this rank, and then ``after``."""
+    width = SIZES[setting.size][1]
+    generator = torch.Generator().manual_seed(setting.rank)
+    inputs = torch.randn(_BATCH, width, generator=generator)
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        model(inputs).square().mean().backward()
+        after()
+
+    return step
+
+
+def gradients(model: nn.Module) -> list[torch.Tensor]:
+    """The gradients of all parameters."""
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

@@ -1,0 +1,29 @@
+"""A moving average of a model's weights, tensor by tensor, as training scripts have it."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import nn
+
+
+class PlainEMA:
+    """``ema`` follows a model with a weight that grows from 0 towards ``decay`` over some thousand updates."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.ema = copy.deepcopy(model).eval().requires_grad_(False)
+        self._decay, self._updates = decay, 0
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Average ``model`` in."""
+        self._updates += 1
+        decay = self._decay * (1 - math.exp(-self._updates / 2000))
+        values = model.state_dict()
+        for name, average in self.ema.state_dict().items():
+            if average.is_floating_point():
+                average.mul_(decay).add_(values[name] * (1 - decay))
+            else:
+                average.copy_(values[name])

@@ -1,0 +1,69 @@
+"""A mixture of experts: weights, tokens and the loop that model code has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from perftool.bench.harness.case import Setting
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Sizes of a mixture; ``k`` experts for each token."""
+
+    tokens: int
+    hidden: int
+    ffn: int
+    experts: int
+    k: int
+    dtype: torch.dtype = torch.float32
+
+
+class Expert(nn.Module):
+    """Gate, up and down projections, as model code has them."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        super().__init__()
+        self.gate = nn.Linear(mixture.hidden, mixture.ffn, bias=False, dtype=mixture.dtype)
+        self.up = nn.Linear(mixture.hidden, mixture.ffn, bias=False, dtype=mixture.dtype)
+        self.down = nn.Linear(mixture.ffn, mixture.hidden, bias=False, dtype=mixture.dtype)
+        self.activation = nn.GELU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[tokens, hidden] to the same."""
+        result: torch.Tensor = self.down(self.activation(self.gate(x)) * self.up(x))
+        return result
+
+
+class ExpertLoop(nn.Module):
+    """The dynamic loop of published Mixtral code: each chosen expert, on the tokens that chose it."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList([Expert(mixture) for _ in range(mixture.experts)])
+
+    def forward(self, x: torch.Tensor, routing: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """The weighted sum of the chosen experts' outputs."""
+        output = torch.zeros_like(x)
+        chosen = nn.functional.one_hot(routing, len(self.experts)).permute(2, 1, 0)
+        for index in chosen.sum(dim=(1, 2)).nonzero():
+            slot, token = torch.where(chosen[index].squeeze(0))
+            result = self.experts[index](x[token]) * weights[token, slot, None]
+            output.index_add_(0, token, result)
+        return output
+
+    def weights(self, name: str) -> list[torch.Tensor]:
+        """The weights ``gate``, ``up`` or ``down`` of all experts, as they are stored: [out, in]."""
+        return [getattr(expert, name).weight.detach() for expert in self.experts]
+
+
+def routed_tokens(mixture: Mixture, setting: Setting) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens [tokens, hidden], the experts chosen for each [tokens, k], and their weights."""
+    generator = setting.generator()
+    x = torch.randn(mixture.tokens, mixture.hidden, generator=generator).to(setting.device, mixture.dtype)
+    scores = torch.randn(mixture.tokens, mixture.experts, generator=generator).softmax(-1)
+    weights, routing = scores.topk(mixture.k, dim=-1)
+    return x, routing.to(setting.device), weights.to(setting.device, mixture.dtype)

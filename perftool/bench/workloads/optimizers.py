@@ -1,0 +1,28 @@
+"""The work that optimizer benchmarks share: steps over many small or a few large weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from perftool.bench.harness.case import Form, Setting
+from perftool.bench.workloads.weights import layered_network, parameters, resnet50_shapes, small_shapes, training_step
+
+SIZES = ("small", "large")
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+def weights_of(setting: Setting) -> list[nn.Parameter]:
+    """2,000 small weights with gradients, or those of ResNet-50."""
+    return parameters(small_shapes() if setting.size == "small" else resnet50_shapes(), setting)
+
+
+def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
+    """Timed: ``step`` over the weights. Recorded: a training step around it."""
+    weights = weights_of(setting)
+    model = layered_network(setting)
+    step = training_step(model, make(model.parameters()), setting)
+    return Form(title, make(weights).step, lambda: weights, step)

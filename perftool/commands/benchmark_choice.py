@@ -1,0 +1,57 @@
+"""Which benchmarks to run: those named, those of rules, those that a report names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perftool.errors import InputError, PerfToolError
+
+
+def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
+    """The names of the benchmarks to run: those given, those of rules, those of a report; all when none is asked for.
+
+    Raises PerfToolError for an unknown name, and for a rule that has none.
+    """
+    from perftool.bench import benchmark_names
+
+    known = benchmark_names()
+    wanted = [*names, *(name for code in codes for name in _of_rule(code, known))]
+    for name in wanted:
+        if name not in known:
+            raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
+    if not wanted and saved is None:
+        return known
+    # A report of another version may name one that is gone.
+    return list(dict.fromkeys([*wanted, *(name for name in saved or () if name in known)]))
+
+
+def _of_rule(code: str, known: Sequence[str]) -> list[str]:
+    from perftool.bench import find_benchmark
+    from perftool.engine.pack import load_packs
+
+    rule = next((rule for rule in load_packs() if code in (rule.code, rule.name)), None)
+    if rule is None:
+        raise PerfToolError(f"there is no rule {code!r}; 'rule --all' lists them")
+    found = [name for name in known if name == rule.benchmark or rule.code in find_benchmark(name).rules]
+    if not found:
+        raise PerfToolError(f"{rule.code} has no benchmark")
+    return found
+
+
+def named_in(path: str) -> list[str]:
+    """The benchmarks of the findings of a saved JSON report, most worthwhile finding first.
+
+    Raises InputError when ``path`` holds no report.
+    """
+    import orjson
+
+    try:
+        data: Any = orjson.loads(Path(path).read_bytes())
+        found = [finding["benchmark"] for finding in data["findings"]]
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise InputError(f"{path}: is no JSON report of habana_perf_tool") from None
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))

@@ -1,0 +1,91 @@
+"""``report``: the analysis as one HTML file to send to a colleague."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perftool.commands import options
+from perftool.commands.options import Color, Given
+from perftool.commands.output import write_document
+from perftool.commands.prepare import Prepared, note, prepare, project_root
+from perftool.commands.progress import progress
+from perftool.errors import PerfToolError
+
+if TYPE_CHECKING:
+    from perftool.model.pictures import Pictures
+    from perftool.model.report import Report
+
+
+def report(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+    ] = None,
+    log: options.Logs = None,
+    metrics: options.Metrics = None,
+    output_file: options.OutputFile = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Leave out all scripts: a small file with the same content.")
+    ] = False,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    extend_select: options.ExtendSelect = None,
+    extend_ignore: options.ExtendIgnore = None,
+    preview: options.Preview = None,
+    rules: options.RulePacks = None,
+    exclude: options.Exclude = None,
+    config: options.Config = None,
+    isolated: options.Isolated = False,
+    color: options.ColorOption = Color.auto,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the analysis as one HTML file
+
+    The file needs no network, works without scripts, prints, and follows the light or dark theme of its reader.
+
+    Examples:
+
+      habana_perf_tool report run.pt.trace.json -o run.html
+
+      habana_perf_tool report traces/ --log console.log --static -o run.html
+    """
+    texts = [*(log or ()), *(metrics or ())]
+    given = Given(
+        select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_file=output_file,
+    )  # fmt: skip
+    if not paths and not texts:
+        raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
+    prepared = prepare(paths or texts, config or [], isolated, given)
+    target = prepared.settings.output_file
+    if target in (None, "-") and sys.stdout.isatty():
+        raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
+    document = _document(paths or [], texts, prepared, static, quiet)
+    write_document(document, target)
+    if not quiet:
+        note([*prepared.warnings, *([f"Wrote {target}"] if target not in (None, "-") else [])], color)
+
+
+def _document(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool) -> bytes:
+    from perftool.reporters.html import render_html
+
+    found, pictures = _analysis(paths, texts, prepared, quiet)
+    return render_html(found, pictures, interactive=not static)
+
+
+def _analysis(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, quiet: bool) -> tuple[Report, Pictures]:
+    """The report with no absolute path in it, and its pictures, made while the tables are there."""
+    from perftool.engine.analysis import open_inputs, report_on
+    from perftool.engine.pictures import take_pictures
+    from perftool.engine.portable import make_portable, shown_paths
+    from perftool.readers.discover import find_inputs
+
+    inputs = find_inputs(paths, texts, prepared.settings.exclude)
+    with progress(quiet) as show, open_inputs(inputs, show) as store:
+        if show:
+            show("analysing", 0)
+        found = report_on(store, prepared.rules)
+        pictures = take_pictures(store, found)
+    return make_portable(found, shown_paths([read.path for read in found.inputs], project_root())), pictures

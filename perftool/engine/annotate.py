@@ -1,0 +1,194 @@
+"""Findings, idle time and counters of a rank as slices and counters to draw into its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
+from perftool.model.report import Finding, Location, Report
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns, format_ratio
+
+_FIRST_PID = 9001
+_NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
+_CAUSES = """
+WITH parts AS (
+    -- A new part begins where the cause changes or the device worked in between.
+    SELECT *, sum((cause, ts) IS DISTINCT FROM (before_cause, before_end)) OVER (ORDER BY ts) AS part
+    FROM (SELECT cause, ts, "end", lag(cause) OVER by_time AS before_cause, lag("end") OVER by_time AS before_end
+          FROM gap_causes WHERE rank = $rank WINDOW by_time AS (ORDER BY ts))
+)
+SELECT any_value(cause) AS cause, min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur
+FROM parts GROUP BY part ORDER BY part
+"""
+_BUSY = """
+SELECT ts, max(busy) AS busy
+FROM (SELECT ts, 0 AS busy FROM _windows WHERE rank = $rank
+      UNION ALL SELECT ts, 1 FROM device_busy WHERE rank = $rank
+      UNION ALL SELECT "end", 0 FROM device_busy WHERE rank = $rank)
+GROUP BY ts ORDER BY ts
+"""
+_QUEUE = """
+WITH submitted AS (
+    SELECT l.ts AS called, greatest(d.ts, l.ts) AS begun
+    FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
+    WHERE d.rank = $rank AND d.valid
+),
+changes AS (
+    SELECT ts, sum(change) AS change
+    FROM (SELECT called AS ts, 1 AS change FROM submitted UNION ALL SELECT begun, -1 FROM submitted)
+    GROUP BY ts
+)
+SELECT ts, sum(change) OVER (ORDER BY ts)::BIGINT AS depth FROM changes ORDER BY ts
+"""
+_MEMORY = """
+SELECT ts, allocated, reserved FROM memory
+WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY ts
+"""
+
+
+def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
+    """What to draw for ``rank``: its findings and those of the whole run, idle time by cause, and counters.
+
+    The idle time and the counters are read from ``store`` while they are drawn.
+    """
+    store.build(["_windows", "gap_causes", "device_busy", "device_ops", "launches", "memory"])
+    window = _window(store, rank)
+    findings = [finding for finding in report.findings if finding.rank in (None, rank)]
+    codes = dict.fromkeys(finding.code for finding in findings)
+    lanes = [lane for code in codes for lane in _lanes(code, findings, window)]
+    view, select = _attention(findings, window)
+    if store.has_rows("gap_causes"):
+        lanes.append(Lane("idle time by cause", _idle(store, rank)))
+    counters = tuple(_counters(store, report, rank))
+    pid = _free_pid(store, len(lanes))
+    return Annotations(rank, pid, len(findings), view, select, tuple(lanes), counters)
+
+
+def _window(store: TraceStore, rank: int) -> Location:
+    """The stretch that the numbers speak of, or the whole recording when it holds nothing to speak of."""
+    for table in ("_windows", "slices"):
+        store.build([table])
+        found = store.select(
+            f'SELECT min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur FROM {table} WHERE rank = $rank',
+            {"rank": rank},
+        )[0]
+        if found["ts"] is not None:
+            return Location(ts_ns=found["ts"], dur_ns=found["dur"])
+    return Location(ts_ns=0, dur_ns=0)
+
+
+def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
+    """What to look at first, and what to select there."""
+    for finding in findings[:1]:
+        if _has_stretch(finding.location):
+            return _around(finding.location, window), finding.location
+        return window, next(filter(_has_stretch, finding.related), None)
+    return window, None
+
+
+def _around(place: Location, window: Location) -> Location:
+    """``place`` with as much before and after it as it is long, where the window reaches that far."""
+    ts, dur, first, length = (int(ns or 0) for ns in (place.ts_ns, place.dur_ns, window.ts_ns, window.dur_ns))
+    start = min(ts, max(ts - dur, first))
+    end = max(ts + dur, min(ts + 2 * dur, first + length))
+    return Location(ts_ns=start, dur_ns=end - start)
+
+
+def _has_stretch(place: Location) -> bool:
+    return place.ts_ns is not None and place.dur_ns is not None
+
+
+def _free_pid(store: TraceStore, threads: int) -> int:
+    """The first number that, like the ones after it for our threads, is no process and no thread of the trace."""
+    taken = {row["number"] for row in store.select(_NUMBERS)}
+    free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
+    return next(free)
+
+
+def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
+    """The findings of one rule with the slices they point to; what overlaps goes to lanes of its own."""
+    chosen = [finding for finding in findings if finding.code == code]
+    marks = [mark for finding in chosen for mark in _marks(finding, window)]
+    for number, lane in enumerate(nested_lanes(marks)):
+        yield Lane(f"{code} {chosen[0].name}" + (f" ({number + 1})" if number else ""), lane)
+
+
+def nested_lanes(marks: Iterable[Mark]) -> list[list[Mark]]:
+    """``marks`` on as few lanes as a greedy choice needs, such that two marks of a lane never overlap in part."""
+    lanes: list[list[Mark]] = []
+    # For each lane, the ends of the marks that are still open, the innermost last.
+    still_open: list[list[int]] = []
+    for mark in sorted(marks, key=lambda mark: (mark.ts_ns, -mark.dur_ns)):
+        end = mark.ts_ns + mark.dur_ns
+        at = next((at for at, ends in enumerate(still_open) if _fits(mark.ts_ns, end, ends)), len(lanes))
+        if at == len(lanes):
+            lanes.append([])
+            still_open.append([])
+        lanes[at].append(mark)
+        still_open[at].append(end)
+    return lanes
+
+
+def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
+    """Whether a stretch lies inside what is open at ``ts``; closes what ended before."""
+    while open_ends and open_ends[-1] <= ts:
+        open_ends.pop()
+    return not open_ends or end <= open_ends[-1]
+
+
+def _marks(finding: Finding, window: Location) -> Iterator[Mark]:
+    # What has no stretch of its own speaks of the whole window.
+    drawn = finding.location if _has_stretch(finding.location) else window
+    yield _mark(f"{finding.code}: {finding.message}", drawn, _args(finding))
+    for number, place in enumerate(finding.related, 1):
+        if place.ts_ns is not None and (place.ts_ns, place.dur_ns) != (drawn.ts_ns, drawn.dur_ns):
+            yield _mark(f"{number}: {place.name or finding.subject}", place, {"step": place.step})
+
+
+def _mark(name: str, place: Location, args: dict[str, Any]) -> Mark:
+    ts, dur = place.ts_ns or 0, max(place.dur_ns or 0, 0)
+    return Mark(name, ts, dur, {**args, "ts": ts, "dur": dur})
+
+
+def _args(finding: Finding) -> dict[str, Any]:
+    gain = finding.gain
+    return {
+        "message": finding.message,
+        "why": " ".join(finding.why.split()),
+        "fix": " ".join(finding.fix.split()),
+        "gain": gain
+        and f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)}), {gain.kind}",
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "subject": finding.subject,
+        "evidence": dict(finding.evidence),
+        "explain": f"habana_perf_tool rule {finding.code}",
+    }
+
+
+def _idle(store: TraceStore, rank: int) -> Iterator[Mark]:
+    for cause, ts, dur in store.iterate(_CAUSES, {"rank": rank}):
+        yield Mark(cause, ts, dur, {})
+
+
+def _counters(store: TraceStore, report: Report, rank: int) -> Iterator[Counter]:
+    if store.has_rows("device_busy"):
+        yield Counter("device", _samples(store, _BUSY, ("busy",), {"rank": rank}))
+    if store.has_rows("launches"):
+        yield Counter("queue", _samples(store, _QUEUE, ("depth",), {"rank": rank}))
+    devices = store.select(
+        "SELECT DISTINCT device_type, device FROM memory WHERE rank = $rank ORDER BY ALL", {"rank": rank}
+    )
+    for row in devices:
+        name = "memory host" if row["device_type"] == 0 else f"memory {report.device.type or 'device'}:{row['device']}"
+        yield Counter(name, _samples(store, _MEMORY, ("allocated bytes", "reserved bytes"), {"rank": rank, **row}))
+
+
+def _samples(store: TraceStore, sql: str, names: Sequence[str], params: dict[str, Any]) -> Iterator[Sample]:
+    for ts, *values in store.iterate(sql, params):
+        known = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        if known and ts is not None:
+            yield Sample(ts, known)

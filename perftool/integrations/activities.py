@@ -1,0 +1,32 @@
+"""torch.profiler, and what it can record here; without PyTorch, one sentence that names the extra."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+
+from perftool.errors import MissingExtraError
+
+try:
+    import torch
+    from torch import profiler as torch_profiler
+    from torch.profiler import ProfilerAction, ProfilerActivity
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        "recording needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'"
+    ) from error
+
+__all__ = ["ProfilerAction", "ProfilerActivity", "activities_here", "torch_profiler"]
+
+
+def activities_here() -> set[ProfilerActivity]:
+    """The host, and every kind of device that this machine and this PyTorch can record."""
+    supported: Callable[[], Iterable[ProfilerActivity]] = torch_profiler.supported_activities
+    found = set(supported())
+    hpu = getattr(torch, "hpu", None)
+    if hpu is not None and hpu.is_available():
+        found.add(ProfilerActivity.HPU)
+        if os.environ.get("HABANA_PROFILE") == "0":
+            warnings.warn("HABANA_PROFILE=0 switches the recording of the device off", stacklevel=3)
+    return found

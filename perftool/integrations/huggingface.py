@@ -1,0 +1,58 @@
+"""A callback for the Trainer of Hugging Face (also optimum-habana's, which takes the same callbacks)."""
+
+from __future__ import annotations
+
+import atexit
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from perftool.errors import MissingExtraError, PerfToolError
+from perftool.integrations.recording import Recording, profile
+
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    raise MissingExtraError("ProfileCallback needs transformers: pip install transformers accelerate") from error
+
+if TYPE_CHECKING:
+    from perftool.model.report import Report
+
+
+class ProfileCallback(TrainerCallback):
+    """Records a few steps of a training and prints what slows it down when the training ends.
+
+    ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is one of the optimizer, whatever the gradient
+    accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. A
+    training that ends by an exception leaves what was recorded, without a report.
+    """
+
+    def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:
+        self._folder = folder
+        self._options = options
+        self._recording: Recording | None = None
+        # Wrong options are said where they were written, not when the training has begun.
+        profile(folder, **options)
+
+    @property
+    def report(self) -> Report:
+        """What the trace of this rank says. Raises PerfToolError when nothing was recorded."""
+        if self._recording is None:
+            raise PerfToolError("nothing was recorded: no training has begun")
+        return self._recording.report
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Start to record."""
+        self._recording = profile(self._folder, **self._options).__enter__()
+        # The Trainer tells its callbacks nothing when a training crashes.
+        atexit.register(self._recording.close)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Count a step."""
+        if self._recording is not None:
+            self._recording.step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Save and report."""
+        if self._recording is not None:
+            atexit.unregister(self._recording.close)
+            self._recording.__exit__(None, None, None)

@@ -1,0 +1,32 @@
+"""Which process of the run this is, and what its files are called."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import torch.distributed
+
+# Set by torchrun, Open MPI and SLURM; Gaudi runs are often started with mpirun.
+_RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+
+
+def rank_here() -> int | None:
+    """The rank of this process; None when it is the only one as far as anybody told it."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    told = (os.environ.get(name, "") for name in _RANK_VARIABLES)
+    return next((int(value) for value in told if value.isdecimal()), None)
+
+
+def new_trace(folder: Path, name: str = "") -> Path:
+    """A path in ``folder`` that no other process, and no other recording of this one, uses.
+
+    It has the form of TensorBoard's handler, ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``, so that
+    TensorBoard finds the file too.
+    """
+    rank = rank_here()
+    who = f"rank{rank}" if rank is not None else f"{socket.gethostname()}_{os.getpid()}"
+    return folder / f"{f'{name}-' if name else ''}{who}.{time.time_ns()}.pt.trace.json.gz"

@@ -1,0 +1,174 @@
+"""``perftool.profile``: record a few steps of a run, save the trace, and say at the end what slows it down."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from perftool.errors import InputError, PerfToolError
+from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
+from perftool.integrations.process import new_trace, rank_here
+from perftool.readers.discover import TRACE_SUFFIXES
+
+if TYPE_CHECKING:
+    from perftool.model.report import Report
+
+
+def profile(
+    folder: str | PathLike[str],
+    *,
+    wait: int = 1,
+    warmup: int = 1,
+    active: int = 3,
+    repeat: int = 1,
+    activities: Iterable[ProfilerActivity] | None = None,
+    record_shapes: bool = True,
+    profile_memory: bool = False,
+    with_stack: bool = False,
+    quiet: bool = False,
+) -> Recording:
+    """Record the block it is used around, save the trace in ``folder`` and print the report at its end.
+
+    Call ``step()`` on what ``as`` gives after each step: ``wait`` steps are waited for, ``warmup`` steps only switch
+    the profiler on, ``active`` steps are recorded, and that ``repeat`` times (0: over and over). When the block never
+    calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; without them, the host and
+    every device there is. ``quiet`` prints nothing.
+
+    The profiler never ends a run: past the start, what goes wrong in it is a warning, and the block's own exception
+    leaves the block unchanged, after what had been recorded is saved. Raises PerfToolError for a ``folder`` that
+    cannot be made or a schedule without active steps.
+    """
+    place = Path(folder)
+    if place.name.endswith(TRACE_SUFFIXES):
+        raise PerfToolError(f"{place}: profile needs a folder, it names the files in it itself")
+    if active < 1 or min(wait, warmup, repeat) < 0:
+        raise PerfToolError("profile needs active of at least 1, and wait, warmup and repeat of at least 0")
+    profiler = torch_profiler.profile(
+        activities=activities_here() if activities is None else activities,
+        schedule=_schedule(wait, warmup, active, repeat),
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        with_stack=with_stack,
+    )
+    return Recording(place, profiler, wait + warmup, quiet)
+
+
+class Recording:
+    """A recording: ``traces`` holds the files saved so far, ``report`` what the newest of them says."""
+
+    def __init__(self, folder: Path, profiler: torch_profiler.profile, before: int, quiet: bool) -> None:
+        self.traces: list[Path] = []
+        self._folder = folder
+        self._profiler = profiler
+        self._before = before
+        self._quiet = quiet
+        self._steps = 0
+        self._running = False
+        self._report: Report | None = None
+        profiler.on_trace_ready = self._save
+
+    def __enter__(self) -> Recording:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self._folder}: cannot be made ({error.strerror or error})") from None
+        self._profiler.start()
+        self._running = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if not self.traces and error is None:
+            warnings.warn(self._nothing(), stacklevel=2)
+        elif error is None and not self._quiet and rank_here() in (None, 0):
+            with never_in_the_way("the recording could not be analysed"):
+                show(self.report, self.traces[-1])
+
+    def step(self) -> None:
+        """Say that a step has ended and the next begins."""
+        self._steps += 1
+        with never_in_the_way("the profiler failed"):
+            self._end_trial() if self._steps == 1 else self._profiler.step()
+
+    def close(self) -> None:
+        """Stop, and save what is still being recorded; nothing when that has happened already."""
+        if self._running:
+            self._running = False
+            with never_in_the_way("the recording could not be saved"):
+                self._profiler.stop()
+
+    def _end_trial(self) -> None:
+        with warnings.catch_warnings():
+            # That the first recording is dropped is no news here.
+            warnings.filterwarnings("ignore", message=".*Profiler clears events")
+            self._profiler.step()
+
+    @property
+    def report(self) -> Report:
+        """What the newest trace says (that of this rank). Raises PerfToolError when nothing was recorded."""
+        if self._report is None:
+            if not self.traces:
+                raise PerfToolError(self._nothing())
+            self._report = analyze_trace(self.traces[-1])
+        return self._report
+
+    def _save(self, profiler: torch_profiler.profile) -> None:
+        # The first step was recorded in case there would be no other.
+        trial = self._steps == 1 and self._before > 0
+        # A block that ends here never did any work after the steps before the recording.
+        if trial or 0 < self._steps <= self._before:
+            return
+        path = new_trace(self._folder)
+        profiler.export_chrome_trace(str(path))
+        self.traces.append(path)
+        self._report = None
+
+    def _nothing(self) -> str:
+        return (
+            f"nothing was recorded: the block called step() {self._steps} times, and recording begins after "
+            f"{self._before}; lower wait or warmup"
+        )
+
+
+def analyze_trace(path: Path) -> Report:
+    """The report over one trace and the logs beside it."""
+    from perftool.api import analyze
+
+    return analyze(path)
+
+
+def show(report: Report, path: Path) -> None:
+    """Print ``report``, and where the trace lies."""
+    from perftool.reporters.console import make_console
+    from perftool.reporters.text import print_report
+
+    console = make_console()
+    print_report(report, console)
+    console.print(f"The trace: {path}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def never_in_the_way(what: str) -> Iterator[None]:
+    """Make a warning of whatever goes wrong inside: a run must not end because of its profiler."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - hours of training are worth more than a trace
+        warnings.warn(f"perftool: {what} ({type(error).__name__}: {error})", stacklevel=3)
+
+
+def _schedule(wait: int, warmup: int, active: int, repeat: int) -> Callable[[int], ProfilerAction]:
+    usual = torch_profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
+
+    def action(step: int) -> ProfilerAction:
+        # Whether there will be steps shows only when the first one ends; until then everything is recorded.
+        alone = step == 0 and wait + warmup > 0
+        return ProfilerAction.RECORD_AND_SAVE if alone else usual(step)
+
+    return action

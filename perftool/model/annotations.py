@@ -1,0 +1,64 @@
+"""What is drawn into a trace: slices and counters of our own, beside those of the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perftool.model.report import Location
+
+# Every event that this program adds to a trace is of this category, so that it is never read as part of the run.
+CATEGORY = "habana_perf_tool"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A slice to draw; times in ns as in the trace, ``args`` are shown when it is clicked on."""
+
+    name: str
+    ts_ns: int
+    dur_ns: int
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A track of marks that follow or contain each other. They may come from a query, so they can be read once."""
+
+    name: str
+    marks: Iterable[Mark]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The values of a counter from ``ts_ns`` on."""
+
+    ts_ns: int
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Values over time; the samples are in order of time and can be read once."""
+
+    name: str
+    samples: Iterable[Sample]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """All that is drawn for one rank: ``findings`` of the report, idle time and counters.
+
+    ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
+    trace does not use. ``view`` is the stretch of the trace to look at first, and ``select`` the place to click on
+    there: where the finding that comes first is, or its first example when it speaks of the whole window.
+    """
+
+    rank: int
+    pid: int
+    findings: int
+    view: Location
+    select: Location | None
+    lanes: tuple[Lane, ...]
+    counters: tuple[Counter, ...]

@@ -1,0 +1,99 @@
+"""What a benchmark found: measured, simulated, and what the rules said about its two traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+BenchmarkStatus = Literal["validated", "simulated", "skipped", "failed"]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times more the naive form takes: the median over rounds, and an interval for it.
+
+    ``confidence`` is the coverage of the interval, 0 to 1; few rounds cannot give 95 %.
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def verdict(self) -> Literal["win", "no win", "loss"]:
+        """``no win`` when the interval holds 1."""
+        if self.low > 1.0:
+            return "win"
+        return "loss" if self.high < 1.0 else "no win"
+
+
+@dataclass(frozen=True)
+class FormFigures:
+    """One form: seconds per run (median), distance of the quartiles relative to it, bytes held at most, page faults."""
+
+    title: str
+    seconds: float
+    spread: float
+    peak_bytes: int | None
+    page_faults: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Both forms at one size, timed in the same rounds in one state of the heap.
+
+    ``bandwidth`` is that of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest difference
+    of the results, relative to their largest value.
+    """
+
+    size: str
+    naive: FormFigures
+    advised: FormFigures
+    ratio: Ratio
+    quantity: Literal["time", "memory"]
+    clock: Literal["cpu", "wall"]
+    heap: Literal["default", "tuned"]
+    threads: int
+    rounds: int
+    bandwidth: float | None
+    max_error: float
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the rounds of either form scatter so much that only a large ratio means anything."""
+        return max(self.naive.spread, self.advised.spread) > 0.2
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the rules said about the traces of both forms.
+
+    ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace; ``ratio`` how
+    many times longer the naive step really takes: measured without the profiler, or taken from the simulated traces.
+    """
+
+    simulated: bool
+    fired_before: tuple[str, ...]
+    fired_after: tuple[str, ...]
+    gain_estimated: float | None
+    ratio: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """Share of the naive step that the advised one saves."""
+        return None if not self.ratio else 1.0 - 1.0 / self.ratio
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """One row: the first measurement is the one the row stands for."""
+
+    name: str
+    rules: tuple[str, ...]
+    summary: str
+    device: str
+    status: BenchmarkStatus
+    reason: str | None
+    measurements: tuple[Measurement, ...] = ()
+    proof: Proof | None = None

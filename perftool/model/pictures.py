@@ -1,0 +1,105 @@
+"""What the pictures of a report show: made from the tables while they are there, drawn by a reporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+LaneSide = Literal["idle", "device", "host"]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of a lane: one slice, or ``count`` of a kind that are too short to be told apart (then unnamed)."""
+
+    ts_ns: int
+    dur_ns: int
+    kind: str
+    row: int
+    name: str | None
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A host thread, a device lane (on Gaudi: all lanes of an engine), or the causes of idle time, cut to a view."""
+
+    name: str
+    side: LaneSide
+    rows: int
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What went on around the place of a finding: the view in ns, the marked stretch in it, and its lanes.
+
+    ``left_out`` counts the bars that were dropped to keep the picture small.
+    """
+
+    rank: int
+    ts_ns: int
+    dur_ns: int
+    mark_ts_ns: int
+    mark_dur_ns: int
+    mark_name: str | None
+    step: str | None
+    lanes: tuple[Lane, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The whole window of a rank in bins of ``bin_ns``: the share of each bin by what the device did.
+
+    The kinds are those of device work, and behind ``idle:`` the causes of idle time; in each bin they add up to 1.
+    """
+
+    rank: int
+    ts_ns: int
+    bin_ns: float
+    shares: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class MemoryCurve:
+    """Allocated and reserved bytes over time, thinned so that no peak is lost; ``samples`` counts them all."""
+
+    rank: int
+    device: str
+    ts_ns: tuple[int, ...]
+    allocated: tuple[int, ...]
+    reserved: tuple[int | None, ...]
+    samples: int
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """One rank beside the others, over its complete steps.
+
+    ``step_ns`` is the median length, ``breakdown_ns`` the mean over the steps, ``busy_ratio`` the share of the window
+    in which the device works (None without a device), ``exposed_ns`` the mean time per step in which collectives run
+    and nothing is computed.
+    """
+
+    rank: int
+    steps: int
+    step_ns: int
+    breakdown_ns: Mapping[str, int]
+    busy_ratio: float | None
+    exposed_ns: int
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """All pictures of a report; ``timelines`` by the number of the finding, from 0."""
+
+    timelines: Mapping[int, Timeline]
+    strips: tuple[Strip, ...]
+    memory: tuple[MemoryCurve, ...]
+    ranks: tuple[RankTimes, ...]
+
+
+NO_PICTURES = Pictures({}, (), (), ())

@@ -1,0 +1,186 @@
+"""Advice proved: a benchmark measured, and its two traces, recorded or simulated, shown to the rules.
+
+The benchmarks and the simulator know nothing of rules, and the rules nothing of them; this is where they meet.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perftool.engine.analysis import analyze
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.errors import InputError
+from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measurement, Proof
+from perftool.model.report import Report
+
+if TYPE_CHECKING:
+    from perftool.bench.harness.case import Benchmark
+
+SIMULATED_DEVICE = "gaudi2"
+_SIMULATION_TIMEOUT_S = 300.0
+# A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
+_HARM = 0.9
+# Called with what is being done for a benchmark.
+Stage = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to run benchmarks: ``folder`` receives the traces, one folder for each benchmark."""
+
+    device: str
+    quick: bool
+    folder: Path
+
+
+def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
+    """Measure ``benchmark``, show its traces to the rules, and judge both. Failures are results, not errors."""
+    from perftool.bench.harness.launch import BenchmarkError
+
+    folder = request.folder / benchmark.name
+    folder.mkdir(parents=True, exist_ok=True)
+    reason = why_not_measured(benchmark, request.device)
+    measurements: tuple[Measurement, ...] = ()
+    proof = None
+    try:
+        if reason is None:
+            measurements = _measure(benchmark, request, folder, stage)
+        if benchmark.script is not None:
+            stage("simulating")
+            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder))
+        elif reason is None:
+            stage("recording")
+            proof = _record(benchmark, request, folder, measurements)
+    except (BenchmarkError, InputError) as error:
+        return _result(benchmark, request, "failed", str(error), measurements, proof)
+    status, why = judge(benchmark, reason, measurements, proof)
+    return _result(benchmark, request, status, why, measurements, proof)
+
+
+def why_not_measured(benchmark: Benchmark, device: str) -> str | None:
+    """Why there is nothing to measure on ``device``; None when there is."""
+    if device not in benchmark.devices:
+        return benchmark.reason
+    return benchmark.unavailable()
+
+
+def judge(
+    benchmark: Benchmark, reason: str | None, measurements: Sequence[Measurement], proof: Proof | None
+) -> tuple[BenchmarkStatus, str | None]:
+    """The status of a row, and why it is not simply ``validated``.
+
+    ``failed``: the forms disagree, a rule is silent before or fires after, or the advice does harm at the first size.
+    """
+    for measured in measurements:
+        if not measured.max_error <= benchmark.tolerance:
+            text = f"results differ by {measured.max_error:.2g}, more than {benchmark.tolerance:.2g}"
+            return "failed", f"{text} (size {measured.size})"
+    if proof is not None:
+        silent = [code for code in benchmark.rules if code not in proof.fired_before]
+        if silent:
+            return "failed", f"{', '.join(silent)} did not fire on the naive form"
+        if proof.fired_after:
+            return "failed", f"{', '.join(proof.fired_after)} still fires on the advised form"
+    if measurements and measurements[0].ratio.high < _HARM:
+        return "failed", f"the advised form is slower ({measurements[0].ratio.value:.2f})"
+    if proof is None:
+        return "skipped", reason
+    if proof.simulated:
+        return "simulated", reason or "the rule was shown simulated traces; the ratio is measured"
+    if measurements and all(measured.ratio.verdict != "win" for measured in measurements):
+        return "skipped", "no win measured on this device"
+    return "validated", None
+
+
+def proof_of(
+    rules: Iterable[str], naive: Sequence[str], advised: Sequence[str], measured_ratio: float | None = None
+) -> Proof:
+    """What ``rules`` say about the traces of the two forms, simulated ones unless a measured ratio is given."""
+    pack = [rule for rule in load_pack(builtin_folder()) if rule.code in set(rules)]
+    before, after = analyze(naive, pack), analyze(advised, pack)
+    gains = [finding.gain.share_of_step for finding in before.findings if finding.gain is not None]
+    return Proof(
+        simulated=measured_ratio is None,
+        fired_before=_codes(before),
+        fired_after=_codes(after),
+        gain_estimated=max(gains, default=None),
+        ratio=_step_ratio(before, after) if measured_ratio is None else measured_ratio,
+    )
+
+
+def _codes(report: Report) -> tuple[str, ...]:
+    return tuple(sorted({finding.code for finding in report.findings}))
+
+
+def _step_ratio(naive: Report, advised: Report) -> float | None:
+    before, after = (report.summary["step_time_ms"].value for report in (naive, advised))
+    return before / after if before and after else None
+
+
+def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage) -> tuple[Measurement, ...]:
+    from perftool.bench.harness.launch import Plan, measure
+
+    plan = Plan.of(request.quick)
+    measured = []
+    for size in benchmark.sizes[:1] if request.quick else benchmark.sizes:
+        stage(f"measuring, {size}")
+        measured.append(measure(benchmark, size, request.device, plan, folder))
+        if benchmark.tuned_heap and not request.quick:
+            stage(f"measuring, {size}, tuned heap")
+            measured.append(measure(benchmark, size, request.device, plan, folder, "tuned"))
+    return tuple(measured)
+
+
+def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: Sequence[Measurement]) -> Proof:
+    from perftool.bench.harness.launch import Plan, record_traces
+
+    recorded = record_traces(benchmark, request.device, Plan.of(request.quick), folder)
+    naive, advised = ([str(path) for path in recorded.traces[form]] for form in ("naive", "advised"))
+    ratio = recorded.ratio or measurements[0].ratio
+    return proof_of(benchmark.rules, naive, advised, ratio.value)
+
+
+def _simulate(benchmark: Benchmark, folder: Path) -> tuple[list[str], list[str]]:
+    """Run the script of ``benchmark`` in both forms on a simulated Gaudi; returns what each left behind."""
+    assert benchmark.script is not None
+    script = Path(__file__).parent / "bench" / "scripts" / benchmark.script
+    left = []
+    for form in ("naive", "advised"):
+        place = folder / form
+        place.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "perftool", "simulate", "--device", SIMULATED_DEVICE, "--no-report"]
+        command += ["-o", str(place / f"{benchmark.name}.json.gz"), str(script), form]
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise InputError(f"{script.name} {form} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
+        if ended.returncode:
+            said = ended.stderr.strip().splitlines()
+            raise InputError(f"{script.name} {form}: {said[-1] if said else f'exit code {ended.returncode}'}")
+        left.append([str(place)])
+    return left[0], left[1]
+
+
+def _result(
+    benchmark: Benchmark,
+    request: Request,
+    status: BenchmarkStatus,
+    reason: str | None,
+    measurements: tuple[Measurement, ...],
+    proof: Proof | None,
+) -> BenchmarkResult:
+    return BenchmarkResult(
+        name=benchmark.name,
+        rules=benchmark.rules,
+        summary=benchmark.summary,
+        device=request.device,
+        status=status,
+        reason=reason,
+        measurements=measurements,
+        proof=proof,
+    )

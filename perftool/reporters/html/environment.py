@@ -1,0 +1,82 @@
+"""The template engine: every value from a trace is escaped, whatever the template forgets."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from perftool.reporters.escape import json_text, one_line
+from perftool.reporters.labels import format_metric, kind_label
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+HERE = Path(__file__).parent
+# A name that has grown longer than this is cut; the tables stay tables.
+_LONGEST_NAME = 160
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The environment of all templates."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True, finalize=_visible,
+    )  # fmt: skip
+    made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
+    made.filters.update(
+        ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
+        code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
+        unbroken=_unbroken,
+    )  # fmt: skip
+    return made
+
+
+def asset(name: str) -> str:
+    """The text of a file of ``static``."""
+    return (HERE / "static" / name).read_text(encoding="utf-8")
+
+
+def _visible(value: Any) -> Any:
+    """Text with every control character made visible: names can hold any, also ones that reverse a line."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return one_line(value)
+    return value
+
+
+def _code(text: str) -> Markup:
+    """Source code with its line ends kept and its comments set apart."""
+    lines = []
+    for line in json_text(text).strip("\n").split("\n"):
+        shown = Markup.escape(one_line(line.replace("\t", "    ")))
+        lines.append(Markup('<span class="remark">{}</span>').format(shown) if line.lstrip().startswith("#") else shown)
+    return Markup("\n").join(lines)
+
+
+def _prose(text: str) -> str:
+    """Paragraphs that were wrapped in a file, on one line."""
+    return " ".join(text.split())
+
+
+def _sentence(text: str) -> str:
+    """Prose with a capital to begin with, unless it begins with a name from the trace."""
+    prose = _prose(text)
+    first = prose.split(" ", 1)[0]
+    return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
+
+
+def _unbroken(text: str) -> str:
+    """Text in which no line ends between a number and its unit."""
+    return re.sub(r"(\d) (%|[num]?s\b|[KMGT]iB\b)", "\\1\N{NO-BREAK SPACE}\\2", text)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def _class_name(kind: str) -> str:
+    """A kind as part of a class name of the style sheet."""
+    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in kind)

@@ -1,0 +1,39 @@
+"""The scripts inside the page, and the policy that lets the browser run these and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from perftool.reporters.html.environment import asset
+
+# No network at all; the only script allowed by hash is ours, which may start the library it unpacks (a blob).
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def page_script() -> str:
+    """The script that makes the page come alive."""
+    return asset("report.js")
+
+
+def policy(script: str | None) -> str:
+    """The content security policy of a page with ``script``, or without any."""
+    if script is None:
+        return _POLICY.format("'none'")
+    digest = base64.b64encode(sha256(script.encode("utf-8")).digest()).decode()
+    return _POLICY.format(f"'sha256-{digest}' blob:")
+
+
+def packed_plotly() -> str | None:
+    """plotly.js as base64 of zlib's format, which browsers inflate themselves; None when it is not installed."""
+    spec = find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    return base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode() if path.is_file() else None

@@ -1,0 +1,214 @@
+"""What the page shows, put into the words and the order of the page: everything the template needs, ready."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from perftool.engine.across_ranks import grouped
+from perftool.model.pictures import Pictures
+from perftool.model.report import Finding, Metric, Report
+from perftool.model.rule import SEVERITIES, Rule
+from perftool.reporters.html.charts import BUSY_KINDS
+from perftool.reporters.html.timeline import DrawnTimeline, draw
+from perftool.reporters.html.verdict import finding_title
+from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric, kind_label
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+# More than this is no longer read; the page says how many it leaves out, the JSON report has them all.
+MOST_FINDINGS = 40
+MOST_LISTED = 200
+OPEN_FINDINGS = 3
+_LONGEST_TEXT = 300
+_PARTS = (("_ns", "", format_ns), ("_bytes", "", format_bytes), ("_ratio", " (share)", format_ratio))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number worth a glance; ``value`` is None when the input lacks it."""
+
+    label: str
+    value: str | None
+    note: str
+    href: str | None = None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A part of the bar that shows where the time goes."""
+
+    kind: str
+    label: str
+    share: float
+    idle: bool
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding with all that belongs to it.
+
+    ``subject`` tells it from others of its rule, None when there are none; ``elsewhere`` is the same on other ranks.
+    """
+
+    number: int
+    anchor: str
+    title: str
+    subject: str | None
+    finding: Finding
+    elsewhere: tuple[Finding, ...]
+    rule: Rule | None
+    evidence: tuple[tuple[str, str], ...]
+    timeline: DrawnTimeline | None
+    opened: bool
+
+
+@dataclass(frozen=True)
+class ShownMetric:
+    """A number of the summary with its meaning; ``value`` is None when the input lacks it."""
+
+    label: str
+    value: str | None
+    parts: str
+
+
+def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
+    """The findings in their order; the same finding on several ranks is one, with the other ranks inside it.
+
+    The anchor of a finding stays the same as long as its place among those of its code does.
+    """
+    groups = grouped(report.findings)
+    of_code = Counter(report.findings[first].code for first, *_ in groups)
+    seen: Counter[str] = Counter()
+    shown = []
+    for number, (first, *rest) in enumerate(groups, 1):
+        finding = report.findings[first]
+        seen[finding.code] += 1
+        timeline = pictures.timelines.get(first)
+        shown.append(
+            ShownFinding(
+                number=number,
+                anchor=finding.code if seen[finding.code] == 1 else f"{finding.code}-{seen[finding.code]}",
+                title=finding_title(finding, report),
+                subject=finding.subject if of_code[finding.code] > 1 else None,
+                finding=finding,
+                elsewhere=tuple(report.findings[at] for at in rest),
+                rule=next((rule for rule in report.rules if rule.code == finding.code), None),
+                evidence=evidence_of(finding),
+                timeline=draw(timeline) if timeline else None,
+                opened=number <= OPEN_FINDINGS,
+            )
+        )
+    return shown
+
+
+def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
+    """The evidence as labels and values with units; texts that the message quotes in full are not repeated."""
+    rows = []
+    for key, value in finding.evidence.items():
+        if value is None or (isinstance(value, str) and value in finding.message):
+            continue
+        rows.append(_evidence(key, value))
+    return tuple(rows)
+
+
+def _evidence(key: str, value: Any) -> tuple[str, str]:
+    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    for ending, note, render in _PARTS:
+        if key.endswith(ending) and number:
+            return key.removesuffix(ending).replace("_", " ") + note, render(float(value))
+    text = format_count(float(value)) if number else str(value)
+    return key.replace("_", " "), text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
+    """The few numbers that belong beside the verdict."""
+    summary = report.summary
+    if summary["window_ms"].value is None:
+        counts = [("fallback_ops", "Ops on the CPU", "#fallbacks"), ("compilations", "Compilations", None)]
+        return [*(_count_tile(summary[name], label, link) for name, label, link in counts), _findings_tile(report)]
+    made = [_step_tile(summary), _ratio_tile(summary["device_busy_ratio"], "Device busy"), _idle_tile(report)]
+    gains = [shown for shown in findings if shown.finding.gain]
+    if gains:
+        gain = gains[0].finding.gain
+        assert gain is not None
+        note = f"per step, {gains[0].finding.code}; an estimate"
+        made.append(Tile("Largest gain", f"≤ {format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
+    peak = summary["peak_memory_bytes"]
+    made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
+    return [*made, _findings_tile(report)]
+
+
+def _step_tile(summary: Mapping[str, Metric]) -> Tile:
+    steps, window = summary["steps"], summary["window_ms"]
+    length = "" if window.value is None else f", {format_metric(window)} in all"
+    if not steps.value:
+        note = "the whole recording" if window.value is not None else ""
+        return Tile("Window", None if window.value is None else format_metric(window), note)
+    note = f"{format_count(steps.value)} step{'s' if steps.value > 1 else ''}{length}"
+    return Tile("Median step", format_metric(summary["step_time_ms"]), note, "#steps")
+
+
+def _count_tile(metric: Metric, label: str, href: str | None) -> Tile:
+    known = metric.value is not None
+    return Tile(label, format_metric(metric) if known else None, "in the whole run" if known else "", href)
+
+
+def _ratio_tile(metric: Metric, label: str) -> Tile:
+    return Tile(label, None if metric.value is None else format_metric(metric), _fraction(metric), "#device")
+
+
+def _idle_tile(report: Report) -> Tile:
+    if not report.idle_causes:
+        return Tile("Largest idle cause", None, "")
+    main = report.idle_causes[0]
+    return Tile("Largest idle cause", format_ratio(main.share), kind_label(main.name), "#idle")
+
+
+def _findings_tile(report: Report) -> Tile:
+    counts = Counter(finding.severity for finding in report.findings)
+    plural = {"error": "errors", "warning": "warnings", "info": "infos"}
+    parts = [f"{counts[s]} {s if counts[s] == 1 else plural[s]}" for s in SEVERITIES if counts[s]]
+    return Tile("Findings", str(len(report.findings)), ", ".join(parts) or "all rules quiet", "#findings")
+
+
+def slots(report: Report, pictures: Pictures) -> list[Slot]:
+    """Where the time of the window goes: what the devices did and why they did nothing; parts of a step without any."""
+    if pictures.strips:
+        totals: defaultdict[str, float] = defaultdict(float)
+        for strip in pictures.strips:
+            for kind, shares in strip.shares.items():
+                totals[kind] += sum(shares) / (len(shares) * len(pictures.strips))
+        busy = [Slot(kind, kind_label(kind), totals[kind], False)
+                for kind in BUSY_KINDS if totals[kind]]  # fmt: skip
+        idle = [(kind.removeprefix("idle:"), share) for kind, share in sorted(totals.items(), key=_largest)
+                if kind.startswith("idle:")]  # fmt: skip
+        return [*busy, *(Slot(cause, kind_label(cause), share, True) for cause, share in idle)]
+    complete = [step for step in report.steps if not step.partial]
+    whole = sum(step.dur_ns for step in complete)
+    parts: Counter[str] = Counter()
+    for step in complete:
+        parts.update(step.breakdown_ns)
+    return [Slot(part, kind_label(part), ns / whole, False) for part, ns in parts.items() if ns and whole]
+
+
+def _largest(total: tuple[str, float]) -> tuple[float, str]:
+    return -total[1], total[0]
+
+
+def metrics(report: Report) -> list[ShownMetric]:
+    """Every number of the summary that this kind of device can have."""
+    return [
+        ShownMetric(label, None if metric.value is None else format_metric(metric), _fraction(metric))
+        for name, label in METRIC_LABELS.items()
+        if name not in GAUDI_METRICS or report.device.type == "hpu"
+        for metric in [report.summary[name]]
+    ]
+
+
+def _fraction(metric: Metric) -> str:
+    if metric.value is None or metric.numerator is None or metric.denominator is None:
+        return ""
+    return f"{format_ns(metric.numerator * 1e6)} of {format_ns(metric.denominator * 1e6)}"

@@ -1,0 +1,8 @@
+-- One row per rank whose devices devices.toml knows.
+--
+-- absent: the trace names no device whose peak rates are published in devices.toml
+-- needs: devices
+-- column rank: INTEGER, distributed rank
+-- column device: VARCHAR, device_facts.device
+SELECT rank, any_value(known) AS device FROM devices
+GROUP BY rank HAVING count(known) = count(*) AND count(DISTINCT known) = 1

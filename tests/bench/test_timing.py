@@ -1,0 +1,107 @@
+"""How forms are timed: in turn, until the ratio is known or the effort is spent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perftool.bench.harness.team import Team  # noqa: E402
+from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+class FakeClock(Clock):
+    """Time passes only when a form says so."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu", CPU)
+        self.now, self.ran = 0.0, ""
+        self._now = lambda: self.now
+
+    def time(self, run: Callable[[], object], repeats: int) -> float:
+        """Seconds per run; a pass over memory takes none of this clock, and counts as one."""
+        return super().time(run, repeats) or 1.0
+
+    def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
+        """A form that takes the next of ``seconds`` each time it runs."""
+
+        def run() -> None:
+            self.ran += name
+            self.now += next(seconds)
+
+        return run
+
+    def always(self, name: str, seconds: float) -> Callable[[], None]:
+        """A form that always takes as long."""
+        return self.taking(name, iter(lambda: seconds, None))
+
+
+def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
+    clock = FakeClock()
+
+    outcome = race(clock.always("n", 0.5), clock.always("a", 0.25), clock, Effort(100, 1e9), Team())
+
+    # Two runs of each to warm up; then six rounds, each begun by the other form.
+    assert clock.ran == "nnaa" + "naan" * 3
+    assert outcome.naive.seconds == (0.5,) * 6
+    assert (outcome.ratio.value, outcome.ratio.low, outcome.ratio.high) == (2.0, 2.0, 2.0)
+
+
+def test_rounds_that_scatter_go_on_to_the_end() -> None:
+    clock = FakeClock()
+    scattered = iter([0.5, 0.5, *(0.25 + 0.25 * (index % 4) for index in range(20))])
+
+    outcome = race(clock.taking("n", scattered), clock.always("a", 0.25), clock, Effort(15, 1e9), Team())
+
+    assert len(outcome.naive.seconds) == 15
+
+
+def test_no_round_begins_after_the_time_is_spent() -> None:
+    clock = FakeClock()
+    scattered = iter([0.5, 0.5, *(0.25 + 0.25 * (index % 4) for index in range(20))])
+
+    outcome = race(clock.taking("n", scattered), clock.always("a", 0.25), clock, Effort(15, 0.0), Team())
+
+    assert len(outcome.naive.seconds) == 6
+
+
+def test_a_short_run_is_repeated_within_a_timing() -> None:
+    clock = FakeClock()
+
+    outcome = race(clock.always("n", 0.001), clock.always("a", 0.5), clock, Effort(6, 0.0), Team())
+
+    assert clock.ran.count("n") == 2 + 6 * 5
+    assert outcome.naive.seconds == pytest.approx((0.001,) * 6)
+
+
+def test_alone_counts_the_first_run() -> None:
+    clock = FakeClock()
+
+    timed = time_alone(clock.taking("n", iter([4.0, 0.5])), clock, 2)
+
+    assert timed == Timed((4.0, 0.5), 0)
+
+
+def test_the_spread_is_between_quartiles() -> None:
+    assert Timed((1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0), 0).spread == 1.0
+    assert Timed((1.0, 9.0, 1.0), 0).spread == 0.0
+
+
+def test_the_clock_of_the_processor_does_not_run_while_nothing_does() -> None:
+    took = Clock("cpu", CPU).time(lambda: time.sleep(0.05), 1)
+
+    assert took < 0.04
+
+
+def test_the_clock_of_the_processor_counts_programs_that_are_called() -> None:
+    work = "import time\nwhile time.process_time() < 0.3: pass"
+    took = Clock("cpu", CPU).time(lambda: subprocess.run([sys.executable, "-c", work], check=True), 1)
+
+    assert took >= 0.3

@@ -1,0 +1,71 @@
+"""A small run with something to show in every part of a report, and the report and pictures of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from events import Event, document, instant, kernel, loader, memcpy, meta, runtime, step, x
+
+from perftool.engine.analysis import report_on
+from perftool.engine.pictures import take_pictures
+from perftool.model.pictures import Pictures
+from perftool.model.report import Finding, Gain, Location, Report
+from perftool.model.rule import Rule
+from perftool.store.trace_store import TraceStore
+
+
+def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]:
+    """Three steps of 10 ms: 6 ms waiting for a batch, a copy, then 3 ms of kernels; memory is recorded.
+
+    No two lengths are equal, so that every ranking has one order.
+    """
+    events = [meta("thread_name", "thread 1 (python)")]
+    for number, at in enumerate((0, 10_000, 20_000), 1):
+        events += [
+            step(number, at, 9_990),
+            loader(at + 10, 6_000 + 10 * number),
+            x(op_name, at + 6_100, 200),
+            runtime("cudaMemcpyAsync", at + 6_120, 50 + number, number * 10),
+            memcpy("Memcpy HtoD (Pageable -> Device)", at + 6_150, 300 + number, number * 10),
+            runtime("cudaLaunchKernel", at + 6_200, 20 + number, number * 10 + 1),
+            kernel(kernel_name, at + 6_500, 3_000 + number, number * 10 + 1),
+        ]
+        sizes = {"Device Type": 1, "Device Id": 0, "Addr": number, "Total Reserved": 4 << 20}
+        events.append(instant("[memory]", at + 6_300, Bytes=1 << 20, **sizes, **{"Total Allocated": number << 20}))
+    return events
+
+
+def finding(**changes: Any) -> Finding:
+    """A finding about the second batch of ``starved``, of the rule ``RULE``; no rule of the pack changes it."""
+    made = Finding(
+        code=RULE.code, name=RULE.name, severity=RULE.severity, confidence=RULE.confidence, subject="loader",
+        message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix, rank=0,
+        location=Location(None, 2, 10_010_000, 6_020_000), related=(Location(None, 2, 10_010_000, 6_020_000, "next"),),
+        evidence={"wait_ns": 6_020_000, "batches": 3, "wait_ratio": 0.6}, gain=Gain(6_000_000, 0.6),
+        fingerprint="0123456789abcdef", benchmark="loader",
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+RULE = Rule(
+    code="GAP901", name="slow-loader", summary="The device waits for data", severity="warning", confidence="high",
+    status="stable", since="0.1", devices=("any",), tags=(), needs=(), benchmark="loader", params=(), sql=None,
+    message="", why="It starves.", fix="Load ahead.", example="# write\nloader = DataLoader(data, num_workers=8)",
+    references=("https://example.org/loading",),
+)  # fmt: skip
+
+
+def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> tuple[Report, Pictures]:
+    """Report with ``findings`` and pictures over ``traces``, one rank each, named ``rank0.json`` and so on."""
+    with tempfile.TemporaryDirectory() as folder, TraceStore() as store:
+        for number, events in enumerate(traces):
+            path = Path(folder) / f"rank{number}.json"
+            path.write_bytes(document(events, **metadata))
+            store.add_trace(str(path))
+        report = replace(report_on(store, (RULE,)), findings=tuple(findings))
+        read = tuple(replace(one, path=Path(one.path).name) for one in report.inputs)
+        return replace(report, inputs=read), take_pictures(store, report)

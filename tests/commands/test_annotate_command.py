@@ -1,0 +1,245 @@
+"""``annotate`` as a user meets it: the file it writes, what it says, and handing the file to a browser."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from builders.program import Run
+from events import document, launch, loader, step
+
+from perftool.commands import serve
+from perftool.errors import PerfToolError
+from perftool.model.annotations import Annotations
+from perftool.model.report import Location
+
+# A device that waits for the data loader most of the time.
+EVENTS = [step(1, 0, 1000), loader(10, 700), *launch(1, 750, 5, 760, 200), step(2, 1000, 1000), loader(1010, 700),
+          *launch(2, 1750, 5, 1760, 200)]  # fmt: skip
+TRACE = document(EVENTS, schemaVersion=1)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """``run.json`` in the current folder."""
+    path = tmp_path / "run.json"
+    path.write_bytes(TRACE)
+    return path
+
+
+def ours(data: bytes) -> list[dict]:
+    return [event for event in orjson.loads(data)["traceEvents"] if event.get("cat") == "habana_perf_tool"]
+
+
+def test_the_copy_holds_the_trace_and_the_findings(trace: Path, run: Run) -> None:
+    assert run("annotate", "run.json", "-o", "out.json") == 0
+    data = Path("out.json").read_bytes()
+    assert data.startswith(TRACE[:-2])
+    assert data.endswith(TRACE[-2:])
+    assert {event["args"]["name"] for event in ours(data) if event.get("name") == "thread_name"} >= {
+        "GAP102 dataloader-wait", "idle time by cause",
+    }  # fmt: skip
+    assert trace.read_bytes() == TRACE
+    assert run.out == ""
+    said = run.err.splitlines()
+    assert said[0].startswith("Wrote out.json with ")
+    assert said[1:] == [
+        "Open it at https://ui.perfetto.dev, or with --open; the track group is called habana_perf_tool.",
+        "To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', 960000",
+    ]
+
+
+def test_formats_hold_the_same(trace: Path, run: Run, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run("annotate", "run.json", "-o", "out.json", "-q") == 0
+    assert (run.out, run.err) == ("", "")
+    assert run("annotate", "run.json", "-o", "out.json.gz", "-q") == 0
+    plain, packed = Path("out.json").read_bytes(), Path("out.json.gz").read_bytes()
+    assert gzip.decompress(packed) == plain
+    assert run("annotate", "run.json", "-o", "again.json.gz", "-q") == 0
+    assert Path("again.json.gz").read_bytes() == packed
+    assert run("annotate", "run.json", "-o", "-", "-q") == 0
+    assert run.out.encode() == plain
+
+
+def test_a_copy_is_analysed_like_the_trace(trace: Path, run: Run) -> None:
+    assert run("annotate", "run.json", "-o", "once.json", "-q") == 0
+    assert run("annotate", "once.json", "-o", "twice.json", "-q") == 0
+    assert Path("twice.json").read_bytes() == Path("once.json").read_bytes()
+    reports = []
+    for name in ("run.json", "once.json"):
+        assert run("analyze", name, "--output-format", "json") == 0
+        reports.append({**orjson.loads(run.out), "inputs": None})
+    assert reports[0] == reports[1]
+
+
+def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
+    assert run("annotate", "run.json", "-o", "out.json", "--select", "GAP102") == 0
+    lanes = [
+        event["args"]["name"] for event in ours(Path("out.json").read_bytes()) if event.get("name") == "thread_name"
+    ]
+    assert lanes == ["GAP102 dataloader-wait", "idle time by cause"]
+    assert run.err.startswith("Wrote out.json with 1 finding drawn in\n")
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no output": (("run.json",), "annotate needs -o FILE for the annotated trace, or --open to show it"),
+    "no such file": (("none.json", "-o", "out.json"), "none.json: no such file"),
+    "stdin": (("-", "-o", "out.json"), "annotate reads the trace twice, so it cannot come from stdin; give a file"),
+    "two traces": (
+        ("run.json", "run.json", "-o", "out.json"),
+        "2 traces are too many: annotate takes one, so give each rank's file by itself",
+    ),
+    "the trace itself": (
+        ("run.json", "-o", "./run.json"),
+        "./run.json: is the trace itself, which is never changed; name another file",
+    ),
+    "other name": (("run.json", "-o", "out.txt"), "out.txt: the name must end in .json or .json.gz"),
+    "stdout to a browser": (
+        ("run.json", "-o", "-", "--open"),
+        "--open needs a file: it cannot show what goes to stdout",
+    ),
+    "no folder": (("run.json", "-o", "no/out.json"), "no/out.json: cannot be written (No such file or directory)"),
+    "a log": (("run.log", "-o", "out.json"), "run.log: holds no trace to draw into"),
+    "a table": (("ops.csv", "-o", "out.json"), "ops.csv: is a CSV file, which has no events to draw beside"),
+    "not a trace": (("other.json", "-o", "out.json"), "other.json: is JSON but holds no traceEvents, so not a trace"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use(case: str, trace: Path, run: Run) -> None:
+    Path("run.log").write_text("[10:00:00.000000][PT_FALLBACK] CPU fallback op: aten::nonzero\n")
+    Path("other.json").write_text('{"a": 1}')
+    Path("ops.csv").write_text(
+        "Name,Trace Source,Engine,Event type,Timestamp[usec]\nconv,HW,[HD0] TPC 5,BEGIN,1\nconv,HW,[HD0] TPC 5,END,2\n"
+    )
+    arguments, message = WRONG[case]
+    assert (run("annotate", *arguments), run.out, run.err) == (2, "", f"habana_perf_tool: {message}\n")
+    assert trace.read_bytes() == TRACE
+    assert sorted(path.name for path in trace.parent.iterdir()) == ["ops.csv", "other.json", "run.json", "run.log"]
+
+
+DRAWN = Annotations(
+    0, 9001, 1, Location(ts_ns=5_000_000, dur_ns=3_000_000), Location(ts_ns=6_000_000, dur_ns=7), (), ()
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Thread, str]]:
+    """Starts serving a file; gives the thread that does and the file's address."""
+    monkeypatch.setattr(serve, "_open_browser", lambda address: True)
+    file = tmp_path / "a b.json"
+    file.write_bytes(TRACE)
+    port = free_port()
+
+    def start() -> tuple[threading.Thread, str]:
+        thread = threading.Thread(target=serve.serve_once, args=(file, DRAWN, port), daemon=True)
+        thread.start()
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                thread.join(0.02)
+        return thread, f"http://127.0.0.1:{port}/a%20b.json"
+
+    return start
+
+
+def test_the_file_is_served_until_it_is_fetched(served) -> None:
+    thread, address = served()
+    for method in ("OPTIONS", "HEAD"):
+        with urllib.request.urlopen(urllib.request.Request(address, method=method)) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(address.replace("json", "txt"))
+    assert thread.is_alive()
+    with urllib.request.urlopen(address) as answer:
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+        assert answer.headers["Content-Length"] == str(len(TRACE))
+        assert answer.read() == TRACE
+    thread.join(10)
+    assert not thread.is_alive()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address)
+
+
+def test_an_idle_connection_does_not_keep_others_waiting(served) -> None:
+    thread, address = served()
+    with socket.create_connection(("127.0.0.1", int(address.split(":")[2].split("/")[0]))):
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert answer.read() == TRACE
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PerfToolError, match=f"^port {port} of 127.0.0.1, the only one that .* cannot be used"):
+            serve.serve_once(tmp_path / "x.json", DRAWN, port)
+
+
+def test_nobody_coming_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve, "_open_browser", lambda address: False)
+    monkeypatch.setattr(serve, "_PATIENCE_S", 0.01)
+    with pytest.raises(PerfToolError, match=r"^nobody fetched x\.json for 0 minutes$"):
+        serve.serve_once(tmp_path / "x.json", DRAWN, port := free_port())
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):",
+        serve.ui_address("x.json", DRAWN, port),
+    ]
+
+
+def test_the_address_names_the_file_and_the_first_finding() -> None:
+    address = serve.ui_address("a b.json", DRAWN)
+    assert address.startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/a%20b.json&startupCommands=%5B")
+    assert address.endswith("&ts=6000000&dur=7&visStart=5001000&visEnd=7999000")
+
+
+@pytest.mark.parametrize(
+    ("environment", "opened"), [({}, False), ({"DISPLAY": ":0"}, True), ({"DISPLAY": ":0", "CI": "true"}, False)]
+)
+def test_a_browser_is_opened_only_where_there_is_a_screen(
+    environment: dict[str, str], opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", "linux")
+    asked: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: asked.append(address) or True)
+    assert (serve._open_browser("there"), asked) == (opened, ["there"] if opened else [])
+
+
+def test_open_hands_over_a_copy_and_leaves_nothing_behind(
+    trace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, bytes, int]] = []
+    monkeypatch.setattr(
+        serve, "serve_once", lambda file, drawn: seen.append((file.name, file.read_bytes(), drawn.findings))
+    )
+    assert run("annotate", "run.json", "--open", "--select", "GAP102") == 0
+    assert [(name, len(ours(gzip.decompress(data))) > 0, findings) for name, data, findings in seen] == [
+        ("run.annotated.json.gz", True, 1)
+    ]
+    assert (run.out, run.err) == ("", "")
+    assert [path.name for path in trace.parent.iterdir()] == ["run.json"]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.benchmark_results import FAILED, VALIDATED
+from typer.testing import CliRunner
+
+import perftool.proof
+from perftool.cli import app
+from perftool.model.benchmark import BenchmarkResult
+
+pytest.importorskip("torch")
+
+from perftool.bench import benchmark_names, find_benchmark
+from perftool.commands.benchmark_choice import choose, named_in
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.errors import InputError, PerfToolError
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[BenchmarkResult]:
+    """What running benchmarks yields, one after the other."""
+    given: list[BenchmarkResult] = []
+    monkeypatch.setattr(perftool.proof, "prove", lambda benchmark, request, stage: given.pop(0))
+    return given
+
+
+def test_json_of_one_benchmark(answers: list[BenchmarkResult]) -> None:
+    answers.append(VALIDATED)
+
+    outcome = CliRunner().invoke(app, ["benchmark", "fused_adamw", "--device", "cpu", "--output-format", "json"])
+
+    assert outcome.exit_code == 0
+    assert [row["name"] for row in json.loads(outcome.stdout)["benchmarks"]] == ["fused_adamw"]
+
+
+def test_a_failed_row_ends_with_1(answers: list[BenchmarkResult]) -> None:
+    answers += [VALIDATED, FAILED]
+
+    outcome = CliRunner().invoke(app, ["benchmark", "fused_adamw", "fused_sgd", "--device", "cpu", "--validate"])
+
+    assert outcome.exit_code == 1
+    assert outcome.stdout.splitlines()[-1] == "1 validated, 1 failed"
+
+
+def test_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(PerfToolError, match="there is no benchmark 'warp_drive'; there are "):
+        choose(["warp_drive"], [], None)
+
+
+def test_a_rule_leads_to_its_benchmarks() -> None:
+    assert "fused_adamw" in choose([], ["FUS101"], None)
+    assert choose([], ["unfused-optimizer"], None) == choose([], ["FUS101"], None)
+    with pytest.raises(PerfToolError, match="FIX999"):
+        choose([], ["FIX999"], None)
+    with pytest.raises(PerfToolError, match="GAP101 has no benchmark"):
+        choose([], ["GAP101"], None)
+
+
+def test_a_report_leads_to_the_benchmarks_of_its_findings(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    names = ["fused_adamw", None, "gone", "fused_adamw"]
+    report.write_text(json.dumps({"findings": [{"benchmark": name} for name in names]}), encoding="utf-8")
+
+    assert choose([], [], named_in(str(report))) == ["fused_adamw"]
+    assert choose([], [], []) == []
+    report.write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="is no JSON report"):
+        named_in(str(report))
+    with pytest.raises(InputError, match="cannot be read"):
+        named_in(str(tmp_path / "none.json"))
+
+
+def test_each_benchmark_that_a_rule_names_exists_and_names_a_rule() -> None:
+    pack = {rule.code: rule for rule in load_pack(builtin_folder())}
+    named = {rule.benchmark for rule in pack.values() if rule.benchmark}
+
+    assert sorted(named - set(benchmark_names())) == []
+    for name in benchmark_names():
+        found = find_benchmark(name)
+        assert found.name == name
+        assert found.rules
+        assert set(found.rules) <= set(pack)
+        assert found.traced_size in found.sizes or found.script

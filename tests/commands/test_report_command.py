@@ -1,0 +1,81 @@
+"""``report``: where the page goes, and what is said when it cannot go there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from builders.reports import starved
+from events import document
+
+from perftool.cli import main
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """A function that runs ``report`` in a folder with one trace; gives exit code, stdout and stderr."""
+    (tmp_path / "run.json").write_bytes(document(starved()))
+    (tmp_path / "text.json").write_bytes(b"hello")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["habana_perf_tool", "report", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return (caught.value.code or 0, *capfd.readouterr())
+
+    return call
+
+
+def test_a_file_is_written_whole_and_named(run, tmp_path: Path) -> None:
+    assert run("run.json", "--static", "-o", "run.html") == (0, "", "Wrote run.html\n")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>\n")
+    assert "run.json" in page
+    assert str(tmp_path) not in page
+
+
+def test_a_page_goes_to_a_pipe(run) -> None:
+    code, out, err = run("run.json", "--static", "--quiet")
+    assert (code, out.startswith("<!doctype html>"), err) == (0, True, "")
+
+
+def test_the_scripts_are_in_the_page_unless_it_is_static(run) -> None:
+    assert "DecompressionStream" in run("run.json", "-q")[1]
+    assert "<script" not in run("run.json", "-q", "--static")[1]
+
+
+def test_a_terminal_gets_a_sentence_instead_of_a_page(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, err = run("run.json")
+    assert (code, out) == (2, "")
+    assert err == "habana_perf_tool: a report is an HTML file: say where it goes with -o run.html\n"
+
+
+def test_rules_are_selected_as_everywhere(run) -> None:
+    assert 'id="GAP102"' in run("run.json", "-q", "--static", "--select", "GAP102")[1]
+    assert 'id="GAP102"' not in run("run.json", "-q", "--static", "--ignore", "GAP102")[1]
+
+
+def test_a_file_that_cannot_be_read_is_a_finding_beside_one_that_can(run) -> None:
+    code, out, _ = run("run.json", "text.json", "-q", "--static")
+    assert code == 0
+    assert 'id="TRC000"' in out
+    assert '<span class="status unreadable">unreadable</span>' in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "report needs PATHS: files, folders, globs, or '-'"),
+        (("none.json", "-o", "r.html"), "none.json: no such file"),
+        (("run.json", "-q", "--static", "-o", "no/such/folder.html"), "no/such/folder.html: cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(run, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err

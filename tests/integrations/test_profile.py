@@ -1,0 +1,174 @@
+"""``perftool.profile`` records, saves and reports, and is never in the way of the block it is used around."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import perftool  # noqa: E402
+from perftool.errors import PerfToolError  # noqa: E402
+from perftool.integrations.process import new_trace  # noqa: E402
+from perftool.integrations.recording import Recording  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
+    for _ in range(steps):
+        torch.ones(8, 8) @ torch.ones(8, 8)
+        if recording:
+            recording.step()
+    if then:
+        torch.ones(2).sum()
+        raise then
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "recorded"),
+    [
+        ({}, 8, [(2, False), (3, False), (4, False)]),
+        ({}, 3, [(2, False), (3, True)]),
+        ({"wait": 0, "warmup": 0, "active": 2}, 5, [(0, False), (1, False)]),
+        ({"wait": 0, "warmup": 1, "active": 1}, 5, [(1, False)]),
+        ({"wait": 2, "warmup": 0, "active": 1}, 5, [(2, False)]),
+    ],
+)
+def test_the_active_steps_are_recorded(
+    tmp_path: Path, options: dict[str, int], steps: int, recorded: list[tuple[int, bool]]
+) -> None:
+    with perftool.profile(tmp_path / "runs", quiet=True, **options) as prof:
+        work(prof, steps)
+
+    assert [path.parent for path in prof.traces] == [tmp_path / "runs"]
+    found = [(step.name, step.partial) for step in prof.report.steps]
+    assert found == [(f"ProfilerStep#{number}", partial) for number, partial in recorded]
+
+
+def test_a_block_without_steps_is_recorded_whole(tmp_path: Path) -> None:
+    with perftool.profile(tmp_path, quiet=True) as prof:
+        work(None, 3)
+
+    assert [step.name for step in prof.report.steps] == ["ProfilerStep#0"]
+    assert {op.name: op.count for op in prof.report.top_ops}["aten::ones"] == 6
+
+
+def test_the_report_is_printed_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with perftool.profile(tmp_path) as prof:
+        work(prof, 5)
+
+    out = capsys.readouterr().out
+    assert "Summary" in out.splitlines()
+    assert out.splitlines()[-1] == f"The trace: {prof.traces[0]}"
+
+
+def test_recording_over_and_over_keeps_every_trace(tmp_path: Path) -> None:
+    with perftool.profile(tmp_path, wait=0, warmup=1, active=1, repeat=2, quiet=True) as prof:
+        work(prof, 6)
+
+    assert sorted(tmp_path.iterdir()) == sorted(prof.traces)
+    assert len(prof.traces) == 2
+    assert [step.name for step in prof.report.steps] == ["ProfilerStep#3"]
+    assert [step.name for step in perftool.analyze(tmp_path).steps] == ["ProfilerStep#3"]
+
+
+def test_the_exception_of_the_block_comes_out_and_what_was_recorded_is_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ZeroDivisionError), perftool.profile(tmp_path) as prof:
+        work(prof, 3, then=ZeroDivisionError)
+
+    assert [step.name for step in prof.report.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_block_that_ends_early_by_an_exception_hears_no_word_from_us(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), perftool.profile(tmp_path) as prof:
+        work(prof, 1, then=KeyboardInterrupt)
+
+    assert prof.traces == []
+
+
+def test_too_few_steps_are_said(tmp_path: Path) -> None:
+    sentence = r"called step\(\) 2 times, and recording begins after 2"
+    with pytest.warns(UserWarning, match=sentence), perftool.profile(tmp_path) as prof:
+        work(prof, 2)
+
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(PerfToolError, match="nothing was recorded"):
+        _ = prof.report
+
+
+def test_a_failure_while_saving_is_a_warning(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with perftool.profile(tmp_path / "runs", quiet=True) as prof:
+            work(prof, 3)
+            (tmp_path / "runs").rmdir()
+
+    assert [str(warning.message).split("(")[0] for warning in heard if "perftool" in str(warning.message)] == [
+        "perftool: the recording could not be saved "
+    ]
+    assert prof.traces == []
+
+
+def test_other_uses_of_the_profiler_are_none_of_our_business(tmp_path: Path) -> None:
+    with perftool.profile(tmp_path / "a", quiet=True) as first:
+        work(first, 6)
+    with perftool.profile(tmp_path / "b", quiet=True) as second:
+        work(second, 6)
+
+    assert len(first.report.steps) == len(second.report.steps) == 3
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "sentence"),
+    [
+        ("run.json", {}, "profile needs a folder"),
+        ("runs", {"active": 0}, "active of at least 1"),
+        ("runs", {"wait": -1}, "wait, warmup and repeat of at least 0"),
+    ],
+)
+def test_wrong_arguments_are_said_before_anything_runs(
+    tmp_path: Path, folder: str, options: dict[str, int], sentence: str
+) -> None:
+    with pytest.raises(PerfToolError, match=sentence):
+        perftool.profile(tmp_path / folder, **options)
+
+
+def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PerfToolError, match="cannot be made"), perftool.profile(tmp_path / "file" / "runs"):
+        pytest.fail("the block was entered")
+
+
+@pytest.mark.parametrize("variable", ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"])
+def test_files_name_the_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "3")
+    assert new_trace(tmp_path).name.startswith("rank3.")
+    assert new_trace(tmp_path, "fit").name.startswith("fit-rank3.")
+
+
+def test_ranks_are_analysed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        with perftool.profile(tmp_path, quiet=True) as prof:
+            work(prof, 6)
+
+    assert [read.rank for read in perftool.analyze(tmp_path).inputs] == [0, 1]
+
+
+def test_without_torch_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['torch'] = None\nimport perftool\nperftool.profile"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "recording needs PyTorch; the extra `bench` brings it" in done.stderr.splitlines()[-1]

@@ -1,0 +1,120 @@
+"""Annotated traces in Perfetto's own trace processor: ours are there, and the recording is as it was."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import zstandard
+from builders.program import Run
+from events import document, kernel, launch, loader, step, x
+from trace_processor import Rows, needs_trace_processor, query
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+TRACES = (
+    "cpu/loader_starved.json.gz", "cpu/profiler_overhead.json.gz", "gaudi2_unoptimised/rank0.pt.trace.json.gz",
+)  # fmt: skip
+
+OURS = "SELECT upid FROM process WHERE name GLOB 'habana_perf_tool*'"
+# Every slice but ours, and what Perfetto says about the file.
+RECORDED = f"""
+SELECT s.name, s.ts, s.dur, s.depth, extract_arg(s.arg_set_id, 'args.Ev Idx')
+FROM slice AS s LEFT JOIN thread_track AS t ON t.id = s.track_id LEFT JOIN thread USING (utid)
+WHERE upid IS NULL OR upid NOT IN ({OURS})
+ORDER BY s.ts, s.dur DESC, s.name, s.depth
+"""
+PROBLEMS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0 ORDER BY name"
+LANES = f"""
+SELECT thread.name, s.name, s.ts, s.dur, s.depth, s.category
+FROM slice AS s JOIN thread_track AS t ON t.id = s.track_id JOIN thread USING (utid)
+WHERE upid IN ({OURS}) ORDER BY thread.tid, s.ts, s.depth
+"""
+COUNTERS = f"""
+SELECT t.name, c.ts, c.value FROM counter AS c JOIN process_counter_track AS t ON t.id = c.track_id
+WHERE t.upid IN ({OURS}) ORDER BY t.name, c.ts
+"""
+COUNTER_NAMES = {"device busy", "queue depth", "memory hpu:0 allocated bytes", "memory hpu:0 reserved bytes"}
+FLOWS = "SELECT count(*) FROM flow"
+
+EVENTS = [
+    step(1, 0, 1000), loader(10, 700), *launch(1, 750, 5, 760, 200, "one"),
+    step(2, 1000, 1000), loader(1010, 700), *launch(2, 1750, 5, 1760, 200, "two"), x("aten::add", 1960, 20),
+]  # fmt: skip
+
+
+@pytest.fixture
+def annotated(tmp_path: Path, run: Run):
+    """A function that annotates a trace and returns the path of the copy."""
+
+    def annotate(path: Path | str, *options: str) -> Path:
+        out = tmp_path / "annotated.json.gz"
+        assert run("annotate", str(path), "-o", str(out), *options) == 0, run.err
+        return out
+
+    return annotate
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(capfdbinary, monkeypatch)
+
+
+@needs_trace_processor
+def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(EVENTS))
+    lanes, counters, problems = query(annotated(path, "--select", "GAP102"), LANES, COUNTERS, PROBLEMS)
+    assert problems == []
+    ours = "habana_perf_tool"
+    finding, example, *idle = lanes
+    assert (finding[0], str(finding[1])[:8], *finding[2:]) == (
+        "GAP102 dataloader-wait", "GAP102: ", "10000", "700000", "0", ours
+    )  # fmt: skip
+    assert (example[0], example[2:]) == ("GAP102 dataloader-wait", ("1010000", "700000", "0", ours))
+    assert {row[0] for row in idle} == {"idle time by cause"}
+    # All of the window but the two stretches in which the device works.
+    assert sum(int(str(row[3])) for row in idle) == 2_000_000 - 2 * 200_000
+    assert counters == [
+        *(("device busy", ts, value) for ts, value in (("0", 0), ("760000", 1), ("960000", 0), ("1760000", 1),
+                                                       ("1960000", 0))),
+        *(("queue depth", ts, value) for ts, value in (("750000", 1), ("760000", 0), ("1750000", 1), ("1760000", 0))),
+    ]  # fmt: skip
+
+
+def unchanged(original: Path | str, copy: Path) -> Rows:
+    """Holds that ``copy`` shows the recording as ``original`` does; returns our lanes."""
+    before = query(original, RECORDED, PROBLEMS, FLOWS)
+    *after, lanes, counters = query(copy, RECORDED, PROBLEMS, FLOWS, LANES, COUNTERS)
+    assert after == before
+    assert len(before[0]) > 10
+    assert all(row[5] == "habana_perf_tool" for row in lanes)
+    assert {str(row[0]) for row in counters} <= COUNTER_NAMES
+    return lanes
+
+
+@needs_trace_processor
+@pytest.mark.parametrize("sample", TRACES)
+def test_samples_are_unchanged(sample: str, annotated) -> None:
+    unchanged(SAMPLES / sample, annotated(SAMPLES / sample))
+
+
+@needs_trace_processor
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.ZstdCompressor().compress])
+def test_compressions(compress, tmp_path: Path, annotated) -> None:
+    plain, packed = tmp_path / "trace.json", tmp_path / "packed"
+    plain.write_bytes(document([*EVENTS, *(kernel("k", 5000 + at, 1) for at in range(9))]))
+    packed.write_bytes(compress(plain.read_bytes()))
+    assert unchanged(plain, annotated(packed))
+
+
+@needs_trace_processor
+@pytest.mark.parametrize("cut", [0, 30, 200])
+def test_a_damaged_trace_opens(cut: int, tmp_path: Path, annotated) -> None:
+    data = document(EVENTS).replace(b'"aten::add"', b'"aten::"add\x01"')
+    path = tmp_path / "damaged.json"
+    path.write_bytes(data[: len(data) - cut])
+    names, lanes, problems = query(annotated(path), RECORDED, LANES, PROBLEMS)
+    assert problems == []
+    assert {str(row[0]) for row in names} >= {"ProfilerStep#1", "one", "ProfilerStep#2"}
+    assert len(lanes) > 2

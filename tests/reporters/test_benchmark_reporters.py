@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from builders.benchmark_results import FAILED, SIMULATED, VALIDATED
+
+from perftool.reporters.benchmark_json import render_benchmarks_json
+from perftool.reporters.benchmark_markdown import render_benchmarks_markdown
+from perftool.reporters.benchmark_text import print_result, print_validation
+from perftool.reporters.console import make_console
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing wraps in a pipe."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def test_a_block_says_what_was_measured_and_what_the_rules_said() -> None:
+    out = io.StringIO()
+    print_result(VALIDATED, make_console("never", file=out))
+
+    assert out.getvalue() == (
+        "fused_adamw  AdamW over all tensors at once  validated\n"
+        "  naive    a loop\n"
+        "  advised  one call\n"
+        "  small: 20.0 ms -> 10.0 ms; 2.00 x faster, 1.90 to 2.10 at 97% (cpu time, 6 rounds, threads: 1); "
+        "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07\n"
+        "  large: 20.0 ms -> 10.0 ms; 1.00 x faster, 0.90 to 1.10 at 97% (cpu time, 6 rounds, threads: 1); "
+        "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07; no win: the interval holds 1; "
+        "noisy: the rounds scatter by more than 20 %\n"
+        "  FUS101 fires before, nothing after; estimated gain up to 60.0 % of the step, measured 50.0 %\n"
+        "\n"
+    )
+
+
+def test_a_simulated_row_says_so() -> None:
+    out = io.StringIO()
+    print_result(SIMULATED, make_console("never", file=out))
+
+    assert out.getvalue() == (
+        "pinned_memory  Copies from pinned memory  simulated\n"
+        "  simulated traces: CPY101 fires before, nothing after; "
+        "estimated gain up to 60.0 % of the step, simulated 50.0 %\n"
+        "  needs a device with asynchronous execution\n"
+        "\n"
+    )
+
+
+def test_the_validation_table_keeps_measured_and_simulated_apart() -> None:
+    out = io.StringIO()
+    print_validation([VALIDATED, SIMULATED, FAILED], make_console("never", file=out))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+
+    # fmt: off
+    assert lines == [
+        ["status", "benchmark", "before", "after", "gain", "<=", "measured", "simulated", "ratio", "interval",
+         "difference", "reason"],
+        ["validated", "fused_adamw", "FUS101", "nothing", "60.0", "%", "50.0", "%", "-", "2.00", "1.90", "to", "2.10",
+         "1.0e-07"],
+        ["simulated", "pinned_memory", "CPY101", "nothing", "60.0", "%", "-", "50.0", "%", "-", "-", "-", "needs", "a",
+         "device", "with", "asynchronous", "execution"],
+        ["failed", "sdpa", "-", "-", "-", "-", "-", "-", "-", "-", "sdpa:", "RuntimeError:", "a", "|", "b"],
+        [],
+        ["1", "validated,", "1", "simulated,", "1", "failed"],
+    ]
+    # fmt: on
+
+
+def test_markdown_escapes_what_would_break_the_table() -> None:
+    lines = render_benchmarks_markdown([FAILED, VALIDATED]).decode().splitlines()
+
+    assert [line.count(" | ") for line in lines[:4]] == [10] * 4
+    assert lines[2].endswith("| sdpa: RuntimeError: a \\| b |")
+    assert lines[5:8] == [
+        "### fused_adamw",
+        "",
+        "AdamW over all tensors at once. Naive: `a loop`; advised: `one call`.",
+    ]
+
+
+def test_json_has_the_keys_of_the_contract() -> None:
+    document = json.loads(render_benchmarks_json([VALIDATED, SIMULATED]))
+    measured, simulated = document["benchmarks"]
+
+    assert document["version"] == 1
+    assert {key: measured[key] for key in measured if key != "measurements"} == {
+        "name": "fused_adamw",
+        "rules": ["FUS101"],
+        "summary": "AdamW over all tensors at once",
+        "device": "cpu",
+        "status": "validated",
+        "reason": None,
+        "naive": 0.02,
+        "advised": 0.01,
+        "ratio": 2.0,
+        "ratio_interval": [1.9, 2.1],
+        "max_error": 1e-07,
+        "gain_estimated": 0.6,
+        "gain_measured": 0.5,
+        "gain_simulated": None,
+        "ratio_simulated": None,
+        "fired_before": ["FUS101"],
+        "fired_after": [],
+    }
+    assert [(each["size"], each["verdict"], each["noisy"]) for each in measured["measurements"]] == [
+        ("small", "win", False),
+        ("large", "no win", True),
+    ]
+    assert (simulated["naive"], simulated["ratio"], simulated["gain_measured"]) == (None, None, None)
+    assert (simulated["gain_simulated"], simulated["ratio_simulated"]) == (0.5, 2.0)

@@ -1,0 +1,255 @@
+"""The HTML report without a browser: what is in it, and that nothing from a trace is more than text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from builders.reports import analysed, finding, starved
+from events import document, step, x
+
+import perftool
+from perftool.engine.analysis import empty_report
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.model.inputs import ImportIssue, InputFile
+from perftool.model.pictures import NO_PICTURES
+from perftool.model.report import BREAKDOWN, Fallback, Share, Step
+from perftool.reporters.html import render_html, render_summary
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "html"
+ROOT = Path(perftool.__file__).parent.parent
+EVIL = '</script></style></title><img src=x onerror="document.title=1">\'"`{{7*7}}\u202e\x00'
+
+
+class Outline(HTMLParser):
+    """The plain structure of a page: sections, headings, summaries, table heads, links inside, in order."""
+
+    KEPT = frozenset({"h1", "h2", "h3", "h4", "th", "summary", "figcaption", "dt", "li", "p"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self._open: list[list[str]] = []
+        self._script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        if found.get("id"):
+            self.ids.append(str(found["id"]))
+        if tag == "a" and str(found.get("href")).startswith("#"):
+            self.links.append(str(found["href"])[1:])
+        if tag == "section":
+            self.lines.append(f"section #{found['id']}")
+        if tag == "script":
+            self.scripts.append("")
+        self._script = tag in ("script", "style")
+        if tag in self.KEPT:
+            self._open.append([tag])
+
+    def handle_data(self, data: str) -> None:
+        if self._script and self.scripts:
+            self.scripts[-1] += data
+        elif self._open and not self._script:
+            self._open[-1].append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._script = False
+        if self._open and self._open[-1][0] == tag:
+            _, *texts = self._open.pop()
+            text = " ".join("".join(texts).split())
+            self.lines.append(f"  {tag}: {text}" if text else f"  {tag}")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    device = [{"id": 0, "name": "NVIDIA A100"}]
+    return render_html(*analysed(starved(), findings=[finding()], deviceProperties=device)).decode()
+
+
+def test_the_structure_is_the_golden_one(page: str, request: pytest.FixtureRequest) -> None:
+    shown = "\n".join(Outline(page.replace(perftool.__version__, "X.Y.Z")).lines) + "\n"
+    golden = GOLDEN / "starved.txt"
+    if request.config.getoption("--refresh-golden"):
+        golden.write_text(shown, encoding="utf-8")
+    assert shown == golden.read_text(encoding="utf-8")
+
+
+def test_every_link_inside_leads_somewhere_and_no_id_comes_twice(page: str) -> None:
+    outline = Outline(page)
+    assert len(outline.ids) == len(set(outline.ids))
+    assert set(outline.links) <= set(outline.ids)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
+    outline = Outline(page)
+    loading = [(tag, attrs) for tag, attrs in outline.tags if "src" in attrs or tag in ("link", "iframe", "object")]
+    assert loading == []
+    assert "url(" not in page.split("<script", 1)[0]
+    assert "default-src 'none'" in policy_of(outline)
+
+
+def policy_of(outline: Outline) -> str:
+    """The content security policy of a page."""
+    return next(str(a["content"]) for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
+
+
+def test_the_policy_allows_the_script_of_the_page_and_no_other(page: str) -> None:
+    outline = Outline(page)
+    digest = base64.b64encode(hashlib.sha256(outline.scripts[-1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}' blob:;" in policy_of(outline)
+
+
+def test_chart_data_is_json_that_matches_what_is_drawn(page: str) -> None:
+    outline = Outline(page)
+    drawn = {str(attrs["data-chart"]) for tag, attrs in outline.tags if tag == "figure" and "data-chart" in attrs}
+    data = {str(a["id"])[5:]: json.loads(text) for (tag, a), text in
+            zip([t for t in outline.tags if t[0] == "script"], outline.scripts, strict=True)
+            if tag == "script" and a.get("class") == "chart-data"}  # fmt: skip
+    assert set(data) == drawn == {"strip-0", "steps-0", "memory-0-device-0"}
+    assert data["steps-0"]["x"] == ["1", "2", "3"]
+    kernel = next(series for series in data["steps-0"]["series"] if series["kind"] == "kernel")
+    assert kernel["y"] == [3.001, 3.002, 3.003]
+    assert data["memory-0-device-0"]["series"][0]["y"] == [1.0, 2.0, 3.0]
+
+
+def test_names_from_a_trace_are_never_more_than_text() -> None:
+    report, pictures = analysed(starved(kernel_name=EVIL, op_name=EVIL), findings=[finding()])
+    evil_step = Step(0, EVIL, 0, 10_000_000, dict.fromkeys(BREAKDOWN, 1_250_000), False)
+    report = replace(
+        report, steps=(*report.steps, evil_step),
+        inputs=(InputFile(EVIL, "trace", 0, 1, 1, "repaired", (ImportIssue("x", 1, EVIL),)),),
+        findings=tuple(replace(f, message=EVIL, fix=EVIL, subject=EVIL, evidence={EVIL: EVIL + EVIL})
+                       for f in report.findings),
+        fallbacks=(Fallback(EVIL, EVIL, 1, None, None, EVIL),), idle_causes=(Share(EVIL, 1, 1, 0.5),),
+    )  # fmt: skip
+    page = render_html(report, pictures).decode()
+    outline = Outline(page)
+    assert [tag for tag, _ in outline.tags if tag == "img"] == []
+    assert not [name for _, attrs in outline.tags for name in attrs if name.startswith("on")]
+    assert [tag for tag, _ in outline.tags].count("title") == page.count("</title>")
+    assert "{{7*7}}" in page
+    assert "\u202e" not in page
+    assert "\x00" not in page
+    for text in outline.scripts[:-2]:
+        json.loads(text)
+
+
+def test_half_a_character_does_not_stop_the_report() -> None:
+    report, pictures = analysed(starved())
+    broken = replace(report, top_ops=(Share("half \ud800", 1, 1, 0.5),))
+    assert b"half \\ud800" in render_html(broken, pictures)
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(document(starved()))
+
+    def made(seed: str, path: str) -> bytes:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-m", "perftool", "report", path, "-q", "--isolated"]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True).stdout
+
+    first = made("1", "run.json")
+    assert first.startswith(b"<!doctype html>")
+    assert made("2", str(tmp_path / "run.json")) == first
+    assert str(tmp_path).encode() not in first
+
+
+def test_many_findings_are_cut_with_a_note() -> None:
+    report, _ = analysed(starved())
+    many = replace(report, findings=(finding(),) * 300)
+    page = render_html(many, NO_PICTURES, interactive=False).decode()
+    assert page.count('<details class="finding') == 40
+    assert "60 more findings are left out" in page
+    assert len(page) < 400_000
+
+
+def test_the_same_finding_on_several_ranks_is_shown_once() -> None:
+    found = [finding(), *(finding(rank=rank, message=f"rank {rank} waits too") for rank in (1, 2))]
+    report, pictures = analysed(starved(), findings=found)
+    page = render_html(report, pictures, interactive=False).decode()
+    assert page.count('<details class="finding') == 1
+    assert page.count("Rank 1 waits too") == 1
+    assert "3, 1 when those of several ranks count once" in page
+    assert list(pictures.timelines) == [0]
+
+
+def test_many_steps_are_joined_with_a_note() -> None:
+    steps = tuple(Step(0, f"ProfilerStep#{n}", n * 100, 100, dict.fromkeys(BREAKDOWN, 10), False) for n in range(1000))
+    page = render_html(replace(empty_report(()), steps=steps), NO_PICTURES, interactive=False).decode()
+    assert "each column is the mean of 9 steps" in page
+    assert "The first 60 of 1,000 steps" in page
+    assert len(page) < 100_000
+
+
+def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
+    report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500)])
+    page = render_html(report, pictures).decode()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
+    assert "Device busy – not in this input" in text
+    assert "exposed collectives not in this input" in text
+    assert "The input shows no work of a device" in text
+
+
+def test_logs_alone_make_a_small_page_without_charts() -> None:
+    report = replace(
+        empty_report(load_pack(builtin_folder())), inputs=(InputFile("console.log", "runtime_log", None, 10, 2, "ok"),),
+        fallbacks=(Fallback("aten::digamma", "float32", 14, None, None, "call"),),
+    )  # fmt: skip
+    page = render_html(report, NO_PICTURES)
+    assert len(page) < 60_000
+    assert b"No trace was read" in page
+    assert b"aten::digamma" in page
+
+
+def test_no_input_at_all_is_said() -> None:
+    page = render_html(empty_report(()), NO_PICTURES)
+    assert b"There is no input." in page
+
+
+@pytest.mark.parametrize(("key", "said"), [("handMade", "Made by hand"), ("simulated", "Simulated")])
+def test_a_trace_that_no_device_made_is_labelled_on_top(key: str, said: str) -> None:
+    report, pictures = analysed(starved(), findings=[finding()], **{key: True})
+    for page in (render_html(report, pictures, interactive=False).decode(), render_summary(report)):
+        before = page[: page.index("is lost")]
+        assert "Not a measurement." in before
+        assert said in before
+
+
+def test_a_static_page_has_no_script() -> None:
+    page = render_html(*analysed(starved()), interactive=False)
+    assert b"<script" not in page
+    assert "script-src 'none'" in policy_of(Outline(page.decode()))
+    assert b'class="k-kernel"' in page
+    assert len(page) < 80_000
+
+
+def test_ranks_are_shown_side_by_side() -> None:
+    report, pictures = analysed(starved(), starved())
+    assert [(rank.rank, rank.steps) for rank in pictures.ranks] == [(0, 3), (1, 3)]
+    outline = Outline(render_html(report, pictures, interactive=False).decode())
+    assert "ranks" in outline.ids
+    assert {"chart-strip-0", "chart-strip-1", "chart-steps-0", "chart-steps-1", "chart-ranks"} <= set(outline.ids)
+
+
+def test_the_summary_is_a_fragment_without_scripts_and_escaped() -> None:
+    report, _ = analysed(starved(), findings=[finding(message=EVIL)])
+    fragment = render_summary(report)
+    tags = {tag for tag, _ in Outline(fragment).tags}
+    assert tags <= {"div", "b", "br", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert "is lost" in fragment

@@ -1,0 +1,30 @@
+"""The shipped rules and all their cases."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from perftool.engine.cases import Case, load_cases
+from perftool.engine.pack import builtin_folder, load_pack
+from perftool.model.rule import Rule
+
+CASES_DIR = Path(__file__).parent
+GAUDI_DIR = CASES_DIR / "gaudi"
+
+
+@cache
+def pack() -> dict[str, Rule]:
+    """The shipped rules by code."""
+    return {rule.code: rule for rule in load_pack(builtin_folder())}
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case of every rule, in the order of the files; those with Gaudi's inputs last."""
+    return tuple(case for path in case_files() for case in load_cases(path))
+
+
+def case_files() -> list[Path]:
+    """One file per rule and kind of input."""
+    return [*sorted(CASES_DIR.glob("*.toml")), *sorted(GAUDI_DIR.glob("*.toml"))]

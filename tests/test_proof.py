@@ -1,0 +1,87 @@
+"""How a benchmark is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders.benchmark_results import measurement, proof
+
+from perftool.model.benchmark import Measurement, Proof, Ratio
+
+pytest.importorskip("torch")
+
+from perftool.bench.fused_adamw import BENCHMARK
+from perftool.proof import Request, judge, prove, why_not_measured
+
+WIN = measurement()
+NO_WIN = measurement(Ratio(1.0, 0.9, 1.1, 0.97))
+LOSS = measurement(Ratio(0.5, 0.4, 0.6, 0.97))
+WRONG = measurement(max_error=0.5)
+NOT_A_NUMBER = measurement(max_error=float("nan"))
+DEVICE = "needs a device with asynchronous execution"
+
+
+@pytest.mark.parametrize(
+    ("reason", "measurements", "shown", "expected"),
+    [
+        (None, [WIN], proof(), ("validated", None)),
+        (None, [NO_WIN, WIN], proof(), ("validated", None)),
+        (None, [NO_WIN], proof(), ("skipped", "no win measured on this device")),
+        (None, [LOSS], proof(), ("failed", "the advised form is slower (0.50)")),
+        (None, [WIN, WRONG], proof(), ("failed", "results differ by 0.5, more than 1e-05 (size small)")),
+        (None, [NOT_A_NUMBER], proof(), ("failed", "results differ by nan, more than 1e-05 (size small)")),
+        (None, [WIN], proof(before=()), ("failed", "FUS101 did not fire on the naive form")),
+        (None, [WIN], proof(after=("FUS101",)), ("failed", "FUS101 still fires on the advised form")),
+        (DEVICE, [], None, ("skipped", DEVICE)),
+        (DEVICE, [], proof(simulated=True), ("simulated", DEVICE)),
+    ],
+)
+def test_a_row_is_judged(
+    reason: str | None, measurements: Sequence[Measurement], shown: Proof | None, expected: tuple[str, str | None]
+) -> None:
+    assert judge(BENCHMARK, reason, measurements, shown) == expected
+
+
+def test_a_measured_row_with_simulated_traces_is_called_simulated() -> None:
+    status, reason = judge(BENCHMARK, None, [WIN], proof(simulated=True))
+
+    assert status == "simulated"
+    assert reason == "the rule was shown simulated traces; the ratio is measured"
+
+
+def test_what_a_device_lacks_is_a_reason() -> None:
+    elsewhere = replace(BENCHMARK, devices=("cuda",), reason=DEVICE)
+    unsuited = replace(BENCHMARK, unavailable=lambda: "the processor has no bf16")
+
+    assert why_not_measured(BENCHMARK, "cpu") is None
+    assert why_not_measured(elsewhere, "cpu") == DEVICE
+    assert why_not_measured(unsuited, "cpu") == "the processor has no bf16"
+
+
+def test_a_benchmark_that_crashes_is_a_failed_row(tmp_path: Path) -> None:
+    broken = replace(
+        BENCHMARK, sizes=("no such size",), environment=lambda _: {"PYTHONPATH": "", "PYTHONHOME": "/none"}
+    )
+
+    result = prove(broken, Request("cpu", True, tmp_path), lambda stage: None)
+
+    assert result.status == "failed"
+    assert result.reason is not None
+    assert result.reason.startswith("fused_adamw: ")
+
+
+def test_the_loop_closes(tmp_path: Path) -> None:
+    stages: list[str] = []
+
+    result = prove(BENCHMARK, Request("cpu", True, tmp_path), stages.append)
+
+    assert stages == ["measuring, small", "recording"]
+    assert result.proof is not None
+    assert (result.status, result.proof.fired_before, result.proof.fired_after) == ("validated", ("FUS101",), ())
+    assert sorted(path.name for path in (tmp_path / "fused_adamw").glob("*.gz")) == [
+        "fused_adamw-advised.json.gz",
+        "fused_adamw-naive.json.gz",
+    ]
