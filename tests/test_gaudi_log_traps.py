@@ -39,7 +39,7 @@ def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | N
     if trace is not None:
         (folder / "trace.pt.trace.json").write_bytes(trace)
         traced.append(str(folder / "trace.pt.trace.json"))
-    with open_inputs(find_inputs(traced, files)) as (store, _):
+    with open_inputs(find_inputs(traced, files)) as store:
         return store.query(sql)[1]
 
 

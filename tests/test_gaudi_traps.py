@@ -49,8 +49,8 @@ def opened(folder: Path, *traces: bytes) -> Iterator[TraceStore]:
         path = folder / f"trace{number}.pt.trace.json"
         path.write_bytes(data)
         files.append(str(path))
-    with open_inputs(find_inputs(files)) as (store, unreadable):
-        assert unreadable == []
+    with open_inputs(find_inputs(files)) as store:
+        assert store.unreadable == []
         yield store
 
 

@@ -66,7 +66,7 @@ def find_inputs(
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
     if is_url(path):
-        return Chosen(tuple(file for file in _expand_url(path) if not _excluded(file, exclude)))
+        return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
     if Path(path).is_dir():
         return _in_folder(path, exclude)
     return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
@@ -104,7 +104,7 @@ def _matching(path: str) -> list[str]:
     return matches
 
 
-def _expand_url(url: str) -> list[str]:
+def _at_url(url: str) -> list[str]:
     """The traces that ``url`` means; companions are found on this machine only."""
     found = list_url(url)
     if not found:

@@ -19,12 +19,11 @@ from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.clocks import align_clocks
 from perftool.store.derive import nest_slices, pair_slices
-from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
+from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
-from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.load_csv import is_profiler_csv, load_csv
-from perftool.store.ranks import RANK_COLUMNS, free_rank, rank_taken, ranks_of_run
-from perftool.store.readings import Reading, reading_tables
+from perftool.store.ranks import free_rank, rank_taken
+from perftool.store.readings import Reading
 from perftool.store.sizing import text_size
 
 if TYPE_CHECKING:
@@ -233,17 +232,7 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._ready = True
-        self._fill("_categories(category VARCHAR, kind VARCHAR, side VARCHAR)", CATEGORIES)
-        self._fill("_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)", LANES)
-        inputs = [*self.inputs, *(part.as_input() for part in self.readings)]
-        self._fill("_device_facts" + FACT_COLUMNS, device_facts())
-        self._fill("_devices" + DEVICE_COLUMNS, named_devices(self.metadata))
-        self._fill("_ranks" + RANK_COLUMNS, ranks_of_run(self.metadata, self.unreadable))
-        facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
-        self._fill("_inputs" + _INPUT_COLUMNS, facts)
-        issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
-        self._fill("_issues" + _ISSUE_COLUMNS, issues)
-        for definition, rows in reading_tables(self.readings).items():
+        for definition, rows in given_tables(self.inputs, self.readings, self.metadata, self.unreadable).items():
             self._fill(definition, rows)
 
     def _fill(self, definition: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -291,10 +280,6 @@ class TraceStore:
         finally:
             timer.cancel()
             self._connection.execute("ROLLBACK")
-
-
-_INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
-_ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
 
 
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:

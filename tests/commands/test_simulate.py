@@ -16,7 +16,9 @@ sys.exit(3)
 """
 
 
-def simulate(folder: Path, source: str | None, *arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+def simulate(
+    folder: Path, source: str | None, *arguments: str, before: str = "pass"
+) -> subprocess.CompletedProcess[str]:
     if source is not None:
         (folder / "script.py").write_text(source)
     code = f"import sys; {before}; from perftool.cli import main; main()"
