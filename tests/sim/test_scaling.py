@@ -147,8 +147,8 @@ def test_an_hpu_graph_spares_the_host(tmp_path: Path) -> None:
     """
     plain, graphed = (run(tmp_path, text.format(wrap=wrap)) for wrap in ("", "ht.hpu.wrap_in_hpu_graph(model)"))
     assert len(graphed.named("ExecuteCachedGraph")) == 8
-    busy = [sum(event["dur"] for event in each.events if event.get("cat") == "cpu_op") for each in (plain, graphed)]
-    assert busy[1] < busy[0] / 2
+    # Nine layers nine times, and captured once.
+    assert [len(each.named("aten::addmm")) for each in (plain, graphed)] == [81, 9]
 
 
 def test_modes_differ_in_what_is_a_graph(tmp_path: Path) -> None:
