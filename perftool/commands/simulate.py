@@ -42,6 +42,9 @@ def simulate(
     ] = None,
     device: Annotated[DeviceName, typer.Option(help="Device to simulate.")] = DeviceName.gaudi2,
     mode: Annotated[Mode, typer.Option(help="How the device is fed.")] = Mode.lazy,
+    skip_steps: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace, as a warm-up.")
+    ] = 0,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
     output: Annotated[
         Path | None,
@@ -70,7 +73,7 @@ def simulate(
     from perftool import sim
 
     target = output.resolve() if output else None
-    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target)
+    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps)
     sys.stdout.flush()
     if not quiet:
         note(_outcome(done, device, mode), color)

@@ -40,11 +40,13 @@ def simulate(
     mode: str = "lazy",
     max_steps: int | None = None,
     output: Path | None = None,
+    skip_steps: int = 0,
 ) -> Simulated:
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    beside it. The script runs in this process, which should do nothing else: it changes ``torch`` while it runs.
+    beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; log and metrics tell
+    of the whole run. The script runs in this process, which should do nothing else: it changes ``torch`` while it runs.
     Raises InputError when there is no such script, MissingExtraError without torch, and PerfToolError for an unknown
     device or mode.
     """
@@ -56,4 +58,4 @@ def simulate(
         raise MissingExtraError(
             "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
         ) from error
-    return run(script, args, device, mode, max_steps, output)
+    return run(script, args, device, mode, max_steps, output, skip_steps)

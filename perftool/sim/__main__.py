@@ -16,12 +16,15 @@ def main() -> int:
     parser.add_argument("--device", default="gaudi2")
     parser.add_argument("--mode", default="lazy", choices=MODES)
     parser.add_argument("--max-steps", type=int)
+    parser.add_argument("--skip-steps", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     try:
-        done = simulate(given.script, given.args, given.device, given.mode, given.max_steps, given.output)
+        done = simulate(
+            given.script, given.args, given.device, given.mode, given.max_steps, given.output, given.skip_steps
+        )
     except PerfToolError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -99,6 +99,15 @@ class Recorder:
         tid = self._lanes["PDMA"].tid
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
 
+    def forget_before(self, ns: int) -> None:
+        """Drop what began before ``ns``, as a profiler does that was switched on only then."""
+        kept: list[Event] = []
+        for event in self.events:
+            # An end is told right after its beginning.
+            if kept and kept[-1].ph == "B" if event.ph == "E" else event.ts_ns >= ns:
+                kept.append(event)
+        self.events = kept
+
     def metadata(self) -> list[Event]:
         """The names of all processes and lanes."""
         records = _process(MAIN, "python3", "CPU")

@@ -15,7 +15,13 @@ from perftool.sim.stand_in import standing_in
 
 
 def run(
-    script: Path, args: Sequence[str], device: str, mode: str, max_steps: int | None, output: Path | None
+    script: Path,
+    args: Sequence[str],
+    device: str,
+    mode: str,
+    max_steps: int | None,
+    output: Path | None,
+    skip_steps: int,
 ) -> Simulated:
     """See :func:`perftool.sim.simulate`."""
     if mode not in MODES:
@@ -26,7 +32,7 @@ def run(
     simulation = Simulation(device_facts(device), mode)
     with standing_in(simulation, max_steps):
         exit_code, interrupted = run_script(simulation, script, args)
-    simulation.finish()
+    simulation.finish(skip_steps)
     simulation.write(trace, log, metrics, interrupted)
     machine = simulation.machine
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)

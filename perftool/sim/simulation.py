@@ -59,15 +59,17 @@ class Simulation:
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 
-    def finish(self) -> None:
-        """Launch what is left, close what is open, and mark the steps."""
+    def finish(self, skip_steps: int = 0) -> None:
+        """Launch what is left, close what is open, and mark the steps; the first ``skip_steps`` are not recorded."""
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")
         self.annotations.close()
         bounds = step_bounds(self.annotations.marks, begin, self.machine.now)
         if self.machine.used:
             self.machine.synchronize()
-        for number, (start, end) in enumerate(bounds):
+        if skip_steps and bounds:
+            self.machine.recorder.forget_before(bounds[min(skip_steps, len(bounds)) - 1][1])
+        for number, (start, end) in list(enumerate(bounds))[skip_steps:]:
             self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation")
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:

@@ -1,4 +1,4 @@
-"""A Python number that changes in every step, or the same number as a tensor. Written for a Gaudi."""
+"""A table of steps read at a place that changes, or turned so that it is always read at the first. For a Gaudi."""
 
 import sys
 
@@ -8,20 +8,22 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS = 30
+STEPS = 24
 
 torch.manual_seed(0)
 device = torch.device("hpu")
 model = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128)).to(device)
 optimizer = FusedAdamW(model.parameters(), lr=1e-4)
 inputs = torch.randn(128, 128).to(device)
-temperatures = [1.0 + 0.1 * step for step in range(STEPS)]
+noise = torch.linspace(1.0, 0.1, STEPS).to(device)
 
-for temperature in temperatures:
-    # A number is part of the recipe; the value of a tensor is not.
-    scale = temperature if FORM == "naive" else torch.tensor(temperature).to(device)
+for step in range(STEPS):
+    # The place is a number of the recipe.
+    scale = noise[step] if FORM == "naive" else noise[0]
     optimizer.zero_grad(set_to_none=True)
     (model(inputs) * scale).square().mean().backward()
+    if FORM == "advised":
+        noise = torch.roll(noise, shifts=(-1), dims=(0))
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
