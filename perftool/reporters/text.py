@@ -25,6 +25,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _RELATED = 3
 _MOST_INPUTS = 8
+_MOST_RANKS = 16
 _WIDEST_PAGE = 1000
 
 
@@ -117,8 +118,8 @@ def _print_findings(report: Report, console: Console) -> None:
     _heading(f"Findings: {len(findings)}" if findings else "No findings", console)
     if not findings:
         console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied, all quiet.")
-    for number, finding in enumerate(findings, 1):
-        _print_finding(number, finding, console)
+    for number, (finding, *others) in enumerate(_over_ranks(findings), 1):
+        _print_finding(number, finding, others, console)
     if any(finding.gain for finding in findings):
         note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
@@ -129,7 +130,19 @@ def _print_findings(report: Report, console: Console) -> None:
         console.print(Text(f"Not applicable to this input: {codes}", style="dim"))
 
 
-def _print_finding(number: int, finding: Finding, console: Console) -> None:
+def _over_ranks(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that are the same but for the rank, together, at the place of the first."""
+    same: dict[tuple[str, ...], list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        key = (str(number),) if finding.rank is None else (finding.code, finding.fingerprint)
+        known = same.setdefault(key, [])
+        if finding.rank in {one.rank for one in known}:
+            key = (str(number),)
+        same.setdefault(key, []).append(finding)
+    return list(same.values())
+
+
+def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:
     gain = finding.gain
     worth = f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)})" if gain else ""
     head = Text.assemble(
@@ -139,6 +152,10 @@ def _print_finding(number: int, finding: Finding, console: Console) -> None:
     console.print(head)
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(rank + finding.message), console)
+    if others:
+        ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
+        more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""
+        _paragraph(Text(f"also on rank {ranks}{more}", style="dim"), console)
     _paragraph(Text(_unwrapped(finding.why), style="dim"), console)
     _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
     for place in finding.related[:_RELATED]:

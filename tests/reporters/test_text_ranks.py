@@ -9,7 +9,7 @@ import pytest
 
 from perftool.engine.analysis import empty_report
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.model.report import RankSummary, Report
+from perftool.model.report import Finding, Location, RankSummary, Report
 from perftool.reporters.console import make_console
 from perftool.reporters.text import print_report
 
@@ -75,3 +75,22 @@ def test_many_plain_inputs_are_one_line() -> None:
         "Read rank9.json  1.00 KiB, 10 events, rank 9, truncated",
         "  the end is missing",
     ]
+
+
+def test_what_several_ranks_have_is_said_once() -> None:
+    def on(rank: int | None, mark: str = "same") -> Finding:
+        place = Location()
+        return Finding("GAP101", "n", "info", "high", "s", "it waits", "w", "f", rank, place, (), {}, None, mark, None)
+
+    findings = (on(3), on(0), on(None), on(4, "other"), *(on(rank) for rank in range(5, 30)), on(3))
+    lines = shown(replace(empty_report([]), findings=findings))
+
+    said = [line.strip() for line in lines if "it waits" in line or "also on" in line]
+    assert said == [
+        "rank 3: it waits",
+        "also on rank 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19 and 10 more",
+        "it waits",
+        "rank 4: it waits",
+        "rank 3: it waits",
+    ]
+    assert "Findings: 30" in lines
