@@ -34,10 +34,10 @@ CREATE MACRO interval_sweep(source) AS TABLE (
     SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
--- Which intervals of a source lie inside which of another one, on the same lane: a row (outside, inside) of ids for each
--- pair. Both have the columns lane, id, ts and "end". An interval is compared with the last one of the other source that
--- starts before it, and with those that this one starts in; comparing it with all of them would take a time that grows
--- with the square of the recording.
+-- Which intervals of one source lie inside which of another, on the same lane: a row (outside, inside) of ids for each
+-- pair. Both have the columns lane, id, ts and "end", and no negative lengths. An interval is compared with the last of
+-- the others that starts before it and with those in which that one starts. To compare it with all of them would take
+-- a time that grows with the square of the recording.
 CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WITH nested AS (
         SELECT l.id AS last, o.id, o."end"

@@ -19,9 +19,10 @@
 -- column dataloader: BIGINT, ns of data loading, nothing above
 -- column cpu_op: BIGINT, ns of framework ops, nothing above
 -- column other: BIGINT, the rest of the step
+WITH
 -- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
 -- stretch with every step would take a time that grows with the square of the recording.
-WITH bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
+bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
 parts AS (
     SELECT b.rank, b.ts, t."end" - t.ts AS ns,
            CASE WHEN mask & class_bits([0, 1]) > 0 THEN 'kernel'

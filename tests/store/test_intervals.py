@@ -86,3 +86,23 @@ def test_busy_and_idle_make_up_the_window(intervals: list[Interval]) -> None:
 
 def test_touching_intervals_become_one() -> None:
     assert call("interval_union", [(0, 0, 5, 8), (0, 0, 1, 5), (0, 1, 1, 2)]) == [(0, 0, 1, 8), (0, 1, 1, 2)]
+
+
+@PROPERTY
+@given(INTERVALS, INTERVALS)
+def test_pairs_are_the_intervals_of_a_lane_that_lie_inside_another(
+    ours: list[Interval], theirs: list[Interval]
+) -> None:
+    connection = database()
+    insides, outsides = ([given for given in some if given[3] >= given[2]] for some in (ours, theirs))
+    for name, rows in (("insides", insides), ("outsides", outsides)):
+        connection.execute(f'CREATE OR REPLACE TABLE {name} (lane INTEGER, id INTEGER, ts BIGINT, "end" BIGINT)')
+        for place, (lane, _, ts, end) in enumerate(rows):
+            connection.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", [lane, place, ts, end])
+    pairs = connection.execute("SELECT outside, inside FROM interval_pairs(insides, outsides) ORDER BY ALL").fetchall()
+    assert pairs == [
+        (outer, inner)
+        for outer, (lane, _, ts, end) in enumerate(outsides)
+        for inner, (own, _, start, stop) in enumerate(insides)
+        if own == lane and start >= ts and stop <= end
+    ]
