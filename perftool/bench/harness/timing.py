@@ -76,7 +76,7 @@ def race(naive: Callable[[], object], advised: Callable[[], object], clock: Cloc
         for index in (0, 1) if len(passes) % 2 else (1, 0):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             times[index].append(clock.time(runs[index], repeats[index]))
-            faults[index] = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // repeats[index]
+            faults[index] = (_page_faults() - before) // repeats[index]
         if len(passes) >= _FEWEST_ROUNDS and team.agree(_enough(times, begin, effort.seconds)):
             break
     bandwidth = probe.numel() * probe.element_size() * 2 / min(passes)
@@ -85,8 +85,10 @@ def race(naive: Callable[[], object], advised: Callable[[], object], clock: Cloc
 
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
-    """Time one form that has this process to itself, the first run included."""
-    return Timed(tuple(clock.time(run, 1) for _ in range(rounds)), 0)
+    """Time one form that has this process to itself, the first run included; page faults are the average of all."""
+    before = _page_faults()
+    seconds = tuple(clock.time(run, 1) for _ in range(rounds))
+    return Timed(seconds, (_page_faults() - before) // rounds)
 
 
 class Clock:
@@ -114,6 +116,10 @@ class Clock:
         """Wait until the device has done everything."""
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
+
+
+def _page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _cpu_time() -> float:
