@@ -154,10 +154,12 @@ def _part(leaf: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashable
 
 
 def recorded_shapes(arguments: Iterable[Any]) -> dict[str, object]:
-    """Shapes and types of the arguments as ``record_shapes=True`` writes them."""
+    """Shapes, types and numbers of the arguments as ``record_shapes=True`` writes them."""
     dims: list[object] = []
     types: list[str] = []
+    numbers: list[str] = []
     for argument in arguments:
+        numbers.append(str(argument) if isinstance(argument, (bool, int, float)) else "")
         if isinstance(argument, torch.Tensor):
             dims.append(list(argument.shape))
             types.append(_LIST_TYPES.get(argument.dtype) or _c10_name(argument.dtype))
@@ -167,7 +169,7 @@ def recorded_shapes(arguments: Iterable[Any]) -> dict[str, object]:
         else:
             dims.append([])
             types.append("Scalar" if isinstance(argument, (int, float)) else "")
-    return {"Input Dims": dims, "Input type": types}
+    return {"Concrete Inputs": numbers, "Input Dims": dims, "Input type": types}
 
 
 def _c10_name(dtype: torch.dtype) -> str:

@@ -7,6 +7,7 @@
 -- column direction: VARCHAR, host_to_device, device_to_host or device_to_device
 -- column bytes: BIGINT, bytes moved, when the call says
 -- column op_name: VARCHAR, framework op around the call
+-- column op_ts: BIGINT, start of that op in ns
 -- column op_end: BIGINT, end of that op in ns
 WITH calls AS (
     SELECT s.id, s.rank, t.tid, s.ts, s."end",
@@ -18,7 +19,8 @@ WITH calls AS (
 ),
 transfers AS (
     SELECT id, rank, ts, row_number() OVER (PARTITION BY rank ORDER BY ts, id) AS ordinal
-    FROM _device_work WHERE engine = 'PDMA' AND set_aside IS NULL
+    -- The first Gaudi has no lane of its own for them.
+    FROM _device_work WHERE (engine = 'PDMA' OR starts_with(name, 'pdma_tx_commands')) AND set_aside IS NULL
 ),
 paired_ranks AS (
     SELECT rank FROM (SELECT rank, count(*) AS n FROM calls GROUP BY rank)
@@ -37,8 +39,8 @@ ops AS (
     WHERE s.side = 'host' AND s.cat = 'cpu_op' AND s.outermost AND s.rank IN (SELECT rank FROM calls)
 ),
 around AS (
-    SELECT c.id, o.name, o."end" FROM calls AS c ASOF JOIN ops AS o ON o.rank = c.rank AND o.tid = c.tid AND c.ts >= o.ts
+    SELECT c.id, o.name, o.ts, o."end" FROM calls AS c ASOF JOIN ops AS o ON o.rank = c.rank AND o.tid = c.tid AND c.ts >= o.ts
     WHERE o."end" >= c."end"
 )
-SELECT p.work, p.call, c.direction, c.bytes, a.name AS op_name, a."end" AS op_end
+SELECT p.work, p.call, c.direction, c.bytes, a.name AS op_name, a.ts AS op_ts, a."end" AS op_end
 FROM pairs AS p JOIN calls AS c ON c.id = p.call LEFT JOIN around AS a ON a.id = c.id

@@ -13,6 +13,7 @@
 -- column blocking: BOOLEAN, whether the host waited in the call that submitted it
 -- column op_name: VARCHAR, framework op that asked for it
 -- column call: BIGINT, host call that submitted it (slices.id)
+-- column host_dur: BIGINT, how long the op that asked for it, else the call, keeps the host, in ns
 WITH waited AS (
     SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL
@@ -34,10 +35,12 @@ SELECT d.id, d.rank,
        coalesce(l.name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
        coalesce(c.op_name, d.op_name) AS op_name,
-       coalesce(c.call, d.launch) AS call
+       coalesce(c.call, d.launch) AS call,
+       coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
 FROM device_ops AS d
 JOIN _device_work AS k ON k.id = d.id
 LEFT JOIN launches AS l ON l.id = d.launch
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
 LEFT JOIN waited AS w ON w.op = d.op
+LEFT JOIN slices AS o ON o.id = d.op
 WHERE d.kind = 'memcpy' AND d.valid

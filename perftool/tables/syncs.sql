@@ -37,10 +37,18 @@ reads AS (
     ASOF JOIN fetches AS f ON f.rank = c.rank AND f.ts <= c."end"
     WHERE f.ts >= c.ts
 ),
+-- Where a wait has no parent, on the lanes of Gaudi's runtime, a copy on its thread may still be around it.
+copiers AS (
+    SELECT o.rank, t.tid, o.name, o.ts, o."end" FROM ops AS o JOIN tracks AS t ON t.id = o.track
+    WHERE o.name IN ('aten::copy_', 'aten::_to_copy', 'aten::to', 'aten::cpu')
+        AND o.rank IN (SELECT rank FROM calls WHERE waits AND parent IS NULL)
+),
 others AS (
-    SELECT w.*, p.name AS op, p.cat AS parent_cat
+    SELECT w.*, CASE WHEN w.parent IS NULL AND c."end" >= w."end" THEN c.name ELSE p.name END AS op,
+           CASE WHEN w.parent IS NULL AND c."end" >= w."end" THEN 'cpu_op' ELSE p.cat END AS parent_cat
     FROM calls AS w
     LEFT JOIN slices AS p ON p.id = w.parent
+    ASOF LEFT JOIN copiers AS c ON c.rank = w.rank AND c.tid = w.tid AND w.ts >= c.ts
     -- Waits inside a scalar read are that read.
     ASOF LEFT JOIN reads AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
     WHERE w.waits AND (r.id IS NULL OR r."end" < w."end")

@@ -1,4 +1,4 @@
-"""The same samples in batches of 4, or of 256. Written for a Gaudi."""
+"""The same samples in batches of 4, or of 2,048. Written for a Gaudi."""
 
 import sys
 
@@ -7,8 +7,8 @@ import torch
 from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
-BATCH = {"naive": 4, "advised": 256}[sys.argv[1]]
-STEPS = 20
+BATCH = {"naive": 4, "advised": 2048}[sys.argv[1]]
+STEPS = 12
 
 torch.manual_seed(0)
 device = torch.device("hpu")
@@ -18,9 +18,7 @@ inputs = torch.randn(BATCH, 512).to(device)
 
 for _ in range(STEPS):
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("hpu", dtype=torch.bfloat16):
-        loss = model(inputs).square().mean()
-    loss.backward()
+    model(inputs).square().mean().backward()
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
