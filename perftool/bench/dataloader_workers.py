@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
-_BATCH, _SIDE, _WORKERS = 16, 32, 2
+_BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
 # Batches that each worker may prepare ahead; enough for a moment without a processor.
 _AHEAD = 4
@@ -28,7 +28,7 @@ class _Epoch:
 
 
 # A quarter and a half of what the step itself takes.
-_EPOCHS = {"small": _Epoch(8, 320), "large": _Epoch(24, 480)}
+_EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 
 class _Images(Dataset[torch.Tensor]):
@@ -109,7 +109,7 @@ BENCHMARK = Benchmark(
     traced_size="small",
     tolerance=1e-5,
     clock="wall",
-    traced_steps=8,
+    traced_steps=6,
     most_rounds=12,
     unavailable=_obstacle,
 )
