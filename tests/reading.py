@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ def load(path: str) -> tuple[InputFile, dict[str, Any]]:
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
     """One database for all readings: opening one takes longer than reading a small file."""
+    # DuckDB complains about what is still open when Python ends.
+    atexit.register(_connection.cache_clear)
     return duckdb.connect()
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import tomli
@@ -92,6 +93,7 @@ def load_rule(path: Path) -> Rule:
     _check_values(path, data)
     text = data["text"]
     _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
+    _check_message(path, text["message"])
     devices = data["devices"]
     return Rule(
         code=data["code"],
@@ -140,6 +142,8 @@ def _check_keys(
             kinds = kind if isinstance(kind, tuple) else (kind,)
             expected = " or ".join(_TOML_NAMES[k] for k in kinds)
             raise RuleError(f"{path}: key {prefix}{key} must be {expected}")
+        if isinstance(data[key], list) and not all(isinstance(part, str) for part in data[key]):
+            raise RuleError(f"{path}: key {prefix}{key} must be a list of texts")
 
 
 _TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
@@ -165,6 +169,13 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     for device in devices:
         if device not in DEVICES:
             raise RuleError(f"{path}: key devices: {device!r} is none of {', '.join(DEVICES)}")
+
+
+def _check_message(path: Path, message: str) -> None:
+    try:
+        list(Formatter().parse(message))
+    except ValueError as error:
+        raise RuleError(f"{path}: key text.message: {error}") from None
 
 
 def _params(path: Path, tables: Mapping[str, Any]) -> tuple[Param, ...]:

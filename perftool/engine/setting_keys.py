@@ -56,8 +56,17 @@ def check_values(values: Mapping[str, Any], origin: str) -> None:
             raise SettingsError(f"{origin}: unknown key {name}; there are {', '.join(BY_KEY)}")
         if not _TYPES[key.type](value):
             raise SettingsError(f"{origin}: key {name} must be a {key.type}")
+        if _holds_zero(value):
+            raise SettingsError(f"{origin}: key {name} holds a zero byte")
         if key.choices and value not in key.choices:
             raise SettingsError(f"{origin}: key {name}: {value!r} is none of {', '.join(key.choices)}")
+
+
+def _holds_zero(value: Any) -> bool:
+    """Whether a text anywhere in ``value`` has the one character that no path can have."""
+    if isinstance(value, dict):
+        return any(_holds_zero(part) for pair in value.items() for part in pair)
+    return any(map(_holds_zero, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 def _text(value: Any) -> bool:

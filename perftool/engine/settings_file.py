@@ -72,17 +72,23 @@ def _counts(path: Path) -> bool:
     if not path.is_file():
         return False
     # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
-    return path.name != "pyproject.toml" or _TABLE in _load(path).get("tool", {})
+    return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
 
 
 def _read(path: Path) -> dict[str, Any]:
     data = _load(path)
     if path.name == "pyproject.toml":
-        table = data.get("tool", {}).get(_TABLE, {})
+        table = _tools(data).get(_TABLE, {})
         if not isinstance(table, dict):
             raise SettingsError(f"{_shown(path)}: key tool.{_TABLE} must be a table")
         return table
     return data
+
+
+def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table ``tool`` of a pyproject.toml; one that is no table is for others to complain about."""
+    tools = data.get("tool")
+    return tools if isinstance(tools, dict) else {}
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -57,6 +57,12 @@ def test_the_order_within_a_folder(tmp_path: Path) -> None:
         assert discover([]) == tmp_path / name
 
 
+@pytest.mark.parametrize("other", ["tool = 1", 'tool = "x"', "tool = []"])
+def test_a_pyproject_whose_tools_are_no_table_is_somebody_elses(other: str) -> None:
+    write("pyproject.toml", other)
+    assert load_settings([]) == Settings()
+
+
 def test_extend_inherits_and_the_file_itself_wins() -> None:
     write("shared/base.toml", 'select = ["GAP"]\nfail-on = "error"\nbaseline = "accepted.json"\n')
     write("habana_perf_tool.toml", 'extend = "shared/base.toml"\nfail-on = "info"\nextend-select = ["SYN101"]\n')
@@ -117,6 +123,9 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
         ("fail-on = 'fatal'", "key fail-on: 'fatal' is none of error, warning, info, never"),
         ("budgets = {x = [1]}", "key budgets must be a table of budgets"),
         ("rules = {GAP101 = 3}", "key rules must be a table of tables"),
+        (r'extend = "a\u0000"', "key extend holds a zero byte"),
+        (r'rule-packs = ["a", "\u0000"]', "key rule-packs holds a zero byte"),
+        (r'per-file-ignores = {"\u0000" = ["GAP"]}', "key per-file-ignores holds a zero byte"),
         ("select = [", "is not valid TOML ("),
     ],
 )

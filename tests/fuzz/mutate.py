@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from random import Random
 
+import tomli
+
 # What has broken readers before: ends of ranges, things that look like structure, things that are no text.
 _WORDS = r'''
 { } [ ] , : " \ \u \ud800 null true NaN -Infinity 1e999 0 -1 "" [] {} = # ' """ 0x10 1_000
@@ -99,15 +101,34 @@ def _lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return b"".join(random.choices(lines, k=len(lines))) if lines else data
 
 
-def _json(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Another value somewhere in a JSON document, or a key gone; other text stays as it is."""
+def _structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """Another value somewhere in a JSON or TOML document, or a key gone; other text stays as it is."""
+    document: object
     try:
-        document = json.loads(data)
+        document, write = json.loads(data), json.dumps
     except (ValueError, RecursionError):
-        return data
+        try:
+            document, write = tomli.loads(data.decode()), _toml
+        except (ValueError, RecursionError):
+            return data
     for _ in range(random.randint(1, 3)):
         document = _changed(random, document)
-    return json.dumps(document).encode("utf-8", "surrogatepass")
+    return write(document).encode("utf-8", "surrogatepass")
+
+
+def _toml(document: object) -> str:
+    """A document as TOML: a line for each key, everything below it inline."""
+    if not isinstance(document, dict):
+        return ""
+    return "".join(f"{json.dumps(key)} = {_toml_value(value)}\n" for key, value in document.items())
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return json.dumps("" if value is None else value)
 
 
 def _changed(random: Random, value: object) -> object:
@@ -123,5 +144,5 @@ def _changed(random: Random, value: object) -> object:
 
 
 _MUTATIONS: tuple[Mutation, ...] = (
-    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _json, _json, _json,
+    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _structure, _structure, _structure,
 )  # fmt: skip
