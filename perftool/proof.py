@@ -55,7 +55,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             measurements = _measure(benchmark, request, folder, stage)
         if benchmark.script is not None:
             stage("simulating")
-            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder))
+            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder), work=benchmark.script_work)
         elif reason is None:
             stage("recording")
             proof = _record(benchmark, request, folder, measurements)
@@ -101,9 +101,16 @@ def judge(
 
 
 def proof_of(
-    rules: Iterable[str], naive: Sequence[str], advised: Sequence[str], measured_ratio: float | None = None
+    rules: Iterable[str],
+    naive: Sequence[str],
+    advised: Sequence[str],
+    measured_ratio: float | None = None,
+    work: float = 1.0,
 ) -> Proof:
-    """What ``rules`` say about the traces of the two forms, simulated ones unless a measured ratio is given."""
+    """What ``rules`` say about the traces of the two forms, simulated ones unless a measured ratio is given.
+
+    ``work`` is how many times more a step of the advised form does.
+    """
     pack = [rule for rule in load_pack(builtin_folder()) if rule.code in set(rules)]
     before, after = analyze(naive, pack), analyze(advised, pack)
     gains = [finding.gain.share_of_step for finding in before.findings if finding.gain is not None]
@@ -112,7 +119,7 @@ def proof_of(
         fired_before=_codes(before),
         fired_after=_codes(after),
         gain_estimated=max(gains, default=None),
-        ratio=_step_ratio(before, after) if measured_ratio is None else measured_ratio,
+        ratio=_step_ratio(before, after, work) if measured_ratio is None else measured_ratio,
     )
 
 
@@ -120,9 +127,15 @@ def _codes(report: Report) -> tuple[str, ...]:
     return tuple(sorted({finding.code for finding in report.findings}))
 
 
-def _step_ratio(naive: Report, advised: Report) -> float | None:
-    before, after = (report.summary["step_time_ms"].value for report in (naive, advised))
-    return before / after if before and after else None
+def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
+    before, after = _mean_step_ns(naive), _mean_step_ns(advised)
+    return before / after * work if before and after else None
+
+
+def _mean_step_ns(report: Report) -> float | None:
+    """The mean: a host that runs ahead of its device makes many short steps and a few long ones."""
+    complete = [step.dur_ns for step in report.steps if not step.partial]
+    return sum(complete) / len(complete) if complete else None
 
 
 def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage) -> tuple[Measurement, ...]:

@@ -52,6 +52,7 @@ BENCHMARK = Benchmark(
     build=build,
     sizes=tuple(_WIDTHS),
     traced_size="small",
+    script="autocast.py",
     tolerance=0.03,
     tuned_heap=True,
     unavailable=_obstacle,

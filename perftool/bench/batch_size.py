@@ -52,5 +52,7 @@ BENCHMARK = Benchmark(
     build=build,
     sizes=tuple(_SAMPLES),
     traced_size="small",
+    script="batch_size.py",
+    script_work=512.0,
     tolerance=1e-4,
 )

@@ -51,5 +51,6 @@ BENCHMARK = Benchmark(
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",
+    script="hpu_graphs.py",
     tolerance=1e-5,
 )

@@ -41,6 +41,7 @@ BENCHMARK = Benchmark(
     build=build,
     sizes=tuple(_ITERATIONS),
     traced_size="large",
+    script="loop_constants.py",
     tolerance=1e-5,
     apart=True,
     traced_steps=3,

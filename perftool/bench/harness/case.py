@@ -8,6 +8,8 @@ from typing import Literal
 
 import torch
 
+from perftool.errors import PerfToolError
+
 FormName = Literal["naive", "advised"]
 FORM_NAMES: tuple[FormName, FormName] = ("naive", "advised")
 # Where a benchmark can be measured for real.
@@ -58,7 +60,8 @@ class Benchmark:
     ``devices`` are those on which there is something to measure, ``reason`` says why not elsewhere, and ``unavailable``
     why not on this machine. With ``script`` the rules get the traces of that file of ``perftool/bench/scripts`` on a
     simulated Gaudi, run once with the argument ``naive`` and once with ``advised``, instead of recorded ones; it is for
-    problems that only a device with a queue of its own has.
+    problems that only a device with a queue of its own has. ``script_work`` is how many times more work a step of the
+    advised script does.
     """
 
     name: str
@@ -79,5 +82,26 @@ class Benchmark:
     traced_steps: int = 4
     most_rounds: int = 40
     script: str | None = None
+    script_work: float = 1.0
     environment: Callable[[FormName], dict[str, str]] = lambda _: {}
     unavailable: Callable[[], str | None] = lambda: None
+
+
+def simulated_only(name: str, rules: tuple[str, ...], summary: str) -> Benchmark:
+    """A benchmark with nothing to measure where the host computes everything itself: only its script can show it."""
+
+    def build(form: FormName, setting: Setting) -> Form:
+        raise PerfToolError(f"{name}: {ASYNCHRONOUS}")
+
+    return Benchmark(
+        name=name,
+        rules=rules,
+        summary=summary,
+        build=build,
+        sizes=("script",),
+        traced_size="script",
+        tolerance=0.0,
+        devices=(),
+        reason=ASYNCHRONOUS,
+        script=f"{name}.py",
+    )

@@ -23,4 +23,4 @@ with torch.no_grad():
     for batch in loader:
         result = model(batch.to(device))
         htcore.mark_step()
-print(f"{result.sum().item():.4f}")
+print(result.cpu()[0, :4])

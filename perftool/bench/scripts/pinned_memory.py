@@ -12,7 +12,7 @@ STEPS, BATCH, WIDTH = 20, 1024, 1024
 
 torch.manual_seed(0)
 device = torch.device("hpu")
-model = nn.Sequential(nn.Linear(WIDTH, 256), nn.ReLU(), nn.Linear(256, 256)).to(device)
+model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).to(device)
 optimizer = FusedAdamW(model.parameters(), lr=1e-4)
 batches = [torch.randn(BATCH, WIDTH) for _ in range(STEPS)]
 if PINNED:

@@ -1,0 +1,74 @@
+"""A value fetched in every step against now and then."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+from perftool.bench.harness.case import ASYNCHRONOUS, Benchmark, Form, FormName, Setting
+
+_STEPS = 20
+_READ_EVERY = {"naive": 1, "advised": _STEPS}
+# Values of a batch, rows of the weights, and products in a step: the host prepares for about half of a device step.
+_SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
+
+
+class _Device:
+    """A thread that works through a queue of its own, as a device does; PyTorch's kernels let both run at once."""
+
+    def __init__(self, rows: int, products: int, setting: Setting) -> None:
+        self._queue = ThreadPoolExecutor(max_workers=1)
+        self._weights = torch.randn(rows, rows, generator=setting.generator()) / rows**0.5
+        self._products = products
+
+    def submit(self, batch: torch.Tensor) -> Future[torch.Tensor]:
+        """Queue a step; its loss is ready some time later."""
+        return self._queue.submit(self._step, batch)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._queue.shutdown()
+
+    def _step(self, batch: torch.Tensor) -> torch.Tensor:
+        rows = self._weights.shape[0]
+        state = batch[: rows * rows].reshape(rows, rows)
+        for _ in range(self._products):
+            state = torch.tanh(state @ self._weights)
+        return state.square().mean()
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """Twenty steps whose batches the host prepares; the loss is read in each of them, or in the last only."""
+    values, rows, products = _SIZES[setting.size]
+    device = _Device(rows, products, setting)
+    raw = torch.randn(values, generator=setting.generator())
+    losses: list[torch.Tensor] = []
+
+    def run() -> None:
+        pending = []
+        for step in range(1, _STEPS + 1):
+            # What a loader does: something the host computes for each batch.
+            pending.append(device.submit(torch.sort(raw.roll(step)).values))
+            if step % _READ_EVERY[form] == 0:
+                float(pending[-1].result())
+        losses[:] = [loss.result() for loss in pending]
+
+    title = f"the loss read every {_READ_EVERY[form]} steps, a thread standing for the device"
+    return Form(title, run, lambda: losses, close=device.close)
+
+
+BENCHMARK = Benchmark(
+    name="scalar_reads",
+    rules=("SYN101",),
+    summary="The loss read every twentieth step instead of in every one",
+    build=build,
+    sizes=tuple(_SIZES),
+    traced_size="small",
+    tolerance=0.0,
+    clock="wall",
+    devices=("cpu",),
+    reason=f"{ASYNCHRONOUS}; here a thread stands for one",
+    script="scalar_reads.py",
+    most_rounds=12,
+)
