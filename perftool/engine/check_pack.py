@@ -95,7 +95,12 @@ def _column_problems(rule: Rule, columns: Sequence[str]) -> Iterator[str]:
         yield "key find.sql: no column is called subject"
     short = [column.removesuffix(unit) for column in columns for unit in _UNITS if column.endswith(unit)]
     known = {*columns, *short, *(param.name for param in rule.params)}
-    for _, name, _, _ in string.Formatter().parse(rule.message):
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(rule.message)]
+    except ValueError as error:
+        yield f"key text.message: {error}"
+        return
+    for name in names:
         if name is not None and name not in known:
             yield f"key text.message: {{{name}}} is no column of the query and no threshold"
 

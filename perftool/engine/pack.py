@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 import tomli
@@ -93,7 +92,6 @@ def load_rule(path: Path) -> Rule:
     _check_values(path, data)
     text = data["text"]
     _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
-    _check_message(path, text["message"])
     devices = data["devices"]
     return Rule(
         code=data["code"],
@@ -169,13 +167,6 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     for device in devices:
         if device not in DEVICES:
             raise RuleError(f"{path}: key devices: {device!r} is none of {', '.join(DEVICES)}")
-
-
-def _check_message(path: Path, message: str) -> None:
-    try:
-        list(Formatter().parse(message))
-    except ValueError as error:
-        raise RuleError(f"{path}: key text.message: {error}") from None
 
 
 def _params(path: Path, tables: Mapping[str, Any]) -> tuple[Param, ...]:

@@ -175,6 +175,7 @@ def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
             "{reads}",
             "OPS901: key text.message: {reads} is no column of the query and no threshold",
         ),
+        ("{calls}", "} {calls}", "OPS901: key text.message: Single '}' encountered in format string"),
         ('["ops"]', '["opps"]', "OPS901: key needs: there is no table opps"),
         ("> $most", "> $most + 1", "OPS901: case 'called twice': finds nothing instead of aten::mm"),
         ("sum(dur)::BIGINT", "7", "OPS901: case 'called twice': aten::mm: took_ns is 7 instead of 20000"),

@@ -20,7 +20,6 @@ MALFORMED: dict[str, tuple[tuple[str, str], str]] = {
     "wrong type": (('name = "a-rule"', "name = 1"), "key name must be a text"),
     "wrong list": (('needs = ["steps"]', 'needs = "steps"'), "key needs must be a list"),
     "list of other things": (('needs = ["steps"]', 'needs = ["steps", []]'), "key needs must be a list of texts"),
-    "brace in a message": (('message = "', 'message = "} '), "key text.message: Single '}' encountered"),
     "wrong text type": (('why = "why"', 'why = ["why"]'), "key text.why must be a text"),
     "wrong sql": (("sql = \"SELECT 'all' AS subject, 1 AS n\"", "sql = 1"), "key find.sql must be a text"),
     "unknown find": (("[find]", "[find]\nquery = ''"), "unknown key find.query"),
