@@ -20,7 +20,7 @@ def test_a_worker_that_fails_is_quoted(tmp_path: Path) -> None:
     unknown = replace(find_benchmark("fused_sgd"), name="unheard_of")
 
     with pytest.raises(BenchmarkError, match=r"unheard_of: .*there is no benchmark 'unheard_of'"):
-        record_traces(unknown, "cpu", tmp_path)
+        record_traces(unknown, "cpu", BRIEF, tmp_path)
 
 
 def test_a_worker_that_cannot_even_start_is_quoted(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_forms_are_timed_compared_and_recorded(tmp_path: Path) -> None:
     clipping = find_benchmark("fused_clip_norm")
 
     measured = measure(clipping, "small", "cpu", BRIEF, tmp_path, heap="tuned")
-    traces = record_traces(clipping, "cpu", tmp_path)
+    traces = record_traces(clipping, "cpu", BRIEF, tmp_path).traces
 
     assert (measured.rounds, measured.heap, measured.clock, measured.threads) == (3, "tuned", "cpu", 1)
     assert measured.max_error <= clipping.tolerance
