@@ -23,7 +23,7 @@ SELECT CASE WHEN bool_or(lower(t.process) LIKE '/device:hpu%') THEN 'hpu'
             WHEN bool_or(lower(r.cat) IN ('cuda_runtime', 'cuda_driver')) THEN 'cuda'
             WHEN bool_or(s.side = 'device' AND s.cat = 'kernel') THEN 'cuda'
             ELSE 'cpu' END AS type
-FROM (SELECT DISTINCT track, cat, side, first(id) AS id FROM slices GROUP BY ALL) AS s
+FROM (SELECT DISTINCT track, cat, side, min(id) AS id FROM slices GROUP BY ALL) AS s
 JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
 """
 

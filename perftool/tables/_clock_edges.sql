@@ -13,7 +13,7 @@ WITH ends AS (
 ),
 differences AS (SELECT anchor, rank, anchor_end - "end" AS ns FROM ends WHERE rank <> anchor),
 medians AS (SELECT anchor, rank, median(ns) AS ns, count(*) AS matches FROM differences GROUP BY anchor, rank)
-SELECT m.anchor, m.rank, m.ns::BIGINT AS offset_ns, any_value(m.matches) AS matches,
+SELECT m.anchor, m.rank, m.ns::BIGINT AS offset_ns, min(m.matches) AS matches,
        median(abs(d.ns - m.ns))::BIGINT AS spread_ns
 FROM differences AS d JOIN medians AS m USING (anchor, rank)
 GROUP BY m.anchor, m.rank, m.ns

@@ -21,7 +21,7 @@ WITH work AS (
 engines AS (SELECT * FROM interval_union(work)),
 stretches AS (SELECT rank, "end" - ts AS ns, mask FROM interval_sweep(engines) WHERE mask > 0),
 counted AS (SELECT rank, count(*) AS steps FROM steps WHERE NOT partial GROUP BY rank)
-SELECT s.rank, greatest(any_value(c.steps), 1) AS steps, any_value(w."end" - w.ts) AS window_ns,
+SELECT s.rank, greatest(min(c.steps), 1) AS steps, min(w."end" - w.ts) AS window_ns,
        sum(ns)::BIGINT AS busy_ns,
        coalesce(sum(ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,
        coalesce(sum(ns) FILTER (mask & 2 = 2), 0)::BIGINT AS tpc_ns,

@@ -13,7 +13,7 @@ stepping AS (
     SELECT DISTINCT rank, track FROM slices WHERE side = 'host' AND starts_with(name, 'ProfilerStep#')
 ),
 busiest AS (
-    SELECT rank, arg_max(track, ops) AS track
+    SELECT rank, first(track ORDER BY ops DESC, track) AS track
     FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
     GROUP BY rank
 ),

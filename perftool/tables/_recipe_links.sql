@@ -8,7 +8,7 @@
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)
 WITH calls AS (
-    SELECT id, rank, ts, recipe, row_number() OVER (PARTITION BY rank, recipe ORDER BY ts) AS ordinal
+    SELECT id, rank, ts, recipe, row_number() OVER (PARTITION BY rank, recipe ORDER BY ts, id) AS ordinal
     FROM _runtime WHERE recipe > 0 AND starts_with(name, 'enqueueWithExternalEvents')
 ),
 work AS (

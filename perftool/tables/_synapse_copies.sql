@@ -13,7 +13,7 @@ WITH calls AS (
     SELECT s.id, s.rank, t.tid, s.ts, s."end",
            CASE arg(r.args, 'direction') WHEN '0' THEN 'host_to_device' WHEN '1' THEN 'device_to_host'
                                          WHEN '2' THEN 'device_to_device' END AS direction,
-           int_arg(r.args, 'size') AS bytes, row_number() OVER (PARTITION BY s.rank ORDER BY s.ts) AS ordinal
+           int_arg(r.args, 'size') AS bytes, row_number() OVER (PARTITION BY s.rank ORDER BY s.ts, s.id) AS ordinal
     FROM slices AS s JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
     WHERE s.side = 'host' AND s.cat = 'runtime' AND starts_with(s.name, 'synMemCopyAsync')
 ),

@@ -21,7 +21,7 @@ numbered AS (
     FROM ordered
 ),
 traced AS (
-    SELECT rank, source, arg_min(id, ts) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
+    SELECT rank, source, first(id ORDER BY ts, id) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
     FROM numbered GROUP BY rank, source, compilation
 ),
 -- Recipes are numbered as they are compiled: one that first runs after the first step was compiled (or loaded

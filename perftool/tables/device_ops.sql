@@ -22,7 +22,8 @@
 -- column set_aside: VARCHAR, why it is impossible
 WITH launched AS (
     -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
-    SELECT k.work AS id, arg_min(l.id, l.ts) AS launch, arg_min(l.parent, l.ts) AS parent
+    SELECT k.work AS id, first(l.id ORDER BY l.ts, l."end" DESC, l.id) AS launch,
+           first(l.parent ORDER BY l.ts, l."end" DESC, l.id) FILTER (l.parent IS NOT NULL) AS parent
     FROM _links AS k JOIN launches AS l ON l.id = k.launch
     GROUP BY k.work
 ),

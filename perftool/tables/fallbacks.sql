@@ -15,8 +15,8 @@
 -- column ts: BIGINT, start of that execution in ns
 -- column dur: BIGINT, its length in ns
 WITH traced AS (
-    SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, arg_max(rank, "end" - ts) AS rank,
-           arg_max(ts, "end" - ts) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain
+    SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, first(rank ORDER BY "end" - ts DESC, ts, rank) AS rank,
+           first(ts ORDER BY "end" - ts DESC, ts, rank) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain
     FROM _traced_fallbacks GROUP BY base
 ),
 logged AS (

@@ -13,7 +13,7 @@ WITH by_cause AS (
     SELECT gap, cause, sum(dur)::BIGINT AS ns FROM gap_causes GROUP BY gap, cause
 ),
 main_cause AS (
-    SELECT gap, arg_max(cause, (ns, cause)) AS cause, max(ns) AS cause_ns FROM by_cause GROUP BY gap
+    SELECT gap, first(cause ORDER BY ns DESC, cause DESC) AS cause, max(ns) AS cause_ns FROM by_cause GROUP BY gap
 )
 SELECT g.id, g.rank, s.step, g.ts, g."end" - g.ts AS dur, g."end", m.cause, m.cause_ns
 FROM _gaps AS g

@@ -4,5 +4,5 @@
 -- needs: devices
 -- column rank: INTEGER, distributed rank
 -- column device: VARCHAR, device_facts.device
-SELECT rank, any_value(known) AS device FROM devices
+SELECT rank, min(known) AS device FROM devices
 GROUP BY rank HAVING count(known) = count(*) AND count(DISTINCT known) = 1

@@ -17,7 +17,7 @@
 -- column parent: BIGINT, slice in which the call was made
 WITH submitted AS (
     SELECT l.launch AS id, count(*) AS device_ops, min(w.ts) AS device_ts, max(w."end") AS device_end,
-           any_value(w.recipe) FILTER (w.engine IS NOT NULL) AS recipe
+           min(w.recipe) FILTER (w.engine IS NOT NULL) AS recipe
     FROM _links AS l JOIN _device_work AS w ON w.id = l.work
     GROUP BY l.launch
 )

@@ -31,7 +31,7 @@ busy AS (
     FROM unions GROUP BY ALL
 ),
 described AS (
-    SELECT rank, recipe, arg_min(recipe_name, ts) AS name, min(ts) AS ts, count(DISTINCT name) AS kernels
+    SELECT rank, recipe, first(recipe_name ORDER BY ts, recipe_name) AS name, min(ts) AS ts, count(DISTINCT name) AS kernels
     FROM work GROUP BY ALL
 ),
 launched AS (SELECT rank, recipe, count(*) AS launches FROM launches WHERE recipe IS NOT NULL GROUP BY ALL)
