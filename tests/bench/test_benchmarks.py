@@ -53,11 +53,7 @@ def test_both_forms_agree_and_their_traces_can_be_read(benchmark_: Benchmark, tm
 def test_ranks_agree_and_each_leaves_a_trace(benchmark_: Benchmark, tmp_path: Path) -> None:
     brief = Plan(rounds=3, seconds=0.2, pairs=1)
     measured = measure(benchmark_, benchmark_.sizes[0], "cpu", brief, tmp_path)
-<<<<<<< HEAD
-    traces = record_traces(benchmark_, "cpu", brief, tmp_path).traces
-=======
     recorded = record_traces(benchmark_, "cpu", brief, tmp_path)
->>>>>>> samples
 
     assert measured.max_error <= benchmark_.tolerance
     for paths in recorded.files.values():
