@@ -24,7 +24,7 @@ from perftool.fused.flat import (
     is_dense,
     move,
 )
-from perftool.fused.unchanged import Anchored, Gradients, same_states
+from perftool.fused.unchanged import runs, same_gradients, same_memory, same_states
 
 SMALL_MEAN = 16 * 1024
 """Mean elements per tensor below which the cost of a step is in the calls, not in the memory traffic."""
@@ -74,22 +74,33 @@ class Bucket:
         self.sparse_error = sparse_error
         self.dense = all(map(is_dense, params))
         self.flat = self._flatten_params() if flatten else None
-        self._anchored = Anchored(params, self.flat.views if self.flat else None)
+        self.anchors = self.flat.views if self.flat else [param.detach() for param in params]
         self.flat_states = self._flatten_states() if self.flat else {}
         self.states = {name: [entry[name] for entry in entries] for name in self.names}
         self.gradients: FlatTensors | None = None
-        self._exposed: Gradients | None = None
+        self._runs = runs(len(params))
+        self._exposed = False
+        self._in_place: bool | None = None
         self._seen: list[int] = []
         self._adoptions = 3
 
     def is_current(self) -> bool:
-        """Whether parameters and states are still the memory that this bucket has cached."""
-        return self._anchored.hold() and same_states(self.entries, self.states)
+        """Whether parameters and states are still the memory that this bucket has cached.
+
+        The gradients are looked at on the way, for the `work` that follows.
+        """
+        in_place = self._exposed
+        for run in self._runs:
+            if not (same_memory(self.params[run], self.anchors[run]) and same_states(self.entries, self.states, run)):
+                return False
+            in_place = in_place and self._has_flat_gradients(run)
+        self._in_place = in_place
+        return True
 
     def release(self) -> None:
         """Let go of the aliases of the parameters, which would keep them from being moved."""
         if self.flat is None:
-            self._anchored.anchors = []
+            self.anchors = []
 
     def work(self, pack: bool = True) -> Work | None:
         """The operands of this step, or None without any gradient.
@@ -123,7 +134,7 @@ class Bucket:
         present = [i for i, grad in enumerate(grads) if grad is not None]
         if not present:
             return None
-        params, states = self._anchored.anchors, self.states
+        params, states = self.anchors, self.states
         if len(present) < len(grads):
             params = [params[i] for i in present]
             states = {name: [tensors[i] for i in present] for name, tensors in states.items()}
@@ -144,9 +155,9 @@ class Bucket:
         in_place = self._gradients_in_place()
         if in_place is not None:
             return in_place.buffer
-        if self._exposed is not None:
+        if self._exposed:
             # Users may still hold the gradients of the last step, which live in this buffer.
-            self.gradients, self._exposed = None, None
+            self.gradients, self._exposed = None, False
         grads = self._fetch()
         present = [grad for grad in grads if grad is not None]
         if len(present) < len(grads):
@@ -161,7 +172,15 @@ class Bucket:
 
     def _gradients_in_place(self) -> FlatTensors | None:
         """The flat gradients, if the gradients of the parameters are still its views."""
-        return self.gradients if self._exposed is not None and self._exposed.hold() else None
+        # What `is_current` has seen holds for the call that follows it, and for no other.
+        in_place, self._in_place = self._in_place, None
+        if in_place is None:
+            in_place = self._exposed and all(map(self._has_flat_gradients, self._runs))
+        return self.gradients if in_place else None
+
+    def _has_flat_gradients(self, run: slice) -> bool:
+        flat = self.gradients
+        return flat is not None and same_gradients(self.params[run], flat.views[run], flat.addresses[run])
 
     def _pack(self, grads: list[Tensor]) -> FlatTensors:
         assert self.flat is not None
@@ -180,7 +199,7 @@ class Bucket:
             return False
         for param, view in zip(self.params, flat.views, strict=True):
             param.grad = view
-        self._exposed = Gradients(self.params, flat.views, flat.addresses)
+        self._exposed = True
         return True
 
     def _flatten_params(self) -> FlatTensors | None:

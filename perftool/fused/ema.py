@@ -24,7 +24,6 @@ from perftool.fused.dispatch import (
 )
 from perftool.fused.flat import FlatTensors, can_all_move, find, home_of, move
 from perftool.fused.reference import ema_
-from perftool.fused.unchanged import Anchored
 
 NATIVE_MODULE = "hpex.movingavrg"
 
@@ -108,10 +107,10 @@ class _Entries:
             table for module in model.modules() for table in (module._modules, module._parameters, module._buffers)
         ]
         self._values = list(self._present())
-        tensors = _state(model)
-        self.anchored = Anchored(tensors)
+        self.tensors = _state(model)
+        self.anchors = [tensor.detach() for tensor in self.tensors]
         # A hook may put tensors into the state_dict() that no table holds: then it has to be built each time.
-        self._complete = set(map(id, tensors)) <= set(map(id, self._values))
+        self._complete = set(map(id, self.tensors)) <= set(map(id, self._values))
 
     def _present(self) -> Iterable[Any]:
         return chain.from_iterable(table.values() for table in self._tables)
@@ -123,7 +122,7 @@ class _Entries:
             and model is self.model
             and sum(map(len, self._tables)) == len(self._values)
             and all(map(is_, self._present(), self._values))
-            and self.anchored.hold()
+            and all(map(Tensor.is_set_to, self.tensors, self.anchors))
         )
 
 
@@ -149,7 +148,7 @@ class _Pairs:
     def release(self) -> None:
         """Let go of the aliases of all tensors, which would keep them from being moved."""
         for entries in self._entries:
-            entries.anchored.anchors = []
+            entries.anchors = []
 
     def are_current(self, ema: nn.Module, model: nn.Module) -> bool:
         """Whether both models still hold these tensors."""

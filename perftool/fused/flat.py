@@ -6,7 +6,6 @@ tensor, which makes per-tensor norms a by-product of row norms.
 
 from __future__ import annotations
 
-import math
 import sys
 import weakref
 from collections.abc import Sequence
@@ -76,7 +75,7 @@ class Layout:
     def norms(self, buffer: Tensor) -> Tensor:
         """[tensors] the 2-norm of each tensor in `buffer`, in at least float32, from one read of it."""
         sums = self._sums_of_squares(buffer)
-        if buffer.device.type == "cpu" and not math.isfinite(float(sums.sum())):
+        if buffer.device.type == "cpu" and not bool(torch.isfinite(sums).all()):
             # NaN in a gradient also reaches the padding, and would stay there when the user restores
             # finite parameters.
             self._clear_padding(buffer)

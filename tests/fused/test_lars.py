@@ -55,7 +55,7 @@ def test_with_momentum_that_adds_gradients_as_they_are(flat, backend, persistent
             b.copy_(scaled if step == 0 else MOMENTUM * b - scaled)
             w += b
     (bucket,) = base._current.buckets
-    assert (bucket._exposed is not None) is (flat is None and persistent)
+    assert bucket._exposed is (flat is None and persistent)
     assert base.param_groups[0]["weight_decay"] == DECAY
     assert_same(params, weights)
     assert_same([base.state[param]["momentum_buffer"] for param in params], buffers)
