@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             measurements = _measure(benchmark, request, folder, stage)
         if benchmark.script is not None:
             stage("simulating")
-            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder), work=benchmark.script_work)
+            proof = _simulate(benchmark, folder)
         elif reason is None:
             stage("recording")
             proof = _record(benchmark, request, folder, measurements)
@@ -84,6 +84,8 @@ def judge(
             text = f"results differ by {measured.max_error:.2g}, more than {benchmark.tolerance:.2g}"
             return "failed", f"{text} (size {measured.size})"
     if proof is not None:
+        if proof.max_error is not None and not proof.max_error <= benchmark.tolerance:
+            return "failed", f"the simulated scripts' results differ by {proof.max_error:.2g}"
         silent = [code for code in benchmark.rules if code not in proof.fired_before]
         if silent:
             return "failed", f"{', '.join(silent)} did not fire on the naive form"
@@ -164,26 +166,32 @@ def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: 
     return proof_of(benchmark.rules, naive, advised, ratio.value)
 
 
-def _simulate(benchmark: Benchmark, folder: Path) -> tuple[list[str], list[str]]:
-    """Run the script of ``benchmark`` in both forms on a simulated Gaudi; returns what each left behind."""
+def _simulate(benchmark: Benchmark, folder: Path) -> Proof:
+    """Run the script of ``benchmark`` in both forms on a simulated Gaudi, and show what they leave to the rules."""
+    naive, advised = (_run_script(benchmark, folder / form, form) for form in ("naive", "advised"))
+    proof = proof_of(benchmark.rules, [str(folder / "naive")], [str(folder / "advised")], work=benchmark.script_work)
+    if naive is None or advised is None:
+        return proof
+    return replace(proof, max_error=abs(naive - advised) / max(abs(naive), 1e-12))
+
+
+def _run_script(benchmark: Benchmark, place: Path, form: str) -> float | None:
+    """Leave the files of one form at ``place``; returns the result that the script prints last, if it does."""
     assert benchmark.script is not None
     script = Path(__file__).parent / "bench" / "scripts" / benchmark.script
-    left = []
-    for form in ("naive", "advised"):
-        place = folder / form
-        place.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
-        command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(place / f"{benchmark.name}.json.gz")]
-        command += [str(script), form]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
-        except subprocess.TimeoutExpired:
-            raise InputError(f"{script.name} {form} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
-        if ended.returncode:
-            said = ended.stderr.strip().splitlines()
-            raise InputError(f"{script.name} {form}: {said[-1] if said else f'exit code {ended.returncode}'}")
-        left.append([str(place)])
-    return left[0], left[1]
+    place.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
+    command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(place / f"{benchmark.name}.json.gz")]
+    command += [str(script), form]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{script.name} {form} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines()
+        raise InputError(f"{script.name} {form}: {said[-1] if said else f'exit code {ended.returncode}'}")
+    printed = ended.stdout.split()
+    return float(printed[-1]) if printed[-2:-1] == ["result"] else None
 
 
 def _result(

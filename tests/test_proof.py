@@ -24,6 +24,7 @@ ONE_PAIR_SLOWER = measurement(Ratio(0.5, 0.5, 0.5, 0.0))
 WRONG = measurement(max_error=0.5)
 NOT_A_NUMBER = measurement(max_error=float("nan"))
 SURE_OF_NOTHING = "the ratio is that of one pair of runs, so how sure it is cannot be said"
+APART = replace(proof(simulated=True), max_error=0.25)
 DEVICE = "needs a device with asynchronous execution"
 
 
@@ -42,6 +43,7 @@ DEVICE = "needs a device with asynchronous execution"
         (None, [WIN], proof(after=("FUS101",)), ("failed", "FUS101 still fires on the advised form")),
         (DEVICE, [], None, ("skipped", DEVICE)),
         (DEVICE, [], proof(simulated=True), ("simulated", DEVICE)),
+        (DEVICE, [], APART, ("failed", "the simulated scripts' results differ by 0.25")),
     ],
 )
 def test_a_row_is_judged(

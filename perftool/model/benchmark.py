@@ -73,6 +73,7 @@ class Proof:
 
     ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace; ``ratio`` how
     many times longer the naive step really takes: measured without the profiler, or taken from the simulated traces.
+    ``max_error`` is how far the results of simulated scripts are apart, relative to the naive one.
     """
 
     simulated: bool
@@ -80,6 +81,7 @@ class Proof:
     fired_after: tuple[str, ...]
     gain_estimated: float | None
     ratio: float | None
+    max_error: float | None = None
 
     @property
     def gain(self) -> float | None:

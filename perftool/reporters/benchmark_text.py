@@ -102,6 +102,7 @@ def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
     """One row of the validation table, in the order of ``COLUMNS``."""
     proof = result.proof
     first = result.measurements[0] if result.measurements else None
+    error = first.max_error if first else proof.max_error if proof else None
     gain = format_ratio(proof.gain) if proof and proof.gain is not None else "-"
     return (
         result.status,
@@ -113,6 +114,6 @@ def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
         gain if proof and proof.simulated else "-",
         f"{first.ratio.value:.2f}" if first else "-",
         _interval(first.ratio) if first else "-",
-        f"{first.max_error:.1e}" if first else "-",
+        "-" if error is None else f"{error:.1e}",
         result.reason or "",
     )

@@ -61,7 +61,7 @@ class Benchmark:
     why not on this machine. With ``script`` the rules get the traces of that file of ``perftool/bench/scripts`` on a
     simulated Gaudi, run once with the argument ``naive`` and once with ``advised``, instead of recorded ones; it is for
     problems that only a device with a queue of its own has. ``script_work`` is how many times more work a step of the
-    advised script does.
+    advised script does. Where both forms end with a line ``result NUMBER``, the numbers must agree, too.
     """
 
     name: str
@@ -100,7 +100,7 @@ def simulated_only(name: str, rules: tuple[str, ...], summary: str) -> Benchmark
         build=build,
         sizes=("script",),
         traced_size="script",
-        tolerance=0.0,
+        tolerance=1e-3,
         devices=(),
         reason=ASYNCHRONOUS,
         script=f"{name}.py",

@@ -24,3 +24,4 @@ for _ in range(STEPS):
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
+print("result", loss.detach().cpu().item())

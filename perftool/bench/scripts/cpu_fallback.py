@@ -35,4 +35,4 @@ for _ in range(STEPS):
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
-print(f"{loss.item():.5f}")
+print("result", loss.detach().cpu().item())

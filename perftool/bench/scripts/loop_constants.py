@@ -21,9 +21,11 @@ for step in range(STEPS):
     # The place is a number of the recipe.
     scale = noise[step] if FORM == "naive" else noise[0]
     optimizer.zero_grad(set_to_none=True)
-    (model(inputs) * scale).square().mean().backward()
+    loss = (model(inputs) * scale).square().mean()
+    loss.backward()
     if FORM == "advised":
         noise = torch.roll(noise, shifts=(-1), dims=(0))
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
+print("result", loss.detach().cpu().item())

@@ -34,7 +34,9 @@ inputs = torch.randn(256, 256).to(device)
 
 for _ in range(STEPS):
     optimizer.zero_grad(set_to_none=True)
-    model(inputs).square().mean().backward()
+    loss = model(inputs).square().mean()
+    loss.backward()
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
+print("result", loss.detach().cpu().item())

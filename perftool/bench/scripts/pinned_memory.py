@@ -22,10 +22,12 @@ upcoming = batches[0].to(device, non_blocking=PINNED)
 for step in range(STEPS):
     inputs = upcoming if PINNED else batches[step].to(device)
     optimizer.zero_grad(set_to_none=True)
-    model(inputs).square().mean().backward()
+    loss = model(inputs).square().mean()
+    loss.backward()
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
     if PINNED and step + 1 < STEPS:
         # The device still works on this step.
         upcoming = batches[step + 1].to(device, non_blocking=True)
+print("result", loss.detach().cpu().item())

@@ -24,7 +24,9 @@ for length in lengths:
     inputs, mask = texts.to(device), valid.to(device)
     optimizer.zero_grad(set_to_none=True)
     # The mean over real words: padding changes no result.
-    ((model(inputs).square() * mask).sum((0, 1)) / mask.sum()).sum().backward()
+    loss = ((model(inputs).square() * mask).sum((0, 1)) / mask.sum()).sum()
+    loss.backward()
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
+print("result", loss.detach().cpu().item())

@@ -25,3 +25,4 @@ for step in range(STEPS):
     htcore.mark_step()
     if step % READ_EVERY == 0:
         print(f"step {step}: loss {loss.item():.4f}")
+print("result", loss.detach().cpu().item())

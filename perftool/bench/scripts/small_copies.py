@@ -22,7 +22,9 @@ for record in records:
     else:
         inputs = torch.stack(record, dim=1).to(device)
     optimizer.zero_grad(set_to_none=True)
-    model(inputs).square().mean().backward()
+    loss = model(inputs).square().mean()
+    loss.backward()
     htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
+print("result", loss.detach().cpu().item())
