@@ -150,6 +150,8 @@ def main() -> None:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
+    except MemoryError:
+        _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
         _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
 

@@ -89,15 +89,18 @@ def judge(
             return "failed", f"{', '.join(silent)} did not fire on the naive form"
         if proof.fired_after:
             return "failed", f"{', '.join(proof.fired_after)} still fires on the advised form"
-    if measurements and measurements[0].ratio.high < _HARM:
+    if measurements and measurements[0].ratio.verdict == "loss" and measurements[0].ratio.high < _HARM:
         return "failed", f"the advised form is slower ({measurements[0].ratio.value:.2f})"
     if proof is None:
         return "skipped", reason
     if proof.simulated:
         return "simulated", reason or "the rule was shown simulated traces; the ratio is measured"
-    if measurements and all(measured.ratio.verdict != "win" for measured in measurements):
-        return "skipped", "no win measured on this device"
-    return "validated", None
+    verdicts = {measured.ratio.verdict for measured in measurements}
+    if "win" in verdicts or not verdicts:
+        return "validated", None
+    if "unknown" in verdicts and measurements[0].ratio.value > 1.0:
+        return "validated", "the ratio is that of one pair of runs, so how sure it is cannot be said"
+    return "skipped", "no win measured on this device"
 
 
 def proof_of(
@@ -156,7 +159,7 @@ def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: 
     from perftool.bench.harness.launch import Plan, record_traces
 
     recorded = record_traces(benchmark, request.device, Plan.of(request.quick), folder)
-    naive, advised = ([str(path) for path in recorded.traces[form]] for form in ("naive", "advised"))
+    naive, advised = ([str(path) for path in recorded.files[form]] for form in ("naive", "advised"))
     ratio = recorded.ratio or measurements[0].ratio
     return proof_of(benchmark.rules, naive, advised, ratio.value)
 

@@ -19,8 +19,11 @@ from perftool.proof import Request, judge, prove, why_not_measured
 WIN = measurement()
 NO_WIN = measurement(Ratio(1.0, 0.9, 1.1, 0.97))
 LOSS = measurement(Ratio(0.5, 0.4, 0.6, 0.97))
+ONE_PAIR = measurement(Ratio(2.0, 2.0, 2.0, 0.0))
+ONE_PAIR_SLOWER = measurement(Ratio(0.5, 0.5, 0.5, 0.0))
 WRONG = measurement(max_error=0.5)
 NOT_A_NUMBER = measurement(max_error=float("nan"))
+SURE_OF_NOTHING = "the ratio is that of one pair of runs, so how sure it is cannot be said"
 DEVICE = "needs a device with asynchronous execution"
 
 
@@ -30,6 +33,8 @@ DEVICE = "needs a device with asynchronous execution"
         (None, [WIN], proof(), ("validated", None)),
         (None, [NO_WIN, WIN], proof(), ("validated", None)),
         (None, [NO_WIN], proof(), ("skipped", "no win measured on this device")),
+        (None, [ONE_PAIR], proof(), ("validated", SURE_OF_NOTHING)),
+        (None, [ONE_PAIR_SLOWER], proof(), ("skipped", "no win measured on this device")),
         (None, [LOSS], proof(), ("failed", "the advised form is slower (0.50)")),
         (None, [WIN, WRONG], proof(), ("failed", "results differ by 0.5, more than 1e-05 (size small)")),
         (None, [NOT_A_NUMBER], proof(), ("failed", "results differ by nan, more than 1e-05 (size small)")),

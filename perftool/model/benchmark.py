@@ -12,7 +12,7 @@ BenchmarkStatus = Literal["validated", "simulated", "skipped", "failed"]
 class Ratio:
     """How many times more the naive form takes: the median over rounds, and an interval for it.
 
-    ``confidence`` is the coverage of the interval, 0 to 1; few rounds cannot give 95 %.
+    ``confidence`` is the coverage of the interval, 0 to 1; few rounds cannot give 95 %, and one gives 0.
     """
 
     value: float
@@ -21,8 +21,10 @@ class Ratio:
     confidence: float
 
     @property
-    def verdict(self) -> Literal["win", "no win", "loss"]:
-        """``no win`` when the interval holds 1."""
+    def verdict(self) -> Literal["win", "no win", "loss", "unknown"]:
+        """``no win`` when the interval holds 1; ``unknown`` when a single round gives no interval."""
+        if not self.confidence:
+            return "unknown"
         if self.low > 1.0:
             return "win"
         return "loss" if self.high < 1.0 else "no win"

@@ -32,7 +32,7 @@ def _row(result: BenchmarkResult) -> dict[str, Any]:
         "naive": first.naive.seconds if first else None,
         "advised": first.advised.seconds if first else None,
         "ratio": first.ratio.value if first else None,
-        "ratio_interval": [first.ratio.low, first.ratio.high] if first else None,
+        "ratio_interval": [first.ratio.low, first.ratio.high] if first and first.ratio.confidence else None,
         "max_error": first.max_error if first else None,
         **_proof(result.proof),
         "measurements": [_measurement(measured) for measured in result.measurements],

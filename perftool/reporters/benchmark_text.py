@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perftool.model.benchmark import BenchmarkResult, Measurement, Proof
+from perftool.model.benchmark import BenchmarkResult, Measurement, Proof, Ratio
 from perftool.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
 _STATUS_STYLE = {"validated": "bold green", "simulated": "bold cyan", "skipped": "yellow", "failed": "bold red"}
@@ -54,6 +54,8 @@ def ratio_text(measured: Measurement) -> str:
     ratio = measured.ratio
     if measured.quantity == "memory":
         return f"{ratio.value:.2f} x less memory"
+    if ratio.verdict == "unknown":
+        return f"{ratio.value:.2f} x faster in one round"
     return f"{ratio.value:.2f} x faster, {ratio.low:.2f} to {ratio.high:.2f} at {ratio.confidence:.0%}"
 
 
@@ -92,6 +94,10 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 COLUMNS = tuple(name for name, _ in _COLUMNS)
 
 
+def _interval(ratio: Ratio) -> str:
+    return "one round" if ratio.verdict == "unknown" else f"{ratio.low:.2f} to {ratio.high:.2f}"
+
+
 def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
     """One row of the validation table, in the order of ``COLUMNS``."""
     proof = result.proof
@@ -106,7 +112,7 @@ def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
         gain if proof and not proof.simulated else "-",
         gain if proof and proof.simulated else "-",
         f"{first.ratio.value:.2f}" if first else "-",
-        f"{first.ratio.low:.2f} to {first.ratio.high:.2f}" if first else "-",
+        _interval(first.ratio) if first else "-",
         f"{first.max_error:.1e}" if first else "-",
         result.reason or "",
     )

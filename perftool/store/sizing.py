@@ -1,8 +1,10 @@
-"""How much text an input will give, before it is read."""
+"""How much text an input will give, before it is read, and how much memory the tables may take."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 from perftool.readers.remote import is_url
 
@@ -10,6 +12,35 @@ from perftool.readers.remote import is_url
 _COMPRESSION = 12
 # Better a database on disk for little than one in memory for a lot.
 _UNKNOWN = 1 << 40
+
+_MOST_MB = 750
+# Above this much text the database lives in a temporary file, where it is compressed and can be spilled.
+_IN_MEMORY = 400 << 20
+# The rest is for Python, its libraries, and what DuckDB does not count.
+_SHARE = 0.5
+# Limits of the control group this process is in: version 2, version 1.
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def memory_limit_mb() -> int:
+    """What the tables may take in MB: 750, or half of what a container or ``ulimit`` leaves when that is less."""
+    allowed = [int(limit.read_text()) for limit in _CGROUP_LIMITS if limit.is_file() and _is_number(limit)]
+    if sys.platform != "win32":
+        import resource
+
+        address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if address_space != resource.RLIM_INFINITY:
+            allowed.append(address_space)
+    return min([_MOST_MB, *(max(64, int(size * _SHARE) >> 20) for size in allowed)])
+
+
+def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
+    """Whether the tables of this much text can stay in memory under the limit."""
+    return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)
+
+
+def _is_number(limit: Path) -> bool:
+    return limit.read_text().strip().isdigit()
 
 
 def text_size(path: str) -> int:

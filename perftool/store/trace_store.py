@@ -24,14 +24,11 @@ from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tabl
 from perftool.store.load_csv import is_profiler_csv, load_csv
 from perftool.store.ranks import free_rank, rank_taken
 from perftool.store.readings import Reading
-from perftool.store.sizing import text_size
+from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Above this much input the database lives in a temporary file, where it is compressed and can be spilled.
-_IN_MEMORY = 400 << 20
-_MEMORY_LIMIT_MB = 750
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
 _DEFAULT_TIME_LIMIT_S = 60.0
@@ -58,7 +55,8 @@ class TraceStore:
         self._ready = False
         # Files of other ranks may count from another zero; the first file's is everyone's.
         self._base_ns = 0
-        large = input_bytes > _IN_MEMORY
+        limit_mb = memory_limit_mb()
+        large = not fits_in_memory(input_bytes, limit_mb)
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
         # DuckDB draws it on stdout, into our documents.
         self._connection.execute("SET enable_progress_bar = false")
@@ -66,7 +64,7 @@ class TraceStore:
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
-            self._connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT_MB}MB'")
+            self._connection.execute(f"SET memory_limit = '{limit_mb}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())

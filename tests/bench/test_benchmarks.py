@@ -51,10 +51,11 @@ def test_both_forms_agree_and_their_traces_can_be_read(benchmark_: Benchmark, tm
 
 @pytest.mark.parametrize("benchmark_", measurable(ranks=True), ids=lambda each: each.name)
 def test_ranks_agree_and_each_leaves_a_trace(benchmark_: Benchmark, tmp_path: Path) -> None:
-    measured = measure(benchmark_, benchmark_.sizes[0], "cpu", Plan(rounds=3, seconds=0.2, pairs=1), tmp_path)
-    traces = record_traces(benchmark_, "cpu", tmp_path)
+    brief = Plan(rounds=3, seconds=0.2, pairs=1)
+    measured = measure(benchmark_, benchmark_.sizes[0], "cpu", brief, tmp_path)
+    recorded = record_traces(benchmark_, "cpu", brief, tmp_path)
 
     assert measured.max_error <= benchmark_.tolerance
-    for paths in traces.values():
+    for paths in recorded.files.values():
         report = analyze([str(path) for path in paths])
         assert len(report.steps) == benchmark_.traced_steps * benchmark_.ranks

@@ -20,7 +20,7 @@ def test_a_worker_that_fails_is_quoted(tmp_path: Path) -> None:
     unknown = replace(find_benchmark("fused_sgd"), name="unheard_of")
 
     with pytest.raises(BenchmarkError, match=r"unheard_of: .*there is no benchmark 'unheard_of'"):
-        record_traces(unknown, "cpu", tmp_path)
+        record_traces(unknown, "cpu", BRIEF, tmp_path)
 
 
 def test_a_worker_that_cannot_even_start_is_quoted(tmp_path: Path) -> None:
@@ -39,12 +39,13 @@ def test_forms_are_timed_compared_and_recorded(tmp_path: Path) -> None:
     clipping = find_benchmark("fused_clip_norm")
 
     measured = measure(clipping, "small", "cpu", BRIEF, tmp_path, heap="tuned")
-    traces = record_traces(clipping, "cpu", tmp_path)
+    recorded = record_traces(clipping, "cpu", BRIEF, tmp_path)
 
     assert (measured.rounds, measured.heap, measured.clock, measured.threads) == (3, "tuned", "cpu", 1)
     assert measured.max_error <= clipping.tolerance
     assert measured.ratio.low <= measured.ratio.value <= measured.ratio.high
-    assert {form: [path.exists() for path in paths] for form, paths in traces.items()} == {
+    assert recorded.ratio is not None
+    assert {form: [path.exists() for path in paths] for form, paths in recorded.files.items()} == {
         "naive": [True],
         "advised": [True],
     }
@@ -57,6 +58,16 @@ def test_forms_that_are_apart_run_as_often_as_they_want(tmp_path: Path) -> None:
 
     assert measured.rounds == 3
     assert measured.max_error <= allocator.tolerance
+
+
+def test_forms_that_differ_in_their_environment_leave_it_beside_the_trace(tmp_path: Path) -> None:
+    files = record_traces(find_benchmark("host_allocator"), "cpu", BRIEF, tmp_path).files
+
+    assert [[path.name for path in paths] for paths in files.values()] == [
+        ["host_allocator-naive.json.gz", "host_allocator.env"],
+        ["host_allocator-advised.json.gz", "host_allocator.env"],
+    ]
+    assert files["naive"][1].read_text(encoding="utf-8") == "LD_PRELOAD=\n"
 
 
 @pytest.mark.parametrize("name", benchmark_names())

@@ -47,3 +47,7 @@ def test_the_interval_holds_the_median_as_often_as_it_says(rounds: int) -> None:
 )
 def test_a_verdict_needs_an_interval_without_1(low: float, high: float, verdict: str) -> None:
     assert Ratio(1.0, low, high, 0.95).verdict == verdict
+
+
+def test_one_round_gives_no_verdict() -> None:
+    assert ratio_of([3.0], [1.0]).verdict == "unknown"

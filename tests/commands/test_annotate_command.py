@@ -52,7 +52,7 @@ def test_the_copy_holds_the_trace_and_the_findings(trace: Path, run: Run) -> Non
     assert said[0].startswith("Wrote out.json with ")
     assert said[1:] == [
         "Open it at https://ui.perfetto.dev, or with --open; the track group is called habana_perf_tool.",
-        "To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', 960000",
+        "To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', 10000",
     ]
 
 

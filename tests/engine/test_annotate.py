@@ -76,8 +76,8 @@ def test_findings_of_other_ranks_are_left_out() -> None:
 def test_idle_time_is_drawn_without_seams() -> None:
     _, lanes, _ = drawn(EVENTS)
     assert [(mark.name, mark.ts_ns, mark.dur_ns) for mark in lanes[-1]] == [
-        ("unknown", 100_000, 10_000), ("launch_call", 110_000, 5_000), ("launch_latency", 115_000, 5_000),
-        ("unknown", 170_000, 10_000), ("framework_op", 180_000, 80_000), ("unknown", 260_000, 5_000),
+        ("between_ops", 100_000, 10_000), ("launch_call", 110_000, 5_000), ("launch_latency", 115_000, 5_000),
+        ("between_ops", 170_000, 10_000), ("framework_op", 180_000, 80_000), ("between_ops", 260_000, 5_000),
         ("launch_call", 265_000, 5_000),
     ]  # fmt: skip
 

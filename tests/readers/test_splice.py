@@ -103,6 +103,9 @@ def test_a_damaged_file_becomes_valid(damage: str) -> None:
     data, names, _, _ = DAMAGED_FILES[damage]
     copied = copy(data)
     assert read(copied).names == names
+    if damage == "no number in the metadata":
+        # Nothing to mend for the reader, so nothing is changed.
+        return
     document = orjson.loads(copied)
     events = document if isinstance(document, list) else document["traceEvents"]
     assert [event["name"] for event in events] == [*names, "n"]

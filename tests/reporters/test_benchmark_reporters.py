@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
-from builders.benchmark_results import FAILED, SIMULATED, VALIDATED
+from builders.benchmark_results import FAILED, SIMULATED, VALIDATED, measurement
 
+from perftool.model.benchmark import Ratio
 from perftool.reporters.benchmark_json import render_benchmarks_json
 from perftool.reporters.benchmark_markdown import render_benchmarks_markdown
 from perftool.reporters.benchmark_text import print_result, print_validation
@@ -67,6 +69,18 @@ def test_the_validation_table_keeps_measured_and_simulated_apart() -> None:
         ["1", "validated,", "1", "simulated,", "1", "failed"],
     ]
     # fmt: on
+
+
+def test_one_pair_of_runs_has_no_interval() -> None:
+    out = io.StringIO()
+    once = replace(VALIDATED, measurements=(measurement(Ratio(2.0, 2.0, 2.0, 0.0)),))
+    print_validation([once], make_console("never", file=out))
+    print_result(once, make_console("never", file=out))
+    row = json.loads(render_benchmarks_json([once]))["benchmarks"][0]
+
+    assert "2.00  one round " in out.getvalue()
+    assert "2.00 x faster in one round (cpu time" in out.getvalue()
+    assert (row["ratio"], row["ratio_interval"], row["measurements"][0]["verdict"]) == (2.0, None, "unknown")
 
 
 def test_markdown_escapes_what_would_break_the_table() -> None:

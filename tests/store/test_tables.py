@@ -154,10 +154,10 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         memcpy("Memcpy DtoH (Device -> Pinned)", 70, 4, 2, bytes=8000), memcpy("Memcpy DtoD (Device -> Device)", 80, 2),
         memcpy("Memcpy PtoP", 85, 5), x("end", 90, 100),
     ], [
-        (3, 0, 'host_to_device', 5000, 20_000, 10_000, 30_000, 500000000.0, False, True, 'aten::to', 1),
-        (5, 0, 'device_to_host', 8000, 70_000, 4000, 74_000, 2000000000.0, True, False, None, 4),
-        (6, 0, 'device_to_device', None, 80_000, 2000, 82_000, None, None, False, None, None),
-        (7, 0, 'peer', None, 85_000, 5000, 90_000, None, None, False, None, None),
+        (3, 0, 'host_to_device', 5000, 20_000, 10_000, 30_000, 500000000.0, False, True, 'aten::to', 1, 50_000),
+        (5, 0, 'device_to_host', 8000, 70_000, 4000, 74_000, 2000000000.0, True, False, None, 4, 5000),
+        (6, 0, 'device_to_device', None, 80_000, 2000, 82_000, None, None, False, None, None, None),
+        (7, 0, 'peer', None, 85_000, 5000, 90_000, None, None, False, None, None, None),
     ]),
     # The part behind compute, and on the host those that no device shows.
     "collectives": ([

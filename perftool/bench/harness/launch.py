@@ -65,15 +65,16 @@ def measure(
 
 @dataclass(frozen=True)
 class Recorded:
-    """The traces of each form, one for each rank, and how many times longer the naive step takes unobserved."""
+    """The traces of each form, one for each rank, the environment if the forms set any, and how many times longer the
+    naive step takes unobserved."""
 
-    traces: Mapping[FormName, list[Path]]
+    files: Mapping[FormName, list[Path]]
     ratio: Ratio | None
 
 
 def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
     """Record both forms for the rules. Raises BenchmarkError when a worker fails."""
-    traces: dict[FormName, list[Path]] = {}
+    files: dict[FormName, list[Path]] = {}
     ratio = None
     for forms in [(form,) for form in FORM_NAMES] if benchmark.apart else [FORM_NAMES]:
         order = Order(
@@ -89,8 +90,9 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
         )
         ratio = _run(order, "default", benchmark.environment(forms[0])).ratio
         for form in forms:
-            traces[form] = [order.of_rank(rank).trace(form) for rank in range(benchmark.ranks)]
-    return Recorded(traces, ratio)
+            files[form] = [order.of_rank(rank).trace(form) for rank in range(benchmark.ranks)]
+            files[form] += [path for path in (order.environment(form),) if path.exists()]
+    return Recorded(files, ratio)
 
 
 def _run(order: Order, heap: Heap, environment: Mapping[str, str]) -> Answer:

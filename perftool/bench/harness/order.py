@@ -38,6 +38,10 @@ class Order:
         rank = f"-rank{self.rank}" if self.ranks > 1 else ""
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
+    def environment(self, form: str) -> Path:
+        """Where the variables by which forms differ are written; apart, or each trace would be read with both files."""
+        return Path(self.folder) / form / f"{self.name}.env"
+
     def result(self, form: str) -> Path:
         """Where the tensors of ``form`` are kept to be compared in another process."""
         return Path(self.folder) / f"result-{form}.pt"

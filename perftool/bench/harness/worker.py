@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -99,6 +101,7 @@ def _record(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     steps = [form.step or form.run for _, form in forms]
     for (name, _), step in zip(forms, steps, strict=True):
         record(step, order.trace(name), benchmark.traced_steps, setting.device)
+        _write_environment(benchmark, order.environment(name))
     ratio = None
     if len(steps) == len(FORM_NAMES):
         effort = Effort(order.rounds, order.seconds)
@@ -106,6 +109,15 @@ def _record(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     for _, form in forms:
         form.close()
     return Answer(ratio=ratio)
+
+
+def _write_environment(benchmark: Benchmark, target: Path) -> None:
+    """What this process finds of the variables by which the forms differ, for a rule that judges settings."""
+    wanted = {key for form in FORM_NAMES for key in benchmark.environment(form)}
+    lines = [f"{key}={os.environ[key]}\n" for key in sorted(wanted) if key in os.environ]
+    if lines:
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("".join(lines), encoding="utf-8")
 
 
 def _form_names(names: Sequence[str]) -> list[FormName]:

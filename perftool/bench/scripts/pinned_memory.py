@@ -8,11 +8,11 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 PINNED = {"naive": False, "advised": True}[sys.argv[1]]
-STEPS, BATCH, WIDTH = 20, 1024, 1024
+STEPS, BATCH, WIDTH, HIDDEN = 20, 1024, 1024, 384
 
 torch.manual_seed(0)
 device = torch.device("hpu")
-model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).to(device)
+model = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN)).to(device)
 optimizer = FusedAdamW(model.parameters(), lr=1e-4)
 batches = [torch.randn(BATCH, WIDTH) for _ in range(STEPS)]
 if PINNED:

@@ -135,7 +135,7 @@ def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
         gain = gains[0].finding.gain
         assert gain is not None
         note = f"per step, {gains[0].finding.code}; an estimate"
-        made.append(Tile("Largest gain", f"≤ {format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
+        made.append(Tile("First gain", f"≤ {format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
     return [*made, _findings_tile(report)]
