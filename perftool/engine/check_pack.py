@@ -59,6 +59,8 @@ def _query_problems(rule: Rule) -> Iterator[str]:
     assert rule.sql is not None
     if rule.scope == "ranks" and (apart := tables_of_one_rank(rule)):
         yield f"key scope: {', '.join(apart)} cannot be asked of all ranks together"
+    if rule.scope == "ranks" and rule.needs_names:
+        yield "key needs_names: no names are known where all ranks are asked together"
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
     named = set(_PARAM.findall(rule.sql))
     if missing := sorted(named - set(values)):

@@ -22,6 +22,7 @@ Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
+_ANY_NAME = "SELECT 1 FROM _names, unnest($names) AS wanted(pattern) WHERE name GLOB pattern LIMIT 1"
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
@@ -66,7 +67,11 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
 
     def rows() -> Answer:
         reason = why_not(rule, context.device, store.has_rows)
-        return Answer(rule.code, why_not=reason) if reason else Answer(rule.code, _rows(store, rule, context))
+        if reason:
+            return Answer(rule.code, why_not=reason)
+        # Without the names it looks for, what a rule finds is nothing: no query has to say so.
+        silent = rule.needs_names and not _occur(store, rule.needs_names)
+        return Answer(rule.code) if silent else Answer(rule.code, _rows(store, rule, context))
 
     answer, error = _attempt(rows)
     return answer or Answer(rule.code, error=error)
@@ -142,6 +147,12 @@ def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> 
             stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
             return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
     return None
+
+
+def _occur(store: TraceStore, names: Sequence[str]) -> bool:
+    """Whether a host slice has one of ``names``, in which ``*`` stands for any text."""
+    store.build(["_names"])
+    return bool(store.select(_ANY_NAME, {"names": list(names)}))
 
 
 def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:

@@ -23,9 +23,9 @@ _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "reference
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "retired": list, "scope": str, "explained_by": list,
+    "retired": list, "scope": str, "explained_by": list, "needs_names": list,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by"}
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "needs_names"}
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
@@ -115,6 +115,7 @@ def load_rule(path: Path) -> Rule:
         retired=tuple(data.get("retired", ())),
         scope=data.get("scope", "rank"),
         explained_by=tuple(data.get("explained_by", ())),
+        needs_names=tuple(data.get("needs_names", ())),
     )
 
 

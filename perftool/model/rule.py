@@ -33,6 +33,8 @@ class Rule:
     ``scope`` says whether it is asked of each rank on its own or once of all of them. ``retired`` are codes and names
     that meant this rule, or what it took over, in earlier versions. ``explained_by`` are codes, or how these
     begin, of rules that name causes of what this one sees; it ranks below the cause that explains it.
+    ``needs_names`` are names of host slices, with ``*`` for any text: where none occurs the rule finds nothing, and its
+    query is not run.
     """
 
     code: str
@@ -56,6 +58,7 @@ class Rule:
     retired: tuple[str, ...] = field(default=())
     scope: Scope = "rank"
     explained_by: tuple[str, ...] = field(default=())
+    needs_names: tuple[str, ...] = field(default=())
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
