@@ -121,7 +121,7 @@ class Bucket:
 
     def zero_gradients(self) -> bool:
         """Zero all gradients at once if they live in the flat buffer; returns whether they do."""
-        flat = self._gradients_in_place()
+        flat = self.gradients_in_place()
         if flat is not None:
             flat.buffer.zero_()
         return flat is not None
@@ -152,7 +152,7 @@ class Bucket:
         """The flat gradients, or None when some are missing or, unless `pack`, live elsewhere."""
         if self.flat is None:
             return None
-        in_place = self._gradients_in_place()
+        in_place = self.gradients_in_place()
         if in_place is not None:
             return in_place.buffer
         if self._exposed:
@@ -170,7 +170,7 @@ class Bucket:
         del grads, present  # or the gradients would be known to more than their parameters
         return flat.buffer if (persistent and self._expose(flat)) or pack else None
 
-    def _gradients_in_place(self) -> FlatTensors | None:
+    def gradients_in_place(self) -> FlatTensors | None:
         """The flat gradients, if the gradients of the parameters are still its views."""
         # What `is_current` has seen holds for the call that follows it, and for no other.
         in_place, self._in_place = self._in_place, None

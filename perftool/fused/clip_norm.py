@@ -18,7 +18,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
-from perftool.fused.flat import find
+from perftool.fused.flat import FlatTensors, find
 from perftool.fused.norms import total_norm
 from perftool.fused.optimizer import FusedOptimizer
 from perftool.fused.reference import clip_norm_
@@ -58,7 +58,8 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any."""
         params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        grads = [grad for grad in map(attrgetter("grad"), params) if grad is not None]
+        flat = self._flat_gradients(params)
+        grads = [flat.buffer] if flat else [grad for grad in map(attrgetter("grad"), params) if grad is not None]
         if not grads:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
@@ -68,10 +69,15 @@ class FusedClipNorm:
             return clipped
         if chosen == "reference":
             return clip_norm_(grads, float(self.max_norm)).reshape(1)
-        return self._clip(grads).reshape(1)
+        return self._clip(grads, flat.total_norm() if flat else total_norm(grads)).reshape(1)
 
-    def _clip(self, grads: list[Tensor]) -> Tensor:
-        total = total_norm(grads)
+    def _flat_gradients(self, params: list[Tensor]) -> FlatTensors | None:
+        # The plain form would also read the padding, to which NaN may have spread.
+        if self.optimizer is None or self.backend == "reference":
+            return None
+        return self.optimizer.flat_gradients(params)
+
+    def _clip(self, grads: list[Tensor], total: Tensor) -> Tensor:
         limit = float(self.max_norm)
         if total.device.type == "cpu" and bool(total + 1e-6 <= limit):
             # Multiplying by one changes nothing, and on the CPU it is known without waiting.

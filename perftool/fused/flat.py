@@ -130,6 +130,10 @@ class FlatTensors:
         torch._foreach_copy_(flat.views, list(tensors))
         return flat
 
+    def total_norm(self) -> Tensor:
+        """The 2-norm of all tensors together, 0-dim, in at least float32."""
+        return self.layout.total_norm(self.buffer)
+
     def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors, in this order, start where the views do; their layouts are not compared."""
         return len(tensors) == len(self.views) and all(map(eq, map(Tensor.data_ptr, tensors), self.addresses))

@@ -24,7 +24,7 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor:
     """
     flat = find(tensors)
     if flat is not None:
-        return flat.layout.total_norm(flat.buffer)
+        return flat.total_norm()
     alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.device, tensor.dtype), []).append(tensor)

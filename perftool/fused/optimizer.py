@@ -11,8 +11,10 @@ from torch.optim import Optimizer
 
 from perftool.fused.bucket import Work
 from perftool.fused.dispatch import choose, native
+from perftool.fused.flat import FlatTensors
 from perftool.fused.kernels import Kernel, best_kernel
 from perftool.fused.plan import Group, Plan, Policy, StateRules
+from perftool.fused.unchanged import same_objects
 
 NATIVE_MODULE = "hpex.optimizers"
 
@@ -80,6 +82,12 @@ class FusedOptimizer(Optimizer):
             self._current = Plan(self.param_groups, self.state, rules, policy, previous=plan)
         assert self._current is not None
         return self._current
+
+    def flat_gradients(self, params: list[Tensor]) -> FlatTensors | None:
+        """The gradients of all these parameters, if one flat buffer of this optimizer holds them and no others."""
+        buckets = self._current.buckets if self._current else []
+        bucket = next((each for each in buckets if same_objects(params, each.params)), None)
+        return bucket.gradients_in_place() if bucket else None
 
     def _step_groups(self, plan: Plan) -> None:
         works = [

@@ -120,3 +120,21 @@ def test_gradients_in_a_flat_buffer_are_scaled_there():
     norm = FusedClipNorm(params, 1.0).clip_norm(params)
     assert_same([param.grad for param in params], [grad / norm.item() for grad in grads])
     assert bucket.gradients.buffer.norm().item() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_folded_clip_reads_replaced_gradients_and_asks_for_no_others():
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    fused, plain = FusedSGD(ours, 0.1), torch.optim.SGD(theirs, 0.1)
+    give_gradients(ours, theirs, seed=0)
+    for _ in range(4):
+        fused.step()
+        plain.step()
+    assert fused.flat_gradients(ours) is not None
+    assert fused.flat_gradients(ours[1:]) is None
+    for params in (ours, theirs):
+        params[2].grad = params[2].grad * 100.0
+    norm = FusedClipNorm(ours, 0.5, optimizer=fused).clip_norm(ours)
+    assert_same([norm], [torch.nn.utils.clip_grad_norm_(theirs, 0.5).reshape(1)])
+    fused.step()
+    plain.step()
+    assert_same(ours, theirs)
