@@ -20,6 +20,7 @@ from perftool.model.report import Report
 
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
+    from perftool.bench.harness.launch import Plan, Recorded
 
 # The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
 SIMULATED_DEVICE = "gaudi"
@@ -43,7 +44,7 @@ class Request:
 
 def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
     """Measure ``benchmark``, show its traces to the rules, and judge both. Failures are results, not errors."""
-    from perftool.bench.harness.launch import BenchmarkError
+    from perftool.bench.harness.launch import BenchmarkError, Plan
 
     folder = request.folder / benchmark.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,12 +54,10 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
     try:
         if reason is None:
             measurements = _measure(benchmark, request, folder, stage)
-        if benchmark.script is not None:
-            stage("simulating")
-            proof = proof_of(benchmark.rules, *_simulate(benchmark, folder), work=benchmark.script_work)
-        elif reason is None:
-            stage("recording")
-            proof = _record(benchmark, request, folder, measurements)
+        if benchmark.script is not None or reason is None:
+            stage("recording" if benchmark.script is None else "simulating")
+            recorded = leave_traces(benchmark, request.device, Plan.of(request.quick), folder)
+            proof = _shown(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
         return _result(benchmark, request, "failed", str(error), measurements, proof)
     status, why = judge(benchmark, reason, measurements, proof)
@@ -155,22 +154,34 @@ def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage)
     return tuple(measured)
 
 
-def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: Sequence[Measurement]) -> Proof:
-    from perftool.bench.harness.launch import Plan, record_traces
+def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
+    """What both forms leave in ``folder``: simulated if ``benchmark`` has a script for that, recorded otherwise.
 
-    recorded = record_traces(benchmark, request.device, Plan.of(request.quick), folder)
+    Raises BenchmarkError or InputError when a form fails.
+    """
+    from perftool.bench.harness.launch import record_traces
+
+    if benchmark.script is not None:
+        return _simulate(benchmark, benchmark.script, folder)
+    return record_traces(benchmark, device, plan, folder)
+
+
+def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Measurement]) -> Proof:
     naive, advised = ([str(path) for path in recorded.files[form]] for form in ("naive", "advised"))
+    if benchmark.script is not None:
+        return proof_of(benchmark.rules, naive, advised, work=benchmark.script_work)
     ratio = recorded.ratio or measurements[0].ratio
     return proof_of(benchmark.rules, naive, advised, ratio.value)
 
 
-def _simulate(benchmark: Benchmark, folder: Path) -> tuple[list[str], list[str]]:
-    """Run the script of ``benchmark`` in both forms on a simulated Gaudi; returns what each left behind."""
-    assert benchmark.script is not None
-    script = Path(__file__).parent / "bench" / "scripts" / benchmark.script
-    left = []
-    for form in ("naive", "advised"):
-        place = folder / form
+def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
+    """Run the script ``name`` in both forms on a simulated Gaudi; each leaves a folder."""
+    from perftool.bench.harness.case import FORM_NAMES
+    from perftool.bench.harness.launch import Recorded
+
+    script = Path(__file__).parent / "bench" / "scripts" / name
+    places = {form: folder / form for form in FORM_NAMES}
+    for form, place in places.items():
         place.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
         command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(place / f"{benchmark.name}.json.gz")]
@@ -182,8 +193,7 @@ def _simulate(benchmark: Benchmark, folder: Path) -> tuple[list[str], list[str]]
         if ended.returncode:
             said = ended.stderr.strip().splitlines()
             raise InputError(f"{script.name} {form}: {said[-1] if said else f'exit code {ended.returncode}'}")
-        left.append([str(place)])
-    return left[0], left[1]
+    return Recorded({form: [place] for form, place in places.items()}, ratio=None)
 
 
 def _result(
