@@ -43,10 +43,7 @@ def sequence(value: object) -> object:
 
 def listed() -> list[Sample]:
     entries = [entry for file in LISTS for entry in tomli.loads(file.read_text(encoding="utf-8"))["sample"]]
-    return [
-        Sample(**{key: sequence(value) for key, value in entry.items()})
-        for entry in entries
-    ]
+    return [Sample(**{key: sequence(value) for key, value in entry.items()}) for entry in entries]
 
 
 @pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
