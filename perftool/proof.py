@@ -19,12 +19,14 @@ from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measureme
 from perftool.model.report import Report
 
 if TYPE_CHECKING:
-    from perftool.bench.harness.case import Benchmark
+    from perftool.bench.harness.case import Benchmark, FormName
+    from perftool.bench.harness.launch import Plan, Recorded
 
 # The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
 SIMULATED_DEVICE = "gaudi"
 # Graphs are compiled in these.
 _WARM_UP_STEPS = 4
+FORMS: tuple[FormName, FormName] = ("naive", "advised")
 _SIMULATION_TIMEOUT_S = 300.0
 # A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
 _HARM = 0.9
@@ -43,7 +45,7 @@ class Request:
 
 def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
     """Measure ``benchmark``, show its traces to the rules, and judge both. Failures are results, not errors."""
-    from perftool.bench.harness.launch import BenchmarkError
+    from perftool.bench.harness.launch import BenchmarkError, Plan
 
     folder = request.folder / benchmark.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,12 +55,10 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
     try:
         if reason is None:
             measurements = _measure(benchmark, request, folder, stage)
-        if benchmark.script is not None:
-            stage("simulating")
-            proof = _simulate(benchmark, folder)
-        elif reason is None:
-            stage("recording")
-            proof = _record(benchmark, request, folder, measurements)
+        if benchmark.script is not None or reason is None:
+            stage("recording" if benchmark.script is None else "simulating")
+            recorded = leave_traces(benchmark, request.device, Plan.of(request.quick), folder)
+            proof = _shown(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
         return _result(benchmark, request, "failed", str(error), measurements, proof)
     status, why = judge(benchmark, reason, measurements, proof)
@@ -157,32 +157,42 @@ def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage)
     return tuple(measured)
 
 
-def _record(benchmark: Benchmark, request: Request, folder: Path, measurements: Sequence[Measurement]) -> Proof:
-    from perftool.bench.harness.launch import Plan, record_traces
+def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
+    """What both forms leave in ``folder``: simulated if ``benchmark`` has a script for that, recorded otherwise.
 
-    recorded = record_traces(benchmark, request.device, Plan.of(request.quick), folder)
-    naive, advised = ([str(path) for path in recorded.files[form]] for form in ("naive", "advised"))
+    Raises BenchmarkError or InputError when a form fails.
+    """
+    from perftool.bench.harness.launch import record_traces
+
+    if benchmark.script is not None:
+        return _simulate(benchmark, benchmark.script, folder)
+    return record_traces(benchmark, device, plan, folder)
+
+
+def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Measurement]) -> Proof:
+    naive, advised = ([str(path) for path in recorded.files[form]] for form in FORMS)
+    if benchmark.script is not None:
+        proof = proof_of(benchmark.rules, naive, advised, work=benchmark.script_work)
+        return replace(proof, max_error=recorded.max_error)
     ratio = recorded.ratio or measurements[0].ratio
     return proof_of(benchmark.rules, naive, advised, ratio.value)
 
 
-def _simulate(benchmark: Benchmark, folder: Path) -> Proof:
-    """Run the script of ``benchmark`` in both forms on a simulated Gaudi, and show what they leave to the rules."""
-    naive, advised = (_run_script(benchmark, folder / form, form) for form in ("naive", "advised"))
-    proof = proof_of(benchmark.rules, [str(folder / "naive")], [str(folder / "advised")], work=benchmark.script_work)
-    if naive is None or advised is None:
-        return proof
-    return replace(proof, max_error=abs(naive - advised) / max(abs(naive), 1e-12))
+def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
+    """Run the script ``name`` in both forms on a simulated Gaudi; each leaves a folder."""
+    from perftool.bench.harness.launch import Recorded
+
+    script = Path(__file__).parent / "bench" / "scripts" / name
+    naive, advised = (_run_script(script, form, folder / form / f"{benchmark.name}.json.gz") for form in FORMS)
+    error = None if naive is None or advised is None else abs(naive - advised) / max(abs(naive), 1e-12)
+    return Recorded({form: [folder / form] for form in FORMS}, ratio=None, max_error=error)
 
 
-def _run_script(benchmark: Benchmark, place: Path, form: str) -> float | None:
-    """Leave the files of one form at ``place``; returns the result that the script prints last, if it does."""
-    assert benchmark.script is not None
-    script = Path(__file__).parent / "bench" / "scripts" / benchmark.script
-    place.mkdir(exist_ok=True)
+def _run_script(script: Path, form: str, target: Path) -> float | None:
+    """Leave the trace of one form at ``target``; returns the result that the script prints last, if it does."""
+    target.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
-    command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(place / f"{benchmark.name}.json.gz")]
-    command += [str(script), form]
+    command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(target), str(script), form]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

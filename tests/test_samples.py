@@ -16,31 +16,34 @@ import tomli
 from perftool.engine.analysis import analyze
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
-LISTS = [file for file in (SAMPLES / "expected.toml", SAMPLES / "cpu" / "expected.toml") if file.exists()]
+LISTS = [SAMPLES / "expected.toml", SAMPLES / "cpu" / "expected.toml", SAMPLES / "benchmarks" / "expected.toml"]
 CPU_FILES = sorted((SAMPLES / "cpu").rglob("*.json.gz"))
+BENCHMARK_FILES = sorted((SAMPLES / "benchmarks").rglob("*.json.gz"))
 MAX_BYTES = 150_000
-# A slash that begins a path: not the one between two words, as in torch/nn/modules.
-ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/\w|(?<!\w)[A-Za-z]:\\|~/")
+# A slash that begins a path: not the one between two words, as in torch/nn/modules, or in the name of a device.
+ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/(?!device:)\w|(?<!\w)[A-Za-z]:\\|~/")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An entry of an expected.toml: codes that must appear, the one that comes first, codes that must not appear."""
+    """An entry of an expected.toml: codes that must appear, those that may come first, codes that must not appear."""
 
     path: str
     findings: tuple[str, ...]
-    first: str | None = None
+    first: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     healthy: bool = False
+    simulated: bool = False
+
+
+def sequence(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def listed() -> list[Sample]:
     entries = [entry for file in LISTS for entry in tomli.loads(file.read_text(encoding="utf-8"))["sample"]]
-    return [
-        Sample(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for entry in entries
-    ]
+    return [Sample(**{key: sequence(value) for key, value in entry.items()}) for entry in entries]
 
 
 @pytest.mark.parametrize("sample", listed(), ids=lambda sample: sample.path)
@@ -52,18 +55,21 @@ def test_a_sample_yields_its_findings(sample: Sample) -> None:
     assert [read.status for read in report.inputs] == ["ok"] * len(report.inputs)
     assert set(sample.findings) - set(codes) == set()
     assert set(sample.quiet) & set(codes) == set()
-    assert sample.first in (None, codes[0] if codes else None)
+    assert not sample.first or codes[0] in sample.first
+    assert any("simulated" in issue.message for read in report.inputs for issue in read.issues) == sample.simulated
     assert not sample.healthy or warnings == []
 
 
 def test_every_recording_is_listed() -> None:
     paths = [SAMPLES / sample.path for sample in listed()]
 
+    files = CPU_FILES + BENCHMARK_FILES
     assert CPU_FILES
-    assert [file.name for file in CPU_FILES if file not in paths and file.parent not in paths] == []
+    assert BENCHMARK_FILES
+    assert [file.name for file in files if file not in paths and file.parent not in paths] == []
 
 
-@pytest.mark.parametrize("file", CPU_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+@pytest.mark.parametrize("file", CPU_FILES + BENCHMARK_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
 def test_a_recording_is_small_and_has_steps(file: Path) -> None:
     events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
     steps = [event["name"] for event in events if str(event["name"]).startswith("ProfilerStep#")]
@@ -72,13 +78,13 @@ def test_a_recording_is_small_and_has_steps(file: Path) -> None:
     assert len(steps) >= 3
 
 
-@pytest.mark.parametrize("file", CPU_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+@pytest.mark.parametrize("file", CPU_FILES + BENCHMARK_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
 def test_a_recording_names_no_place_host_or_user(file: Path) -> None:
     packed = file.read_bytes()
     trace = json.loads(gzip.decompress(packed))
 
     assert [text for text in strings(trace) if ABSOLUTE_PATH.search(text)] == []
-    assert trace["host_name"] == "host"
+    assert trace.get("host_name", "host") == "host"
     assert packed[4:8] == bytes(4)  # no time of packing
     assert not packed[3] & 0b1000  # no file name
 

@@ -79,7 +79,7 @@ class Benchmark:
     devices: tuple[str, ...] = ANYWHERE
     reason: str = ""
     tuned_heap: bool = False
-    traced_steps: int = 4
+    traced_steps: int = 3
     most_rounds: int = 40
     script: str | None = None
     script_work: float = 1.0

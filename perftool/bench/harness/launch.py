@@ -66,10 +66,11 @@ def measure(
 @dataclass(frozen=True)
 class Recorded:
     """The traces of each form, one for each rank, the environment if the forms set any, and how many times longer the
-    naive step takes unobserved."""
+    naive step takes unobserved. ``max_error`` is how far results are apart that only a simulation gave."""
 
     files: Mapping[FormName, list[Path]]
     ratio: Ratio | None
+    max_error: float | None = None
 
 
 def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:

@@ -8,7 +8,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS, BATCH, FIELDS = 30, 32, 64
+STEPS, BATCH, FIELDS = 20, 32, 64
 
 torch.manual_seed(0)
 device = torch.device("hpu")

@@ -58,7 +58,7 @@ def parameters(shapes: Sequence[Shape], setting: Setting) -> list[nn.Parameter]:
     return made
 
 
-def layered_network(setting: Setting, layers: int = 40) -> nn.Module:
+def layered_network(setting: Setting, layers: int = 8) -> nn.Module:
     """A network whose step is dominated by its many small weights."""
     torch.manual_seed(setting.seed)
     blocks = [nn.Sequential(nn.LayerNorm(_WIDTH), nn.Linear(_WIDTH, _WIDTH), nn.Tanh()) for _ in range(layers)]
