@@ -72,6 +72,15 @@ def test_why_a_rule_does_not_apply(keys: dict[str, str], reason: str, run: Calla
 
 
 @pytest.mark.parametrize(
+    ("names", "found"),
+    [('["op"]', 1), ('["other", "o*"]', 1), ('["cudaLaunch*"]', 1), ('["o"]', 0), ('["k"]', 0), ('["*::op"]', 0)],
+)
+def test_a_rule_without_its_names_finds_nothing(names: str, found: int, run: Callable[..., Outcome]) -> None:
+    outcome = run(needs=f'["steps"]\nneeds_names = {names}')
+    assert (len(outcome.findings), outcome.not_applicable) == (found, ())
+
+
+@pytest.mark.parametrize(
     ("sql", "message", "error"),
     [
         ("SELECT nonsense FROM steps", None, "nonsense"),
