@@ -17,9 +17,7 @@ WriteTrace = Callable[..., str]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="rewrite tests/golden from what the program does")
-    parser.addoption(
-        "--all-benchmarks", action="store_true", help="validate the benchmarks too that compile for minutes"
-    )
+    parser.addoption("--all-benchmarks", action="store_true", help="validate those too that compile for minutes")
 
 
 @pytest.fixture(autouse=True)

@@ -36,6 +36,7 @@ _NUMBERS = re.compile(r'(?<=[\d"\]]), *"Ev Idx": \d+|"(?:Record function id|Ev I
 EQUALLY_RIGHT: dict[str, dict[str, str]] = {
     "hpu_graphs": {"BAT101": "eight rows are few: more of them would fill the same waiting time"},
     "recipe_cache": {"RCP102": "the new lengths are why the cache has no recipe; RCP105 names no gain"},
+    "static_graph": {"COL107": "gradients this small are better reduced at once after the backward pass"},
 }
 
 
