@@ -36,7 +36,6 @@ def joined(rank: int, ranks: int, meeting: Path) -> Iterator[Team]:
         yield Team()
         return
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=_TIMEOUT)
-    try:
-        yield Team(rank, ranks)
-    finally:
-        dist.destroy_process_group()
+    yield Team(rank, ranks)
+    # No rank may leave while another still waits for it.
+    dist.barrier()
