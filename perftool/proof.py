@@ -19,14 +19,13 @@ from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measureme
 from perftool.model.report import Report
 
 if TYPE_CHECKING:
-    from perftool.bench.harness.case import Benchmark, FormName
+    from perftool.bench.harness.case import Benchmark
     from perftool.bench.harness.launch import Plan, Recorded
 
 # The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
 SIMULATED_DEVICE = "gaudi"
 # Graphs are compiled in these.
 _WARM_UP_STEPS = 4
-FORMS: tuple[FormName, FormName] = ("naive", "advised")
 _SIMULATION_TIMEOUT_S = 300.0
 # A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
 _HARM = 0.9
@@ -170,7 +169,9 @@ def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) ->
 
 
 def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Measurement]) -> Proof:
-    naive, advised = ([str(path) for path in recorded.files[form]] for form in FORMS)
+    from perftool.bench.harness.case import FORM_NAMES
+
+    naive, advised = ([str(path) for path in recorded.files[form]] for form in FORM_NAMES)
     if benchmark.script is not None:
         proof = proof_of(benchmark.rules, naive, advised, work=benchmark.script_work)
         return replace(proof, max_error=recorded.max_error)
@@ -180,12 +181,13 @@ def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Meas
 
 def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
     """Run the script ``name`` in both forms on a simulated Gaudi; each leaves a folder."""
+    from perftool.bench.harness.case import FORM_NAMES
     from perftool.bench.harness.launch import Recorded
 
     script = Path(__file__).parent / "bench" / "scripts" / name
-    naive, advised = (_run_script(script, form, folder / form / f"{benchmark.name}.json.gz") for form in FORMS)
+    naive, advised = (_run_script(script, form, folder / form / f"{benchmark.name}.json.gz") for form in FORM_NAMES)
     error = None if naive is None or advised is None else abs(naive - advised) / max(abs(naive), 1e-12)
-    return Recorded({form: [folder / form] for form in FORMS}, ratio=None, max_error=error)
+    return Recorded({form: [folder / form] for form in FORM_NAMES}, ratio=None, max_error=error)
 
 
 def _run_script(script: Path, form: str, target: Path) -> float | None:
