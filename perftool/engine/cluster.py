@@ -33,10 +33,14 @@ class Cluster:
         # Pure tasks of the same arguments would share results, though the files may have changed. What is shared is
         # part of the graph: scattered data would be lost with the workers that hold it.
         futures = self.client.map(analyse_rank, tasks, shared=shared, pure=False, retries=_RETRIES)
-        for done, _ in enumerate(_distributed("").as_completed(futures, loop=self.client.loop), 1):
+        task_of = {future.key: task for task, future in zip(tasks, futures, strict=True)}
+        results: dict[str, Result] = {}
+        for future in _distributed("").as_completed(futures, loop=self.client.loop):
+            # Fetched at once: a worker that dies later takes the results it still holds with it.
+            results[future.key] = _result(task_of[future.key], future)
             if progress:
-                progress(f"{done} of {len(tasks)} ranks analysed on the cluster", 0)
-        yield from (_result(task, future) for task, future in zip(tasks, futures, strict=True))
+                progress(f"{len(results)} of {len(tasks)} ranks analysed on the cluster", 0)
+        yield from (results[future.key] for future in futures)
 
 
 def connect(address: str) -> Cluster:
@@ -63,9 +67,9 @@ def _distributed(address: str) -> Any:
 
 
 def _result(task: RankTask, future: Any) -> Result:
-    if future.status == "finished":
+    """What ``future`` gives. Its state is not asked: one that was finished is not when its worker has died since."""
+    try:
         result: Result = future.result()
-        return result
-    why = future.exception() if future.status == "error" else f"its task was {future.status}"
-    error = InputError(f"{task.path}: the cluster could not analyse it ({why})")
-    return unreadable(task.path, error)
+    except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs one rank only
+        return unreadable(task.path, InputError(f"{task.path}: the cluster could not analyse it ({error})"))
+    return result

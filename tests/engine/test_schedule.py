@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,24 @@ def cluster() -> Iterator[Any]:
         yield running
 
 
-def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, cluster: Any) -> None:
-    schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
-    progress, killed = killing(lambda: [worker.pid for worker in cluster.workers.values()], "1 of 4")
+def pids(cluster: Any) -> list[int]:
+    """The processes of its workers."""
+    return [worker.pid for worker in cluster.workers.values()]
 
-    report = analyze([str(folder)], RULES, progress, schedule=schedule)
+
+@pytest.mark.parametrize("after", ["1 of 4", "4 of 4"])
+def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, cluster: Any, after: str) -> None:
+    schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
+    progress, killed = killing(lambda: pids(cluster), after)
+
+    def progress_and_wait(stage: str, done: int) -> None:
+        """Goes on only when the cluster has missed the worker, and with it the results it held."""
+        progress(stage, done)
+        deadline = time.monotonic() + 30
+        while set(killed) & set(pids(cluster)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    report = analyze([str(folder)], RULES, progress_and_wait, schedule=schedule)
     schedule.client.close()
 
     assert len(killed) == 1
