@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -22,7 +24,7 @@ from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
-from perftool.errors import PerfToolError
+from perftool.errors import OutputClosedError, PerfToolError
 
 app = typer.Typer(
     name="habana_perf_tool",
@@ -143,9 +145,14 @@ _join_lines()
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 130 interrupted."""
     try:
-        app()
-    except SystemExit:
-        raise
+        try:
+            app()
+        finally:
+            # Here, where it can be told: at exit Python would complain in its own words.
+            sys.stdout.flush()
+    except (OutputClosedError, BrokenPipeError):
+        _leave_stdout()
+        sys.exit(OutputClosedError.exit_code)
     except PerfToolError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -153,7 +160,15 @@ def main() -> None:
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _leave_stdout()
+            _fail("the output cannot be written: no space is left on the device", 2)
         _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
+
+
+def _leave_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> None:

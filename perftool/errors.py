@@ -9,6 +9,12 @@ class PerfToolError(Exception):
     exit_code = 2
 
 
+class OutputClosedError(PerfToolError):
+    """Nobody reads the output any more, as after ``| head``: an end, and no failure."""
+
+    exit_code = 0
+
+
 class InputError(PerfToolError):
     """A file that cannot be found, opened or recognised."""
 

@@ -234,7 +234,15 @@ def test_colour(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--trace", "good.json"), ("--trace", "good.json", "--output-format", "json"), ("query", "--tables")],
+    [
+        ("--trace", "good.json"),
+        ("--trace", "good.json", "--output-format", "json"),
+        ("lint", "good.json"),
+        ("query", "--tables"),
+        ("query", "good.json", "SELECT name FROM slices"),
+        ("rule", "--all"),
+        ("config",),
+    ],
 )
 def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
     reading, writing = os.pipe()
@@ -242,6 +250,15 @@ def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Pa
     ran = process(*arguments, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [("--trace", "good.json"), ("rule", "--all"), ("query", "--tables")])
+def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        ran = process(*arguments, stdout=full, stderr=subprocess.PIPE)
+    said = b"habana_perf_tool: the output cannot be written: no space is left on the device\n"
+    assert (ran.returncode, ran.stderr) == (2, said)
 
 
 def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:

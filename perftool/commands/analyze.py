@@ -12,7 +12,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
-from perftool.commands.output import leave_pipe, write_document
+from perftool.commands.output import write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -134,10 +134,7 @@ def _format(prepared: Prepared) -> Format:
 def _print(report: Report, color: Color) -> None:
     from perftool.reporters.text import print_report
 
-    try:
-        print_report(report, make_console(color.value))
-    except BrokenPipeError:
-        leave_pipe()
+    print_report(report, make_console(color.value))
 
 
 def _as_text(report: Report) -> bytes:

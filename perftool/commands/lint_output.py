@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from perftool.commands.options import Color
-from perftool.commands.output import leave_pipe, write_document
+from perftool.commands.output import write_document
 from perftool.errors import PerfToolError
 from perftool.reporters.console import make_console
 
@@ -83,13 +83,10 @@ def _also(text: str) -> Sink:
 def _print(result: LintReport, console: Console, quiet: bool, statistics: bool) -> None:
     from perftool.reporters.lint_text import print_lint, print_statistics
 
-    try:
-        if statistics:
-            print_statistics(result, console)
-        else:
-            print_lint(result, console, quiet=quiet)
-    except BrokenPipeError:
-        leave_pipe()
+    if statistics:
+        print_statistics(result, console)
+    else:
+        print_lint(result, console, quiet=quiet)
 
 
 def _renderer(form: Format) -> Callable[[LintReport], bytes]:

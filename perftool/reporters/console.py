@@ -11,6 +11,7 @@ from typing import Literal, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from perftool.errors import OutputClosedError
 from perftool.reporters.escape import on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
@@ -25,8 +26,8 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Tell the caller instead of ending the program with exit code 1."""
-        raise BrokenPipeError
+        """End as every output does when its reader leaves, and not with exit code 1."""
+        raise OutputClosedError
 
 
 def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
