@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.data_parallel import RANKS, gradients, layers, training_step
+from perftool.bench.harness.case import Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import gradients, layers, on_ranks, training_step
 from perftool.fused import all_reduce_gradients
 
 
@@ -20,16 +20,11 @@ def build(form: FormName, setting: Setting) -> Form:
     return Form("all_reduce_gradients(model) after backward", step, lambda: gradients(model))
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = on_ranks(
     name="all_reduce_gradients",
-    rules=("COL107",),
+    rule="COL107",
     summary="Gradients of a small model reduced at once after backward instead of through hooks",
     build=build,
-    sizes=("tiny", "small"),
     traced_size="tiny",
-    tolerance=1e-5,
-    clock="wall",
-    ranks=RANKS,
-    devices=("cpu",),
-    reason="this benchmark has two gloo processes on the CPU only",
+    sizes=("tiny", "small"),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.data_parallel import RANKS, SIZES, step_form
+from perftool.bench.harness.case import Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
 _SMALL_MB = 0.01
 _LARGE_MB = 25
@@ -15,16 +15,10 @@ def build(form: FormName, setting: Setting) -> Form:
     return step_form(f"DistributedDataParallel(bucket_cap_mb={megabytes})", setting, bucket_cap_mb=megabytes)
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = on_ranks(
     name="bucket_size",
-    rules=("COL101",),
+    rule="COL101",
     summary="Gradients reduced in few large buckets instead of many small ones",
     build=build,
-    sizes=tuple(SIZES),
     traced_size="recorded",
-    tolerance=1e-5,
-    clock="wall",
-    ranks=RANKS,
-    devices=("cpu",),
-    reason="this benchmark has two gloo processes on the CPU only",
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.data_parallel import RANKS, SIZES, step_form
+from perftool.bench.harness.case import Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
 
 def build(form: FormName, setting: Setting) -> Form:
@@ -13,17 +13,11 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 # On the CPU copying a gradient costs little beside the all-reduce; what the view saves is the memory of all copies.
-BENCHMARK = Benchmark(
+BENCHMARK = on_ranks(
     name="bucket_view",
-    rules=("CPY104",),
+    rule="CPY104",
     summary="Gradients that are views of the buckets instead of copies",
     build=build,
-    sizes=tuple(SIZES),
     traced_size="small",
-    tolerance=1e-5,
-    clock="wall",
     quantity="memory",
-    ranks=RANKS,
-    devices=("cpu",),
-    reason="this benchmark has two gloo processes on the CPU only",
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.data_parallel import RANKS, SIZES, step_form
+from perftool.bench.harness.case import Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
 
 def build(form: FormName, setting: Setting) -> Form:
@@ -13,16 +13,10 @@ def build(form: FormName, setting: Setting) -> Form:
     return step_form("DistributedDataParallel(static_graph=True)", setting, static_graph=True)
 
 
-BENCHMARK = Benchmark(
+BENCHMARK = on_ranks(
     name="static_graph",
-    rules=("COL104",),
+    rule="COL104",
     summary="A graph declared static instead of a search for unused parameters",
     build=build,
-    sizes=tuple(SIZES),
     traced_size="recorded",
-    tolerance=1e-5,
-    clock="wall",
-    ranks=RANKS,
-    devices=("cpu",),
-    reason="this benchmark has two gloo processes on the CPU only",
 )

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from perftool.bench.harness.case import Form, Setting
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
-RANKS = 2
+_RANKS = 2
 # Layers and width of the model: many small weights, or fewer larger ones (2.6 and 26 MB of gradients).
 # What is recorded for the rules is small enough to be shared.
 SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (600, 8), "recorded": (40, 64)}
 _BATCH = 8
+
+
+def on_ranks(
+    name: str,
+    rule: str,
+    summary: str,
+    build: Callable[[FormName, Setting], Form],
+    traced_size: str,
+    sizes: Sequence[str] = tuple(SIZES),
+    quantity: Literal["time", "memory"] = "time",
+) -> Benchmark:
+    """A benchmark whose forms run on gloo processes that wait for each other, so by the clock on the wall."""
+    return Benchmark(
+        name=name,
+        rules=(rule,),
+        summary=summary,
+        build=build,
+        sizes=tuple(sizes),
+        traced_size=traced_size,
+        tolerance=1e-5,
+        clock="wall",
+        quantity=quantity,
+        ranks=_RANKS,
+        devices=("cpu",),
+        reason="this benchmark has two gloo processes on the CPU only",
+    )
 
 
 def layers(setting: Setting) -> nn.Module:
