@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 from events import Event, document
+from hypothesis import settings
 from stores import Rows
 
 from perftool.store.trace_store import TraceStore
 
 WriteTrace = Callable[..., str]
+
+# The same examples in every run, so that a change is judged by what it changed. Search on with
+# ``--hypothesis-profile=default``, which tries others each time.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -170,7 +170,7 @@ def test_the_file_is_served_until_it_is_fetched(served) -> None:
         assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
         assert answer.headers["Content-Length"] == str(len(TRACE))
         assert answer.read() == TRACE
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address)
@@ -179,9 +179,9 @@ def test_the_file_is_served_until_it_is_fetched(served) -> None:
 def test_an_idle_connection_does_not_keep_others_waiting(served) -> None:
     thread, address = served()
     with socket.create_connection(("127.0.0.1", int(address.split(":")[2].split("/")[0]))):
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=60) as answer:
             assert answer.read() == TRACE
-        thread.join(10)
+        thread.join(60)
     assert not thread.is_alive()
 
 

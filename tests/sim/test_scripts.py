@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -170,11 +169,21 @@ def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:
     script.write_text(f"import torch\n{loop}")
     trace = tmp_path / "t.json"
     command = [sys.executable, "-m", "perftool", "simulate", str(script), "-o", str(trace)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-    assert child.stdout is not None
-    assert child.stdout.readline() == "on\n"
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Shells have what they start in the background ignore interrupts, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "on\n"
+        child.send_signal(signal.SIGINT)
+        try:
+            out, err = child.communicate(timeout=120)
+        finally:
+            child.kill()
     assert (child.returncode, trace.exists()) == (130, True)
     assert "the script was interrupted; the trace ends there" in err
     assert "simulated, not recorded on a device" in out
