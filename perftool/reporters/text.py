@@ -20,6 +20,7 @@ from perftool.reporters.text_tables import (
     shares_table,
     steps_table,
 )
+from perftool.reporters.verdict import verdict
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -30,8 +31,9 @@ _WIDEST_PAGE = 1000
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Print ``report``: inputs, summary, steps, idle time, rankings, then the findings, most worthwhile first."""
+    """Print ``report``: inputs, what they come to, the tables, then the findings, most worthwhile first."""
     _print_inputs(report.inputs, console)
+    _print_verdict(report, console)
     _print_summary(report, console)
     _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
@@ -65,6 +67,13 @@ def _print_input(read: InputFile, console: Console) -> None:
     console.print(Text.assemble(("Read ", "dim"), read.path, (f"  {facts}, ", "dim"), (read.status, style)))
     for issue in read.issues:
         console.print(Text(f"  {issue.message}", style="yellow"))
+
+
+def _print_verdict(report: Report, console: Console) -> None:
+    told = verdict(report)
+    console.print(Text(f"\n{told.headline}", style="bold"))
+    if told.detail:
+        console.print(told.detail)
 
 
 def _print_summary(report: Report, console: Console) -> None:
@@ -124,7 +133,10 @@ def _print_findings(report: Report, console: Console) -> None:
         note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
     if findings:
-        console.print(Text(f"habana_perf_tool rule {findings[0].code} explains a rule, with an example.", style="dim"))
+        code = findings[0].code
+        console.print(
+            Text(f"Begin with {code}: habana_perf_tool rule {code} explains it, with an example.", style="dim")
+        )
     if report.not_applicable:
         codes = ", ".join(rule.code for rule in report.not_applicable)
         console.print(Text(f"Not applicable to this input: {codes}", style="dim"))

@@ -12,7 +12,7 @@ from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
-from perftool.reporters.html.verdict import Verdict, origins, verdict
+from perftool.reporters.verdict import Verdict, origins, verdict
 
 _MOST_STEP_CHARTS = 4
 _MOST_STEPS_LISTED = 60

@@ -14,8 +14,8 @@ from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
 from perftool.reporters.html.charts import BUSY_KINDS
 from perftool.reporters.html.timeline import DrawnTimeline, draw
-from perftool.reporters.html.verdict import finding_title
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric, kind_label
+from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # More than this is no longer read; the page says how many it leaves out, the JSON report has them all.
