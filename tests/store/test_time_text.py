@@ -1,0 +1,26 @@
+"""The macro that writes times agrees with the function that does."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from perftool.store.catalog import macros
+from perftool.units import format_ns
+
+EDGES = [10**power + shift for power in range(13) for shift in (-6, -1, 0, 1, 6)]
+
+
+@pytest.mark.parametrize("ns", [0, 7, *EDGES, *(-edge for edge in EDGES), 32_620_000, 123_456_789, 400_000])
+def test_a_time_reads_the_same_in_sql(ns: int) -> None:
+    connection = duckdb.connect()
+    connection.execute(macros())
+
+    assert connection.execute("SELECT time_text($ns)", {"ns": ns}).fetchone() == (format_ns(ns),)
+
+
+def test_no_time_has_no_text() -> None:
+    connection = duckdb.connect()
+    connection.execute(macros())
+
+    assert connection.execute("SELECT time_text(NULL::BIGINT)").fetchone() == (None,)
