@@ -71,5 +71,6 @@ def _result(task: RankTask, future: Any) -> Result:
     try:
         result: Result = future.result()
     except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs one rank only
-        return unreadable(task.path, InputError(f"{task.path}: the cluster could not analyse it ({error})"))
+        why = " ".join(str(error).split())
+        return unreadable(task.path, InputError(f"{task.path}: the cluster could not analyse it ({why})"))
     return result
