@@ -15,7 +15,8 @@ from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
 from perftool.store.handover import HANDED_ON, Handover
-from perftool.store.load import Progress, base_time
+from perftool.store.load import Progress
+from perftool.store.ranks import base_time
 from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
@@ -58,7 +59,7 @@ class RankPart:
     @property
     def base_ns(self) -> int:
         """What its times count from, in ns since 1970; 0 when they are absolute."""
-        return base_time(dict(self.metadata))
+        return base_time(self.metadata)
 
     def handover(self, base_ns: int) -> Handover:
         """Its tables, for a store whose times count from ``base_ns``."""

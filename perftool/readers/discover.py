@@ -75,7 +75,7 @@ def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
 def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
-    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES) and file.is_file())
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in _companions(place, recursive=True) if file not in files]
     if not files and not texts:

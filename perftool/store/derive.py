@@ -59,12 +59,12 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[ImportIssue]:
     """The complete events that are no slices. Impossible ones of a device stay, set aside, in device_ops."""
     found = connection.execute(
         """SELECT count(*)
-           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR dur < 0)) AS r
+           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r
            LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
            WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host'"""
     ).fetchone()
     if found and found[0]:
-        text = f"{found[0]:,} complete events without a start, or with no length or a negative one, were dropped"
+        text = f"{found[0]:,} complete events without a start, or with no length or an impossible one, were dropped"
         yield ImportIssue("events without times", found[0], text)
 
 

@@ -84,3 +84,11 @@ def test_our_own_documents_in_a_folder_are_no_inputs(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text('{"device": {}, "tool": {"name": "habana_perf_tool", "version": "1"}}')
 
     assert [Path(path).name for path in find_inputs([str(tmp_path)]).traces] == ["run.json"]
+
+
+def test_what_is_no_file_is_left_out_of_a_folder(folder: Path) -> None:
+    (folder / "traces" / "gone.json").symlink_to(folder / "nothing")
+    (folder / "traces" / "nested.json").mkdir()
+    assert find_inputs(["traces"]).traces == (
+        "traces/a.json.gz", "traces/b.json", "traces/sub/[x].json", "traces/sub/c.json.zst",
+    )  # fmt: skip

@@ -212,7 +212,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         '3 complete events without a start, or with no length or a negative one, were dropped'),
+         '3 complete events without a start, or with no length or an impossible one, were dropped'),
         ('PATH', 'unmatched begins', 1, None, None,
          '1 begin events have no end and were closed with their track'),
         ('PATH', 'unmatched ends', 1, None, None,
