@@ -86,6 +86,11 @@ def test_absolute_times_are_exact_wherever_they_stand(times: list[tuple[str, str
     ]
 
 
+def test_exponents_among_absolute_times() -> None:
+    found = read(trace(("1683564901548726.123", "2.5e1"), ("1.683564901548727e15", "1E-1")))
+    assert only_times(found) == [(1683564901548726123, 25_000), (1683564901548727000, 100)]
+
+
 def test_absolute_times_after_a_long_head() -> None:
     """The first block ends before the first event."""
     head = '{"log": "' + "x" * 300_000 + '", "traceEvents": ['
