@@ -108,7 +108,9 @@ def _part(store: TraceStore, stated: int | None, rules: Sequence[Rule]) -> RankP
     tables = store.hand_on()
     ((rank, metadata),) = store.metadata.items()
     signs = device_signs(store)
-    context = context_of(tuple(overview.steps(store)), decide_device([signs]).type)
+    own = decide_device([signs]).type
+    # What a rank without device work has to do with the device of the run, only the other ranks show.
+    context = context_of(tuple(overview.steps(store)), own if signs.has_work else None)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     return RankPart(
         rank=rank,

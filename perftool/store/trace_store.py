@@ -199,8 +199,8 @@ class TraceStore:
             self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
             self._built.add(name)
             if name == "tracks":
-                for issue in pair_slices(self._connection):
-                    self._note(issue)
+                for rank, issue in pair_slices(self._connection):
+                    self._note(rank, issue)
             if name == "_spans":
                 nest_slices(self._connection)
             if name == "slices":
@@ -242,9 +242,9 @@ class TraceStore:
             marks = ", ".join(["unnest(?)"] * len(columns))
             self._connection.execute(f"INSERT INTO {name} SELECT {marks}", columns)
 
-    def _note(self, issue: ImportIssue) -> None:
-        first = self.inputs[0].path if self.inputs else self.readings[0].path
-        row = [first, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
+    def _note(self, rank: int, issue: ImportIssue) -> None:
+        path = next(read.path for read in self.inputs if read.rank == rank)
+        row = [path, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
         self._connection.execute("INSERT INTO _issues VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def _require_open(self) -> None:
