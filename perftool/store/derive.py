@@ -13,7 +13,7 @@ from perftool.store.pairing import Pairs, pair
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
-    """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot become a slice, each with its rank."""
+    """Make the table ``_pairs`` (id of the begin, end in ns); returns what is no slice, each with its rank."""
     begins: list[int] = []
     ends_ns: list[int] = []
     issues: list[tuple[int, ImportIssue]] = []
