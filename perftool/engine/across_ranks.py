@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from perftool.model.report import Finding
@@ -13,12 +14,17 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
     Two findings of one rank are never the same, even when their fingerprints, which leave numbers out, agree.
     """
     groups: list[list[int]] = []
+    # Of what is the same, the n-th on a rank belongs with the n-th on every other.
+    known: dict[tuple[str, int], list[int]] = {}
+    seen: Counter[tuple[str, int | None]] = Counter()
     for at, finding in enumerate(findings):
-        for group in groups:
-            same = findings[group[0]].fingerprint == finding.fingerprint
-            if same and finding.rank is not None and finding.rank not in {findings[one].rank for one in group}:
-                group.append(at)
-                break
-        else:
-            groups.append([at])
+        nth = seen[finding.fingerprint, finding.rank]
+        seen[finding.fingerprint, finding.rank] += 1
+        group = None if finding.rank is None else known.get((finding.fingerprint, nth))
+        if group is None:
+            group = []
+            groups.append(group)
+            if finding.rank is not None:
+                known[finding.fingerprint, nth] = group
+        group.append(at)
     return tuple(map(tuple, groups))

@@ -11,7 +11,7 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
-from perftool.store.load import rank_of
+from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
 from perftool.store.trace_store import TraceStore
 

@@ -68,7 +68,7 @@ FROM slices AS s JOIN tracks AS t ON t.id = s.track
 WHERE s.rank = $rank AND s.side = 'host' AND s.ts < $until AND s."end" > $begin
   AND (s.track IN (SELECT track FROM _feeding_tracks) OR (s.ts = $mark AND s."end" = $mark_end))
 GROUP BY ALL HAVING bool_or(s.cat IS DISTINCT FROM 'python_function' AND NOT starts_with(s.name, 'ProfilerStep#'))
-ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT 3
+ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 """
 
 
@@ -106,7 +106,7 @@ def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
 
 def _host_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
     values = _values(view, "mark", "mark_end", "begin", "until", "rank")
-    tracks = store.select(_HOST_TRACKS, values)[:_HOST_LANES]
+    tracks = store.select(_HOST_TRACKS, {**values, "most": _HOST_LANES})
     bars = _bars(store, _HOST, view, tracks=[row["id"] for row in tracks])
     for row in tracks:
         own = bars.get(str(row["id"]))

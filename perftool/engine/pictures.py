@@ -179,17 +179,11 @@ def _memory(store: TraceStore) -> tuple[MemoryCurve, ...]:
     )  # fmt: skip
 
 
-_BUSY = """
-SELECT w.rank, coalesce((SELECT sum(dur) FROM device_busy AS b WHERE b.rank = w.rank), 0) / (w."end" - w.ts) AS busy
-FROM _windows AS w WHERE w."end" > w.ts AND w.rank IN (SELECT rank FROM device_ops WHERE valid)
+_TOTALS = """
+SELECT rank, CASE WHEN device AND window_ns > 0 THEN coalesce(busy_ns, 0) / window_ns END AS busy,
+       coalesce(exposed_ns, 0) AS exposed, peak_bytes AS peak
+FROM _rank_totals
 """
-# Collectives run and nothing is computed, in ns of the window. The classes are those of _timeline.
-_EXPOSED = """
-SELECT t.rank, sum(t."end" - t.ts)::BIGINT AS exposed FROM _timeline AS t
-JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-WHERE mask & class_bits([1, 3]) > 0 AND mask & class_bits([0, 2]) = 0 GROUP BY t.rank
-"""
-_PEAKS = "SELECT rank, max(allocated) AS peak FROM memory WHERE device_type > 0 GROUP BY rank"
 
 
 def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
@@ -198,15 +192,15 @@ def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
     ranks = sorted({step.rank for step in complete})
     if len(ranks) < 2:
         return ()
-    store.build(["device_busy", "_windows", "_timeline", "device_ops", "memory"])
-    busy = {row["rank"]: float(row["busy"]) for row in store.select(_BUSY)}
-    exposed = {row["rank"]: row["exposed"] for row in store.select(_EXPOSED)}
-    peaks = {row["rank"]: row["peak"] for row in store.select(_PEAKS)}
+    store.build(["_rank_totals"])
+    totals = {row["rank"]: row for row in store.select(_TOTALS)}
     found = []
     for rank in ranks:
         own = [step for step in complete if step.rank == rank]
         mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
         length = median([step.dur_ns for step in own])
-        per_step = exposed.get(rank, 0) // len(own)
-        found.append(RankTimes(rank, len(own), length, mean, busy.get(rank), per_step, peaks.get(rank)))
+        whole = totals[rank]
+        found.append(
+            RankTimes(rank, len(own), length, mean, whole["busy"], whole["exposed"] // len(own), whole["peak"])
+        )
     return tuple(found)

@@ -15,7 +15,8 @@ from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
 from perftool.store.handover import HANDED_ON, Handover
-from perftool.store.load import Progress, base_time
+from perftool.store.load import Progress
+from perftool.store.ranks import base_time
 from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
@@ -58,7 +59,7 @@ class RankPart:
     @property
     def base_ns(self) -> int:
         """What its times count from, in ns since 1970; 0 when they are absolute."""
-        return base_time(dict(self.metadata))
+        return base_time(self.metadata)
 
     def handover(self, base_ns: int) -> Handover:
         """Its tables, for a store whose times count from ``base_ns``."""
@@ -107,7 +108,9 @@ def _part(store: TraceStore, stated: int | None, rules: Sequence[Rule]) -> RankP
     tables = store.hand_on()
     ((rank, metadata),) = store.metadata.items()
     signs = device_signs(store)
-    context = context_of(tuple(overview.steps(store)), decide_device([signs]).type)
+    own = decide_device([signs]).type
+    # What a rank without device work has to do with the device of the run, only the other ranks show.
+    context = context_of(tuple(overview.steps(store)), own if signs.has_work else None)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     return RankPart(
         rank=rank,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.issue_tally import IssueTally
-from perftool.readers.log_lines import LogLine, read_log_lines
-from perftool.readers.text_lines import Source
+from perftool.readers.log_lines import LogLine
 
 TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Configuration :")
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
@@ -51,21 +49,3 @@ class BannerScanner:
             self.tally.note("cut banner", "the start-up banner has no end", line.number)
         else:
             self._left[line.rank] = left - 1
-
-
-def scan(lines: Iterable[LogLine], tally: IssueTally) -> LogReading:
-    """Read the banner out of log lines."""
-    scanner = BannerScanner(tally)
-    for line in lines:
-        scanner.feed(line)
-    return scanner.reading()
-
-
-def read(source: Source, rank: int | None = None) -> LogReading:
-    """The banner's settings; ``rank`` is assumed where no line names one.
-
-    Raises InputError when the file cannot be opened or read.
-    """
-    tally = IssueTally()
-    reading = scan(read_log_lines(source, tally, rank), tally)
-    return LogReading(config=reading.config, issues=tally.issues(), kind="runtime_log")

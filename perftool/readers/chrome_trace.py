@@ -30,8 +30,9 @@ _LONGEST_CARRY = 32 << 20
 _TELLING = 256 << 10
 # From here on microseconds with decimals do not fit a double: 2**53 ns.
 _LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
-_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(-?\d+\.\d+)')
-_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(-?\d+\.\d+)"')
+_DECIMALS = rb"-?\d+\.\d+(?:[eE][-+]?\d+)?"
+_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(%b)' % _DECIMALS)
+_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def find_inputs(
     """The files meant by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs sorted.
 
     Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
-    for a path that does not exist, a folder without inputs and a pattern without matches.
+    for a path that does not exist or is not UTF-8, a folder without inputs and a pattern without matches.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -60,8 +60,18 @@ def find_inputs(
     if not traces and not others and not named:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
+    _require_text((*traces, *found))
     notes = tuple(found.note for found in expanded if found.note)
     return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)), notes)
+
+
+def _require_text(paths: Iterable[str]) -> None:
+    """Raise InputError for a name that no report could show."""
+    for path in paths:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{path!r}: the name is not UTF-8, so no report can show it; rename the file") from None
 
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
@@ -75,7 +85,7 @@ def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
 def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
-    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES) and file.is_file())
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in _companions(place, recursive=True) if file not in files]
     if not files and not texts:

@@ -8,15 +8,14 @@ log file shows the same table twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.issue_tally import IssueTally
-from perftool.readers.log_lines import LogLine, read_log_lines
+from perftool.readers.log_lines import LogLine
 from perftool.readers.log_time import time_of_day
 from perftool.readers.op_names import dtype_name, op_name
-from perftool.readers.text_lines import Source
 
 HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
@@ -186,21 +185,3 @@ def _table_record(header: LogLine, number: int, op: str, count: int) -> Fallback
         time_ns=header.prefix.time_ns,
         tid=header.prefix.tid,
     )
-
-
-def scan(lines: Iterable[LogLine], tally: IssueTally) -> LogReading:
-    """Read the fallbacks out of log lines."""
-    scanner = FallbackScanner(tally)
-    for line in lines:
-        scanner.feed(line)
-    return scanner.reading()
-
-
-def read(source: Source, rank: int | None = None) -> LogReading:
-    """The fallbacks of one log, and the import issues; ``rank`` is assumed where no line names one.
-
-    Raises InputError when the file cannot be opened or read.
-    """
-    tally = IssueTally()
-    reading = scan(read_log_lines(source, tally, rank), tally)
-    return LogReading(fallbacks=reading.fallbacks, issues=tally.issues(), kind=reading.kind)

@@ -1,21 +1,25 @@
-"""The rank that the name of a file tells."""
+"""The rank that the name of a file, or of a folder around it, tells."""
 
 from __future__ import annotations
 
 import re
 from pathlib import PurePath
 
-# `m-rank3.json`, `m-rank3.json.1`, `rank_3/...`; the last one in the path is the most specific.
-_RANK = re.compile(r"(?:^|[/\\_.-])rank[_-]?(\d{1,6})(?![0-9A-Za-z])")
+# `m-rank3.json`, `m-rank3.json.1`, `trace_Rank.3.json`
+_IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
+# `rank_3/...`; other folders may well speak of ranks without being those of one, as `two_rank2/` does.
+_FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
 # The bridge logs of several processes lie in `<logs>/<HLS_ID>/<rank>/`.
 _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hcl")
 
 
 def rank_of(path: str) -> int | None:
-    """The rank in ``path``, None when it names none."""
-    if ranks := _RANK.findall(path):
+    """The rank in ``path``, the last one it names; None when it names none."""
+    place = PurePath(path)
+    folders = (match[1] for folder in place.parent.parts if (match := _FOLDER.fullmatch(folder)))
+    if ranks := [*folders, *_IN_NAME.findall(place.name)]:
         return int(ranks[-1])
-    folder = PurePath(path).parent.name
-    if PurePath(path).name.startswith(_BRIDGE_LOGS) and folder.isascii() and folder.isdigit() and len(folder) <= 6:
+    folder = place.parent.name
+    if place.name.startswith(_BRIDGE_LOGS) and folder.isascii() and folder.isdigit() and len(folder) <= 6:
         return int(folder)
     return None

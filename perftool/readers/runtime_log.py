@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from perftool.model.records import LogEvent, LogReading, combine
@@ -10,9 +9,8 @@ from perftool.readers.bridge_patterns import BRIDGE_PATTERNS, LinePattern
 from perftool.readers.compilation_lines import CompilationScanner
 from perftool.readers.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.issue_tally import IssueTally
-from perftool.readers.log_lines import LogLine, read_log_lines
+from perftool.readers.log_lines import LogLine
 from perftool.readers.progress_bar import ProgressScanner
-from perftool.readers.text_lines import Source
 
 _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
 _MAX_EVENTS = 100_000
@@ -106,21 +104,3 @@ class RuntimeScanner:
     def reading(self) -> LogReading:
         """The records so far."""
         return combine((scanner.reading() for scanner in self._scanners), kind="runtime_log")
-
-
-def scan(lines: Iterable[LogLine], tally: IssueTally) -> LogReading:
-    """Read events, compilations and progress bars out of log lines."""
-    scanner = RuntimeScanner(tally)
-    for line in lines:
-        scanner.feed(line)
-    return scanner.reading()
-
-
-def read(source: Source, rank: int | None = None) -> LogReading:
-    """The events and compilations of one log; ``rank`` is assumed where no line names one.
-
-    Raises InputError when the file cannot be opened or read.
-    """
-    tally = IssueTally()
-    reading = scan(read_log_lines(source, tally, rank), tally)
-    return combine((reading, LogReading(issues=tally.issues())), kind="runtime_log")

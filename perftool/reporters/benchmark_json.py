@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from perftool.model.benchmark import BenchmarkResult, Measurement, Proof
-from perftool.reporters.lint_json import dump
+from perftool.reporters.json import dump
 
 VERSION = 1
 _PROOF_KEYS = (

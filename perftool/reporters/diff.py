@@ -11,7 +11,7 @@ from perftool import __version__
 from perftool.model.diff import Comparison, OpChange, RunSide
 from perftool.model.report import Finding
 from perftool.reporters.escape import markdown_cell, one_line
-from perftool.reporters.lint_json import dump
+from perftool.reporters.json import dump
 from perftool.units import format_ns, format_ratio
 
 VERSION = 1

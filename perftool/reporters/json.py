@@ -9,6 +9,7 @@ import orjson
 
 from perftool import __version__
 from perftool.model.report import Finding, Location, Report, Share
+from perftool.reporters.escape import json_text
 
 VERSION = 1
 TOOL = {"name": "habana_perf_tool", "version": __version__}
@@ -16,10 +17,7 @@ TOOL = {"name": "habana_perf_tool", "version": __version__}
 
 def render_json(report: Report) -> bytes:
     """The report as one UTF-8 JSON object with sorted keys and a newline at the end; absent values are null."""
-    return orjson.dumps(as_dict(report), default=plain, option=_OPTIONS)
-
-
-_OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    return dump(as_dict(report), indent=True)
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -85,6 +83,22 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
     return [{"name": r.name, "total_ns": r.total_ns, "count": r.count, "share": r.share} for r in rows]
 
 
+def dump(data: Any, *, indent: bool = False) -> bytes:
+    """``data`` as UTF-8 JSON with sorted keys and a newline at the end, whatever characters names hold."""
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(_clean(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
+
+
 def plain(value: Any) -> Any:
     """Numbers as DuckDB may return them (Decimal) for orjson."""
     return float(value) if hasattr(value, "__float__") else str(value)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return json_text(value)
+    if isinstance(value, dict):
+        return {json_text(str(key)): _clean(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(part) for part in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else plain(value)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import orjson
-
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.rule import SEVERITIES
-from perftool.reporters.escape import json_text
-from perftool.reporters.json import as_dict, finding_dict
+from perftool.reporters.json import as_dict, dump, finding_dict
 
 
 def render_lint_json(result: LintReport) -> bytes:
@@ -40,21 +37,3 @@ def lint_finding_dict(found: LintFinding) -> dict[str, Any]:
         "help": found.finding.fix,
         "baseline_state": found.baseline,
     }
-
-
-def dump(data: Any, *, indent: bool = False) -> bytes:
-    """``data`` as UTF-8 JSON with sorted keys and a newline at the end, whatever characters names hold."""
-    options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
-    return orjson.dumps(_clean(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return json_text(value)
-    if isinstance(value, dict):
-        return {json_text(str(key)): _clean(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(part) for part in value]
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    return float(value) if hasattr(value, "__float__") else str(value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perftool.model.rule import Rule
-from perftool.reporters.lint_json import dump
+from perftool.reporters.json import dump
 
 
 def render_rules_text(rules: Sequence[Rule]) -> bytes:

@@ -11,7 +11,7 @@ from perftool import __version__
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
 from perftool.model.rule import Rule
-from perftool.reporters.lint_json import dump
+from perftool.reporters.json import dump
 from perftool.reporters.lint_text import place_of
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from perftool.engine.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, Report
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
@@ -127,8 +128,8 @@ def _print_findings(report: Report, console: Console) -> None:
     _heading(f"Findings: {len(findings)}" if findings else "No findings", console)
     if not findings:
         console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied, all quiet.")
-    for number, (finding, *others) in enumerate(_over_ranks(findings), 1):
-        _print_finding(number, finding, others, console)
+    for number, (first, *others) in enumerate(grouped(findings), 1):
+        _print_finding(number, findings[first], [findings[at] for at in others], console)
     if any(finding.gain for finding in findings):
         note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
@@ -140,18 +141,6 @@ def _print_findings(report: Report, console: Console) -> None:
     if report.not_applicable:
         codes = ", ".join(rule.code for rule in report.not_applicable)
         console.print(Text(f"Not applicable to this input: {codes}", style="dim"))
-
-
-def _over_ranks(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that are the same but for the rank, together, at the place of the first."""
-    same: dict[tuple[str, ...], list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        key = (str(number),) if finding.rank is None else (finding.code, finding.fingerprint)
-        known = same.setdefault(key, [])
-        if finding.rank in {one.rank for one in known}:
-            key = (str(number),)
-        same.setdefault(key, []).append(finding)
-    return list(same.values())
 
 
 def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:

@@ -9,19 +9,22 @@ import duckdb
 
 from perftool.model.inputs import ImportIssue
 from perftool.store.nesting import nest
-from perftool.store.pairing import pair
+from perftool.store.pairing import Pairs, pair
 
 
-def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[ImportIssue]:
-    """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot become a slice."""
-    events = connection.execute(
-        """SELECT rowid, rank, pid, tid, ph, name, ts FROM raw
-           WHERE ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid"""
-    )
-    rows = iter(events.fetchone, None)
-    pairs = pair((r[0], (r[1], r[2], r[3]), r[4], r[5], r[6]) for r in rows)
-    _insert_arrays(connection, "_pairs", {"id": pairs.begin, "end": pairs.end_ns})
-    return [*_unpaired(pairs.unmatched_ends, pairs.unmatched_begins), *_untimed(connection)]
+def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
+    """Make the table ``_pairs`` (id of the begin, end in ns); returns what is no slice, each with its rank."""
+    begins: list[int] = []
+    ends_ns: list[int] = []
+    issues: list[tuple[int, ImportIssue]] = []
+    ranks = connection.execute("SELECT DISTINCT rank FROM raw WHERE ph IN ('B', 'E') ORDER BY rank").fetchall()
+    for (rank,) in ranks:
+        pairs = _pairs_of(connection, rank)
+        begins += pairs.begin
+        ends_ns += pairs.end_ns
+        issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
+    _insert_arrays(connection, "_pairs", {"id": begins, "end": ends_ns})
+    return [*issues, *_untimed(connection)]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
@@ -46,6 +49,16 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
     _insert_arrays(connection, "_nesting", columns)
 
 
+def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
+    events = connection.execute(
+        """SELECT rowid, pid, tid, ph, name, ts FROM raw
+           WHERE rank = $rank AND ph IN ('B', 'E') AND ts IS NOT NULL ORDER BY ts, rowid""",
+        {"rank": rank},
+    )
+    rows = iter(events.fetchone, None)
+    return pair((r[0], (r[1], r[2]), r[3], r[4], r[5]) for r in rows)
+
+
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
         text = f"{unmatched_ends:,} end events have no begin (started before the recording) and were dropped"
@@ -55,17 +68,17 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
         yield ImportIssue("unmatched begins", unmatched_begins, text)
 
 
-def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[ImportIssue]:
+def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
     """The complete events that are no slices. Impossible ones of a device stay, set aside, in device_ops."""
     found = connection.execute(
-        """SELECT count(*)
-           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR dur < 0)) AS r
+        """SELECT r.rank, count(*)
+           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r
            LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
-           WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host'"""
-    ).fetchone()
-    if found and found[0]:
-        text = f"{found[0]:,} complete events without a start, or with no length or a negative one, were dropped"
-        yield ImportIssue("events without times", found[0], text)
+           WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
+    ).fetchall()
+    for rank, count in found:
+        text = f"{count:,} complete events without a start, or with no length or an impossible one, were dropped"
+        yield rank, ImportIssue("events without times", count, text)
 
 
 def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import tempfile
 from collections.abc import Callable
 from itertools import islice
@@ -17,7 +16,6 @@ from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.stream import STDIN
-from perftool.store.ranks import distributed_info
 
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
@@ -33,14 +31,12 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
+# No recording ends after the year 2043. Beyond this a number is damage, and a sum of two times would not fit 64 bits.
+_MOST_US = 2**61 // 1000
 # Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
 # writes times beyond that as text.
-_FAST_TIME = (
-    "DOUBLE",
-    "try_cast(trunc({0}) AS BIGINT) * 1000 + try_cast(round(({0} - trunc({0})) * 1000) AS BIGINT)",
-)
-_EXACT_TIME = ("VARCHAR", "try_cast(try_cast({0} AS DECIMAL(38, 6)) * 1000 AS BIGINT)")
-_RANK_IN_NAME = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+_FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
+_EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
 Progress = Callable[[int], None]
 RankFor = Callable[[dict[str, Any]], int]
@@ -67,27 +63,12 @@ def load_trace(
     return InputFile(shown, "trace", None, trace.size, events, status, issues, trace.events_end), trace.metadata
 
 
-def base_time(metadata: dict[str, Any]) -> int:
-    """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
-    base = metadata.get("baseTimeNanoseconds")
-    return base if isinstance(base, int) else 0
-
-
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
     """What every output must say about a trace that no device left behind."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
     return [*issues, ImportIssue("interrupted", 1, f"ends early: {early}")] if isinstance(early, str) else issues
-
-
-def rank_of(path: str, metadata: dict[str, Any]) -> int | None:
-    """The distributed rank a trace says it has, in its metadata or in its file name."""
-    rank = distributed_info(metadata).get("rank")
-    if isinstance(rank, int):
-        return rank
-    named = _RANK_IN_NAME.search(Path(path).name)
-    return int(named.group(1)) if named else None
 
 
 def _load_chunks(
@@ -139,11 +120,11 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
 
 def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
     """Append the events of JSON array files under ``rank``; ``exact`` for times written as text. Returns how many."""
-    kind, to_ns = _EXACT_TIME if exact else _FAST_TIME
+    kind, form = _EXACT_TIME if exact else _FAST_TIME
     columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
     statement = f"""
         INSERT INTO raw
-        SELECT {rank}, ph, cat, name, pid, tid, {to_ns.format("ts")}, {to_ns.format("dur")}, id, args
+        SELECT {rank}, ph, cat, name, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
         FROM read_json($files, format = 'array', columns = $columns)
         WHERE ph IS NOT NULL AND cat IS DISTINCT FROM '{CATEGORY}'
     """
@@ -154,17 +135,22 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
     """Insert a chunk that holds what the fast way refuses: elements that are no objects, or keys given twice."""
     keys = ", ".join(f"json ->> '{key}'" for key in _COLUMNS if key != "id")
-    to_ns = _EXACT_TIME[1]
+    ts, dur = (_to_ns(_EXACT_TIME[1], f"(json ->> '{key}')") for key in ("ts", "dur"))
     statement = f"""
         INSERT INTO raw
-        SELECT {rank}, {keys}, {to_ns.format("(json ->> 'ts')")}, {to_ns.format("(json ->> 'dur')")}, json ->> 'id',
-               json -> 'args'
+        SELECT {rank}, {keys}, {ts}, {dur}, json ->> 'id', json -> 'args'
         FROM read_json_objects($file, format = 'array')
         WHERE json_type(json) = 'OBJECT' AND (json ->> 'ph') IS NOT NULL
               AND (json ->> 'cat') IS DISTINCT FROM '{CATEGORY}'
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
+
+
+def _to_ns(form: str, source: str) -> str:
+    """SQL for the time ``source``, in microseconds, in ns; NULL for one that cannot be true."""
+    possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
+    return f"CASE WHEN {possible} THEN {form.format(source)} END"
 
 
 def _require_trace(trace: ChromeTrace) -> None:

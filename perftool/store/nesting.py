@@ -21,9 +21,11 @@ def nest(track: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int
     lasting = end > start
     depth = _open_slices(track, start, end, lasting)
     parent = np.full(len(order), -1, dtype=np.int64)
-    above: Int64s = np.flatnonzero((depth == 0) & lasting)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        here = np.flatnonzero(depth == level)
+    by_depth = np.argsort(depth, kind="stable")
+    # One look at all slices for each level would take a time that grows with the square of the deepest nesting.
+    levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+    above: Int64s = levels[0][lasting[levels[0]]]
+    for here in levels[1:]:
         # The slice one level up that started last is still open, or this one would not be at this depth.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[lasting[here]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -15,6 +16,41 @@ class Pairs:
     unmatched_ends: int = 0
     unmatched_begins: int = 0
 
+    def close(self, begins: Sequence[int], end_ns: int) -> None:
+        """Let ``begins`` end at ``end_ns``."""
+        self.begin += begins
+        self.end_ns += [end_ns] * len(begins)
+
+
+class _OpenBegins:
+    """The begins of a track that have no end yet, innermost last; counted by name, so that none is sought in vain."""
+
+    def __init__(self) -> None:
+        self._stack: list[tuple[int, str | None]] = []
+        self._names: Counter[str | None] = Counter()
+
+    def push(self, begin: int, name: str | None) -> None:
+        self._stack.append((begin, name))
+        self._names[name] += 1
+
+    def close(self, name: str | None) -> list[int]:
+        """Take out the innermost begin of ``name`` (of any for None) after those inside it; nothing without one."""
+        if not (self._stack if name is None else self._names[name]):
+            return []
+        closed = [self._pop()]
+        while name is not None and closed[-1][1] != name:
+            closed.append(self._pop())
+        return [begin for begin, _ in closed]
+
+    def close_all(self) -> list[int]:
+        """Take out everything, the innermost first."""
+        return [self._pop()[0] for _ in range(len(self._stack))]
+
+    def _pop(self) -> tuple[int, str | None]:
+        innermost = self._stack.pop()
+        self._names[innermost[1]] -= 1
+        return innermost
+
 
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
@@ -25,32 +61,19 @@ def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     recording stops and closes with the last event of its track.
     """
     pairs = Pairs()
-    open_begins: dict[object, list[tuple[int, str | None]]] = {}
+    open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)
     last_ts: dict[object, int] = {}
     for event, track, phase, name, ts in events:
-        stack = open_begins.setdefault(track, [])
         last_ts[track] = ts
         if phase == "B":
-            stack.append((event, name))
-            continue
-        depth = _innermost(stack, name)
-        if depth is None:
+            open_begins[track].push(event, name)
+        elif closed := open_begins[track].close(name):
+            pairs.close(closed, ts)
+            pairs.unmatched_begins += len(closed) - 1
+        else:
             pairs.unmatched_ends += 1
-            continue
-        for begin, _ in reversed(stack[depth:]):
-            pairs.begin.append(begin)
-            pairs.end_ns.append(ts)
-        pairs.unmatched_begins += len(stack) - depth - 1
-        del stack[depth:]
-    for track, stack in open_begins.items():
-        for begin, _ in reversed(stack):
-            pairs.begin.append(begin)
-            pairs.end_ns.append(last_ts[track])
-        pairs.unmatched_begins += len(stack)
+    for track, still_open in open_begins.items():
+        closed = still_open.close_all()
+        pairs.close(closed, last_ts[track])
+        pairs.unmatched_begins += len(closed)
     return pairs
-
-
-def _innermost(stack: list[tuple[int, str | None]], name: str | None) -> int | None:
-    if name is None:
-        return len(stack) - 1 if stack else None
-    return next((at for at in range(len(stack) - 1, -1, -1) if stack[at][1] == name), None)

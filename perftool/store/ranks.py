@@ -1,4 +1,4 @@
-"""Which rank a trace is, and which ranks its run had."""
+"""Which rank a trace is, what its clock counts from, and which ranks its run had."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from itertools import count
 from typing import Any
 
 from perftool.model.inputs import ImportIssue, InputFile
+from perftool.readers import rank_name
 
 RANK_COLUMNS = "(rank INTEGER, status VARCHAR)"
 # Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
 _LONGEST_INFO = 100_000
 # More ranks than any run has; beyond it the number is damaged.
 _MOST_RANKS = 1 << 20
-# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
-_LONGEST_INFO = 100_000
+# In the year 2043.
+_LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -26,6 +27,17 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             info = ast.literal_eval(info)
     return info if isinstance(info, dict) else {}
+
+
+def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
+    """The distributed rank a trace says it has, in its metadata or in its path."""
+    rank = _number(distributed_info(metadata).get("rank"), _MOST_RANKS)
+    return rank_name.rank_of(path) if rank is None else rank
+
+
+def base_time(metadata: Mapping[str, Any]) -> int:
+    """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
+    return _number(metadata.get("baseTimeNanoseconds"), _LATEST_NS) or 0
 
 
 def free_rank(stated: int | None, taken: Container[int]) -> int:
@@ -52,8 +64,13 @@ def ranks_of_run(
     """
     status = {read.rank: "unreadable" for read in unreadable if read.rank is not None}
     status |= dict.fromkeys(metadata, "ok")
-    sizes = [distributed_info(top).get("world_size") for top in metadata.values()]
-    size = max((size for size in sizes if isinstance(size, int) and size <= _MOST_RANKS), default=0)
+    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
+    size = max((size for size in sizes if size is not None), default=0)
     if len(status) > 1:
         status |= {rank: "missing" for rank in range(size) if rank not in status}
     return sorted(status.items())
+
+
+def _number(value: object, most: int) -> int | None:
+    """``value`` if it is a whole number from 0 to ``most``: anything else is damage."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None

@@ -22,7 +22,7 @@ from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
-from perftool.store.ranks import free_rank, rank_taken
+from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
 from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
 
@@ -99,7 +99,7 @@ class TraceStore:
 
     def _add_events(self, path: str, number: Number, progress: load.Progress | None) -> InputFile:
         def rank_for(metadata: dict[str, Any]) -> int:
-            return number(load.rank_of(path, metadata))
+            return number(rank_of(path, metadata))
 
         try:
             read, metadata = load.load_trace(self._connection, path, rank_for, progress)
@@ -107,14 +107,14 @@ class TraceStore:
             taken = ", ".join(map(str, self.metadata)) or "NULL"
             self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
             raise
-        stated = load.rank_of(path, metadata)
+        stated = rank_of(path, metadata)
         rank = number(stated)
-        self._align(rank, load.base_time(metadata))
+        self._align(rank, base_time(metadata))
         self.metadata[rank] = metadata
         return replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
 
     def _add_csv(self, path: str, number: Number, _: load.Progress | None) -> InputFile:
-        rank = number(None)
+        rank = number(rank_of(path, {}))
         added = load_csv(self._connection, path, rank)
         self.metadata[rank] = {}
         return added
@@ -199,8 +199,8 @@ class TraceStore:
             self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
             self._built.add(name)
             if name == "tracks":
-                for issue in pair_slices(self._connection):
-                    self._note(issue)
+                for rank, issue in pair_slices(self._connection):
+                    self._note(rank, issue)
             if name == "_spans":
                 nest_slices(self._connection)
             if name == "slices":
@@ -242,9 +242,9 @@ class TraceStore:
             marks = ", ".join(["unnest(?)"] * len(columns))
             self._connection.execute(f"INSERT INTO {name} SELECT {marks}", columns)
 
-    def _note(self, issue: ImportIssue) -> None:
-        first = self.inputs[0].path if self.inputs else self.readings[0].path
-        row = [first, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
+    def _note(self, rank: int, issue: ImportIssue) -> None:
+        path = next(read.path for read in self.inputs if read.rank == rank)
+        row = [path, issue.kind, issue.count, issue.bytes, issue.offset, issue.message]
         self._connection.execute("INSERT INTO _issues VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def _require_open(self) -> None:

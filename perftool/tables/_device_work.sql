@@ -41,7 +41,7 @@ work AS (
 )
 SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine,
        a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
-       try_cast(a[10] AS BIGINT) AS recipe, a[11] AS direction,
+       try_cast(a[10] AS INTEGER)::BIGINT AS recipe, a[11] AS direction,
        try_cast(a[1] AS BIGINT) AS correlation, try_cast(coalesce(a[2], a[3]) AS BIGINT) AS external_id,
        CASE WHEN w."end" < w.ts THEN 'negative length'
             WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'

@@ -30,4 +30,4 @@ WHERE part IS NOT NULL -- an engine without a lane is missing, not idle
 UNION ALL
 SELECT 'mme_low_precision_ratio', low / typed, 'ratio', low / 1e6, typed / 1e6 FROM whole WHERE typed > 0
 UNION ALL
-SELECT 'graph_build_ratio', build / ns, 'ratio', build / 1e6, ns / 1e6 FROM whole WHERE bridge
+SELECT 'graph_build_ratio', build / nullif(ns, 0), 'ratio', build / 1e6, ns / 1e6 FROM whole WHERE bridge

@@ -54,6 +54,15 @@ CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 
+-- A list as JSON; NULL for anything else, with which functions of JSON would fail.
+CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
+
+-- How far the clocks of host and device may differ: work that seems to start so much before its call belongs to it.
+CREATE MACRO clock_slack_ns() AS 20000;
+
+-- Whether something can have taken that long: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.
+CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
+
 -- Names that PyTorch gives to fetching a batch.
 CREATE MACRO is_dataloader(name) AS
     (starts_with(name, 'enumerate(DataLoader)#') AND ends_with(name, '.__next__'))

@@ -33,7 +33,6 @@ FROM runs AS r
 JOIN counts AS n ON n.rank = r.rank AND n.recipe = r.recipe AND n.paired
 JOIN calls AS c ON c.rank = r.rank AND c.recipe = r.recipe AND c.ordinal = r.ordinal
 UNION ALL
--- Host and device clocks may differ by microseconds.
 SELECT r.rank, c.id, r.id
 FROM (SELECT * FROM runs SEMI JOIN (SELECT * FROM counts WHERE NOT paired) USING (rank, recipe)) AS r
-ASOF JOIN calls AS c ON c.rank = r.rank AND c.recipe = r.recipe AND r.ts + 20000 >= c.ts
+ASOF JOIN calls AS c ON c.rank = r.rank AND c.recipe = r.recipe AND r.ts + clock_slack_ns() >= c.ts

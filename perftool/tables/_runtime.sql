@@ -13,7 +13,7 @@
 -- column recipe: BIGINT, id of the recipe it is about (Gaudi), 0 or NULL for none
 SELECT s.id, s.rank, s.track, s.name, s.ts, s."end", s.parent,
        try_cast(ids[1] AS BIGINT) AS correlation, try_cast(coalesce(ids[2], ids[3]) AS BIGINT) AS external_id,
-       try_cast(ids[4] AS BIGINT) AS recipe
+       try_cast(ids[4] AS INTEGER)::BIGINT AS recipe
 FROM slices AS s
 JOIN (SELECT rowid AS id,
              json_extract_string(args, ['$.correlation', '$."External id"', '$."external id"', '$.recipeId']) AS ids

@@ -99,5 +99,5 @@ SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
        coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
            THEN ordinal > last_launching
                OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched)
-           ELSE last_op < b.host_ts AND host_dur * 10 < host_dur_before END, false) AS partial
+           ELSE last_op < b.host_ts AND host_dur < host_dur_before / 10 END, false) AS partial
 FROM bounded AS b LEFT JOIN last_ops USING (rank)

@@ -32,7 +32,7 @@ pairs AS (
     UNION ALL
     SELECT t.id, c.id
     FROM (SELECT * FROM transfers ANTI JOIN paired_ranks USING (rank)) AS t
-    ASOF JOIN calls AS c ON c.rank = t.rank AND t.ts + 20000 >= c.ts
+    ASOF JOIN calls AS c ON c.rank = t.rank AND t.ts + clock_slack_ns() >= c.ts
 ),
 ops AS (
     SELECT s.rank, t.tid, s.name, s.ts, s."end" FROM slices AS s JOIN tracks AS t ON t.id = s.track

@@ -44,12 +44,12 @@ hidden AS (
 SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) AS name,
        e.ts, e."end" - e.ts AS dur, e."end",
        -- NCCL's kernels name the number of elements; a host op has the shape of its first input.
-       (coalesce(int_arg(e.args, 'In msg nelems'),
+       try_cast(coalesce(int_arg(e.args, 'In msg nelems'),
                  list_product(try_cast(json_extract(e.args, '$."Input Dims"[0]') AS BIGINT[])))
         * CASE lower(coalesce(arg(e.args, 'dtype'), json_extract_string(e.args, '$."Input type"[0]')))
            WHEN 'double' THEN 8 WHEN 'long' THEN 8 WHEN 'long int' THEN 8 WHEN 'float' THEN 4 WHEN 'int' THEN 4
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
-           WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END)::BIGINT AS bytes,
+           WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
        coalesce(arg(e.args, 'Process Group Name'), arg(e.args, 'Process Group Description')) AS group_name,
        arg(e.args, 'Process Group Ranks') AS members, arg(e.args, 'dtype') AS dtype,
        CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns

@@ -9,7 +9,7 @@
 -- column bytes: BIGINT, bytes allocated, negative for a release
 -- column allocated: BIGINT, bytes allocated in total afterwards
 -- column reserved: BIGINT, bytes the allocator holds in total afterwards
-SELECT rank, ts, int_arg(args, 'Device Type')::INTEGER AS device_type, int_arg(args, 'Device Id')::INTEGER AS device,
+SELECT rank, ts, try_cast(arg(args, 'Device Type') AS INTEGER) AS device_type, try_cast(arg(args, 'Device Id') AS INTEGER) AS device,
        try_cast(arg(args, 'Addr') AS UBIGINT) AS addr, int_arg(args, 'Bytes') AS bytes,
        int_arg(args, 'Total Allocated') AS allocated, int_arg(args, 'Total Reserved') AS reserved
 FROM raw WHERE ph IN ('i', 'I') AND name = '[memory]'

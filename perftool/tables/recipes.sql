@@ -17,9 +17,9 @@ WITH work AS (
     FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id WHERE d.valid AND d.recipe IS NOT NULL
 ),
 lanes AS (
-    SELECT rank, (recipe * 4 + CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END)::INTEGER AS class, ts, "end"
+    SELECT rank, recipe * 4 + CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END AS class, ts, "end"
     FROM work
-    UNION ALL SELECT rank, (recipe * 4)::INTEGER, ts, "end" FROM work
+    UNION ALL SELECT rank, recipe * 4, ts, "end" FROM work
 ),
 unions AS (
     SELECT rank, class // 4 AS recipe, class % 4 AS part, sum("end" - ts)::BIGINT AS ns

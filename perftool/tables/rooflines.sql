@@ -24,7 +24,7 @@
 WITH products AS (
     SELECT x.rank, x.op, x.op_name AS name, x.batch, x.m, x.k, x.n, min(x.bits) AS bits, min(x.ts) AS ts,
            sum(x.dur)::BIGINT AS dur, bool_or(regexp_matches(x.name, 'tf32|s1688|tensorop_s', 'i')) AS tensor
-    FROM matmuls AS x WHERE x.batch * x.m * x.k * x.n > 0 GROUP BY ALL
+    FROM matmuls AS x WHERE x.batch > 0 AND x.m > 0 AND x.k > 0 AND x.n > 0 GROUP BY ALL
 ),
 typed AS (
     SELECT p.*, k.device,
@@ -39,7 +39,7 @@ rates AS (
 ),
 bounds AS (
     SELECT t.*, 2e9 * t.batch * t.m * t.k * t.n / r.rate AS compute_ns,
-           1e9 * t.batch * (t.m * t.k + t.k * t.n + t.m * t.n) * (t.bits / 8) / b.value AS memory_ns
+           1e9 * t.batch * (1.0::DOUBLE * t.m * t.k + 1.0::DOUBLE * t.k * t.n + 1.0::DOUBLE * t.m * t.n) * (t.bits / 8) / b.value AS memory_ns
     FROM typed AS t
     JOIN rates AS r USING (device, dtype)
     JOIN device_facts AS b ON b.device = t.device AND b.fact = 'memory_bandwidth'

@@ -34,7 +34,8 @@ numbers AS (
     UNION ALL SELECT 'collective_time_ms', collective / 1e6, 'ms' FROM whole
     UNION ALL SELECT 'compilations', compilations, 'count' FROM whole WHERE host
     -- Without a trace there is no window: all that the logs tell of.
-    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations HAVING count(*) > 0 AND bool_and(ts IS NULL)
+    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations
+              HAVING count(*) > 0 AND NOT EXISTS (FROM whole WHERE host)
     UNION ALL SELECT 'syncs_per_step', syncs / greatest(steps, 1), 'count' FROM whole WHERE runtime
     UNION ALL SELECT 'peak_memory_bytes', peak, 'bytes' FROM whole
 )

@@ -19,12 +19,12 @@ WITH calls AS (
     JOIN tracks AS t ON t.id = r.track
     WHERE n.waits OR n.copies
 ),
--- The outermost of the ops that fetch a value: aten::is_nonzero calls aten::item, and that the dense read.
+-- The outermost of the ops that fetch a value: aten::equal and aten::is_nonzero call aten::item, and that the dense read.
 candidates AS (
     SELECT o.id, o.rank, o.track, t.tid, o.name, o.ts, o."end", o.call_stack
     FROM ops AS o JOIN tracks AS t ON t.id = o.track LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN ('aten::item', 'aten::is_nonzero', 'aten::equal', 'aten::_local_scalar_dense')
-        AND coalesce(p.name, '') NOT IN ('aten::item', 'aten::is_nonzero')
+        AND coalesce(p.name, '') NOT IN ('aten::item', 'aten::is_nonzero', 'aten::equal')
 ),
 -- Only a read during which the host calls for data, or data comes from the device, waits for the device.
 fetches AS (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import document, kernel, loader, runtime, step, x
+from events import begin, document, end, kernel, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze, open_inputs, report_on
 from perftool.engine.pack import builtin_folder, load_pack
@@ -135,6 +135,30 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         (tmp_path / f"rank{rank}.json").write_text("no trace")
     with pytest.raises(InputError, match="rank1"):
         analyze([str(tmp_path)], RULES)
+
+
+def test_a_rank_without_device_work_is_a_finding(tmp_path: Path) -> None:
+    """That the run has a device at all only the other rank shows."""
+    host = [event for event in rank_events() if event["cat"] != "kernel"]
+    paths = [write(tmp_path / f"rank{at}.json", events, at, 2) for at, events in enumerate([rank_events(), host])]
+
+    rules = only("TRC103")
+    joined = analyze(paths, rules)
+
+    assert found(joined) == [("TRC103", 1)]
+    assert as_dict(joined) == as_dict(in_one_store(paths, rules))
+
+
+def test_what_cannot_become_a_slice_is_told_of_its_own_file(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path / "rank0.json", rank_events(), 0, 2),
+        write(tmp_path / "rank1.json", [*rank_events(), begin("open", 5), end(9, "other"), x("back", 3, -1)], 1, 2),
+    ]
+
+    joined = analyze(paths, only("TRC101"))
+
+    assert as_dict(joined) == as_dict(in_one_store(paths, only("TRC101")))
+    assert [len(read.issues) for read in joined.inputs] == [0, 3]
 
 
 def test_a_missing_rank_is_a_finding(folder: Path) -> None:

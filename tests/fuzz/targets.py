@@ -28,17 +28,12 @@ from perftool.engine.saved_report import read_saved
 from perftool.engine.settings import adjust, load_settings
 from perftool.errors import PerfToolError
 from perftool.readers import (
-    banner as banner_reader,
-)
-from perftool.readers import (
     compilation_stats,
     console_log,
     environment_dump,
-    fallback_log,
     metrics_file,
     profiler_csv,
     run_config,
-    runtime_log,
     text_input,
 )
 from perftool.readers.discover import find_inputs
@@ -140,8 +135,8 @@ QUERIES = [
     b"SELECT args -> '$.x' FROM raw WHERE name LIKE '%mm' -- comment",
 ]
 TEXT_READERS = (
-    banner_reader.read, compilation_stats.read, console_log.read, environment_dump.read, fallback_log.read,
-    metrics_file.read, profiler_csv.read, run_config.read, runtime_log.read, text_input.read,
+    compilation_stats.read, console_log.read, environment_dump.read, metrics_file.read, profiler_csv.read,
+    run_config.read, text_input.read,
 )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from scanning import read_banner
+
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import ConfigEntry
-from perftool.readers import banner
 
 TITLE = "============================= HABANA PT BRIDGE CONFIGURATION =========================== \n"
 SETTINGS = " PT_HPU_LAZY_MODE = 1\n PT_HPU_RECIPE_CACHE_CONFIG = \n PT_HPU_MAX_COMPOUND_OP_SIZE = 9223372036854775807\n"
@@ -25,11 +26,11 @@ EXPECTED = [
 
 
 def settings(text: str) -> list[tuple[str, str]]:
-    return [(entry.key, entry.value) for entry in banner.read(text.encode()).config]
+    return [(entry.key, entry.value) for entry in read_banner(text.encode()).config]
 
 
 def test_banner() -> None:
-    assert banner.read(BANNER.encode()).config == tuple(
+    assert read_banner(BANNER.encode()).config == tuple(
         ConfigEntry("banner", key, value, line=line)
         for line, (key, value) in zip((2, 3, 4, 6, 7), EXPECTED, strict=True)
     )
@@ -52,12 +53,12 @@ def test_crlf_colour_and_foreign_lines() -> None:
 def test_every_process_prints_it() -> None:
     assert settings(BANNER + BANNER) == EXPECTED
     ranked = "".join(f"[1,{rank}]<stderr>:{line}\n" for line in BANNER.splitlines() for rank in (0, 1))
-    entries = banner.read(ranked.encode()).config
+    entries = read_banner(ranked.encode()).config
     assert [(entry.key, entry.value) for entry in entries if entry.rank == 1] == EXPECTED
     assert len(entries) == 2 * len(EXPECTED)
 
 
 def test_cut_banner_does_not_swallow_the_log() -> None:
-    reading = banner.read((TITLE + " PT_HPU_LAZY_MODE = 1\n" + "text\n" * 70 + "LR = 0.1\n").encode())
+    reading = read_banner((TITLE + " PT_HPU_LAZY_MODE = 1\n" + "text\n" * 70 + "LR = 0.1\n").encode())
     assert [(entry.key, entry.value) for entry in reading.config] == [("PT_HPU_LAZY_MODE", "1")]
     assert reading.issues == (ImportIssue("cut banner", 1, "the start-up banner has no end, first in line 63"),)

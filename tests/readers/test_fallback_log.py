@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from scanning import read_fallbacks
 
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import FallbackRecord
-from perftool.readers import fallback_log
 
 AT = 75_432_104_233_000
 HEADER = "[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] CPU Fallback stats:"
@@ -15,12 +15,12 @@ HEADER = "[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] CPU Fallbac
 def counts(text: str | bytes, rank: int | None = None) -> list[tuple[int | None, str, int]]:
     """(rank, op, count) of the tables in ``text``."""
     content = text.encode() if isinstance(text, str) else text
-    records = fallback_log.read(content, rank).fallbacks
+    records = read_fallbacks(content, rank).fallbacks
     return [(record.rank, record.op, record.count) for record in records if record.origin == "table"]
 
 
 def issues(text: str) -> dict[str, int]:
-    return {issue.kind: issue.count for issue in fallback_log.read(text.encode()).issues}
+    return {issue.kind: issue.count for issue in read_fallbacks(text.encode()).issues}
 
 
 def test_call_line_and_first_table_format() -> None:
@@ -29,7 +29,7 @@ def test_call_line_and_first_table_format() -> None:
         "Frequency of op and op name that were executed on CPU:\n"
         "1       aten::digamma\n"
     )
-    assert fallback_log.read(text.encode()).fallbacks == (
+    assert read_fallbacks(text.encode()).fallbacks == (
         FallbackRecord("aten::digamma", "aten::digamma", 1, "table", table=0, line=2),
         FallbackRecord(
             "aten::digamma",
@@ -46,7 +46,7 @@ def test_call_line_and_first_table_format() -> None:
 def test_newest_format_keeps_the_overload_apart() -> None:
     text = f"{HEADER}\n48\taten::nonzero\n12\taten::index.Tensor_out\n"
     where = {"origin": "table", "table": 0, "line": 1, "time_ns": AT, "tid": "398E"}
-    assert fallback_log.read(text.encode()).fallbacks == (
+    assert read_fallbacks(text.encode()).fallbacks == (
         FallbackRecord("aten::nonzero", "aten::nonzero", 48, **where),
         FallbackRecord("aten::index.Tensor_out", "aten::index", 12, **where),
     )
@@ -124,8 +124,8 @@ def test_table_ends_before_unrelated_text() -> None:
 
 
 def test_rows_without_any_table_are_nobodys() -> None:
-    assert fallback_log.read(b"5\tmy::table\n").fallbacks == ()
-    assert fallback_log.read(b"5\tmy::table\n").issues == ()
+    assert read_fallbacks(b"5\tmy::table\n").fallbacks == ()
+    assert read_fallbacks(b"5\tmy::table\n").issues == ()
 
 
 def test_ranks_of_a_launcher_interleave() -> None:
@@ -163,7 +163,7 @@ def test_log_lines_between_rows_do_not_end_a_table() -> None:
 def test_same_process_printed_twice_counts_once() -> None:
     dated = TABLE.replace("[20:57", "[2024-10-18 20:57")
     assert counts(TABLE + "text\n" + dated) == EXPECTED
-    assert fallback_log.read((TABLE + dated).encode()).issues == (
+    assert read_fallbacks((TABLE + dated).encode()).issues == (
         ImportIssue("duplicate table", 1, "a fallback table is printed twice, first in line 4"),
     )
 
@@ -182,7 +182,7 @@ def test_calls_are_summed_by_types_and_rank() -> None:
         "rank1: CPU fallback index : self=HPUFloatType indices=HPUBoolType\n"
         "rank1: CPU fallback prims::foo : self=NewKindOfType\n"
     )
-    records = fallback_log.read(text.encode()).fallbacks
+    records = read_fallbacks(text.encode()).fallbacks
     assert [(record.op, record.count, record.rank, record.dtypes) for record in records] == [
         ("aten::index", 2, 0, ("float32", "int64")),
         ("aten::index", 1, 1, ("float32", "bool")),
@@ -197,7 +197,7 @@ def test_refusal_and_graph_cut() -> None:
         "[20:57:12.104233][PT_IRGRAPH][debug][tid:1] step marker due to cpu fallback aten::nonzero\n"
         "step marker due to local scalar\n"
     )
-    records = fallback_log.read(text.encode()).fallbacks
+    records = read_fallbacks(text.encode()).fallbacks
     assert [(record.op, record.origin, record.count) for record in records] == [
         ("aten::add", "refusal", 1),
         ("aten::nonzero", "graph_cut", 1),

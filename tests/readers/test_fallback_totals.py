@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scanning import read_fallbacks
 
 from perftool.model.records import FallbackRecord, LogReading
-from perftool.readers import console_log, fallback_log, metrics_file
+from perftool.readers import console_log, metrics_file
 from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
 
 LOG = """\
@@ -39,14 +40,14 @@ def test_log_and_metrics_of_one_run_agree() -> None:
 
 
 def test_killed_run_has_only_call_lines() -> None:
-    reading = fallback_log.read(b"CPU fallback index : self=HPULongType\nCPU fallback index : self=HPULongType\n")
+    reading = read_fallbacks(b"CPU fallback index : self=HPULongType\nCPU fallback index : self=HPULongType\n")
     assert fallback_totals([reading]) == (FallbackTotal("aten::index", "aten::index", 2, (), ("call",), (("int64",),)),)
 
 
 def test_ranks_add_up_and_files_do_not() -> None:
     ranked = [metrics_file.read(METRICS.encode(), rank) for rank in (0, 1)]
     # The console of both ranks, without labels: the same executions again.
-    console = fallback_log.read((LOG + LOG.replace("398E", "398F")).encode())
+    console = read_fallbacks((LOG + LOG.replace("398E", "398F")).encode())
     (nonzero, index) = fallback_totals([*ranked, console])
     assert (nonzero.count, nonzero.ranks) == (96, (0, 1))
     assert (index.count, index.ranks) == (4, (0, 1))
@@ -54,7 +55,7 @@ def test_ranks_add_up_and_files_do_not() -> None:
 
 def test_console_and_log_file_of_one_process() -> None:
     again = LOG.replace("[20:57", "[2024-10-18 20:57")
-    (nonzero, _) = fallback_totals([fallback_log.read(text.encode()) for text in (LOG, again)])
+    (nonzero, _) = fallback_totals([read_fallbacks(text.encode()) for text in (LOG, again)])
     assert nonzero.count == 48
 
 

@@ -7,19 +7,17 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scanning import read_banner, read_events, read_fallbacks
 
 from perftool.errors import InputError
 from perftool.model.records import LogReading
 from perftool.readers import (
-    banner,
     compilation_stats,
     console_log,
     environment_dump,
-    fallback_log,
     metrics_file,
     profiler_csv,
     run_config,
-    runtime_log,
     text_input,
 )
 from perftool.readers.bridge_patterns import BRIDGE_PATTERNS
@@ -27,15 +25,15 @@ from perftool.readers.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.profiler_csv import ProfilerReading
 
 READERS = (
-    banner.read,
+    read_banner,
     compilation_stats.read,
     console_log.read,
     environment_dump.read,
-    fallback_log.read,
+    read_fallbacks,
     metrics_file.read,
     profiler_csv.read,
     run_config.read,
-    runtime_log.read,
+    read_events,
     text_input.read,
 )
 

@@ -19,6 +19,11 @@ from perftool.readers.rank_name import rank_of
         ("m.json", None),
         ("frank3.json", None),
         ("rank3abc.json", None),
+        ("Rank.3.json", 3),
+        ("job_rank7/rank2/t.json", 2),
+        ("two_rank2/t.json", None),
+        ("rank99999999999999.json", None),
+        ("", None),
         ("-", None),
     ],
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from scanning import read_events
 
 from perftool.model.records import CompilationRecord, LogEvent
-from perftool.readers import runtime_log
 
 
 def brief(text: str) -> list[tuple[str, str, int, float | None, float | None]]:
     """(kind, name, count, value, limit) of the events in ``text``."""
-    events = runtime_log.read(text.encode()).events
+    events = read_events(text.encode()).events
     return [(event.kind, event.name, event.count, event.value, event.limit) for event in events]
 
 
@@ -21,7 +21,7 @@ def test_eviction_in_full() -> None:
         "[1,0]<stderr>:[CACHEFILE] Removed 8231904 successfully. Disk cache size after removal: 900\n"
     )
     fixed = {"kind": "recipe_evicted", "name": "8231904", "unit": "bytes"}
-    assert runtime_log.read(text.encode()).events == (
+    assert read_events(text.encode()).events == (
         LogEvent(**fixed, value=1_063_004_405, line=1, last_line=1, time_ns=75_432_104_233_000),
         LogEvent(**fixed, value=900, rank=0, line=2, last_line=2),
     )
@@ -182,7 +182,7 @@ def test_compilation_lines_of_three_sources() -> None:
         + "[DETECT_RECOMPILE_AUTO][Net]step:5 num_graphs:1 Recompilation!\n"
         + "[DETECT_RECOMPILE_AUTO][Net]step:6 num_graphs:0 \n"
     )
-    assert runtime_log.read(text.encode()).compilations == (
+    assert read_events(text.encode()).compilations == (
         CompilationRecord("recipe_cache", recipe="7731", ordinal=0, line=1),
         CompilationRecord("print_stats", count=1, dur_ns=10, ordinal=1, line=2),
         CompilationRecord("print_stats", count=2, dur_ns=35, ordinal=2, line=3),
@@ -205,6 +205,6 @@ def test_progress_bar_cadence() -> None:
 
 def test_events_are_kept_apart_by_rank() -> None:
     text = "rank0: step marker due to nms\nrank1: step marker due to nms\nrank0: step marker due to nms\n"
-    reading = runtime_log.read(text.encode())
+    reading = read_events(text.encode())
     assert [(event.rank, event.count) for event in reading.events] == [(0, 2), (1, 1)]
     assert reading.ranks == (0, 1)

@@ -50,6 +50,9 @@ def ns(micros: str) -> int:
         ("{}", None),
         ("[1]", None),
         ("1e300", None),
+        ("9.2e15", None),  # past 2043: the sum of two such times would not fit
+        ("-9.2e15", None),
+        ('"9200000000000000.5"', None),
         ("-1e300", None),
     ],
 )
@@ -81,6 +84,11 @@ def test_absolute_times_are_exact_wherever_they_stand(times: list[tuple[str, str
         (0, 1000),
         *[(ns(ts), ns(dur)) for ts, dur in times],
     ]
+
+
+def test_exponents_among_absolute_times() -> None:
+    found = read(trace(("1683564901548726.123", "2.5e1"), ("1.683564901548727e15", "1E-1")))
+    assert only_times(found) == [(1683564901548726123, 25_000), (1683564901548727000, 100)]
 
 
 def test_absolute_times_after_a_long_head() -> None:

@@ -31,6 +31,14 @@ def test_silence_before_a_backward_function_is_the_autograd_engine(rows: Rows) -
     assert causes(rows, backward, *fed, *work)[:2] == [("autograd", 400), ("framework_op", 100)]
 
 
+def test_a_device_that_works_before_the_steps_only_is_idle_in_all_of_them(rows: Rows) -> None:
+    parts = rows(
+        "gap_causes", [x("aten::a", 0, 40), *launch(1, 0, 10, 20, 10), step(1, 100, 50), x("aten::b", 100, 50)]
+    )
+
+    assert [(part["cause"], part["ts"], part["dur"]) for part in parts] == [("framework_op", 100_000, 50_000)]
+
+
 def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
     # The worker's ops cut the feeding thread's op into three stretches of time.
     worker = [x("aten::stack", 300, 50, tid=3), x("aten::stack", 400, 50, tid=3)]

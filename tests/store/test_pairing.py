@@ -40,6 +40,12 @@ def test_pairs(calls: list[Call], expected: tuple[dict[int, int], int, int]) -> 
     assert slices(*calls) == expected
 
 
+def test_ends_without_a_begin_are_not_sought_among_all_that_are_open() -> None:
+    """Compared with each open begin, these would take hours."""
+    count = 200_000
+    assert slices(*[(B, "a")] * count, *[(E, "b")] * count)[1:] == (count, count)
+
+
 def test_tracks_do_not_mix() -> None:
     found = pair([(0, "x", B, "a", 0), (1, "y", E, "a", 1), (2, "x", E, "a", 2)])
     assert (found.begin, found.end_ns, found.unmatched_ends, found.unmatched_begins) == ([0], [2], 1, 0)

@@ -10,6 +10,7 @@ from events import (
     HOST,
     Event,
     begin,
+    document,
     end,
     instant,
     kernel,
@@ -27,6 +28,8 @@ from stores import Rows
 import perftool
 from perftool.engine.pack import builtin_folder
 from perftool.store.catalog import catalog
+from perftool.store.readings import read_text
+from perftool.store.trace_store import TraceStore
 
 PACKAGE = Path(perftool.__file__).parent
 PACK = builtin_folder()
@@ -212,7 +215,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         '3 complete events without a start, or with no length or a negative one, were dropped'),
+         '3 complete events without a start, or with no length or an impossible one, were dropped'),
         ('PATH', 'unmatched begins', 1, None, None,
          '1 begin events have no end and were closed with their track'),
         ('PATH', 'unmatched ends', 1, None, None,
@@ -267,3 +270,26 @@ def test_arrows_stand_in_parentheses() -> None:
 
     assert len(files) > 100
     assert {file.name: found for file in files if (found := loose.findall(file.read_text(encoding="utf-8")))} == {}
+
+
+def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
+    """aten::equal reads its result by aten::item."""
+    found = rows("syncs", [
+        x("aten::equal", 0, 100), x("aten::item", 20, 70), x("aten::_local_scalar_dense", 21, 68),
+        runtime("cudaMemcpyAsync", 22, 3, 1), memcpy("Memcpy DtoH", 40, 9, 1), runtime("cudaStreamSynchronize", 30, 50),
+    ])  # fmt: skip
+    assert [(row["kind"], row["name"]) for row in found] == [("scalar_read", "aten::equal")]
+
+
+def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path) -> None:
+    """They say neither when nor in which step; without a trace, all that they tell of is told."""
+    log, trace = tmp_path / "run.log", tmp_path / "run.json"
+    log.write_text("adding new recipe to cache :: r1\nadding new recipe to cache :: r2\n")
+    trace.write_bytes(document([step(1, 0, 100), x("aten::mm", 10, 5)]))
+    for traces, expected in (([], [2]), ([str(trace)], [0])):
+        with TraceStore() as store:
+            for path in traces:
+                store.add_trace(path)
+            store.add_reading(read_text(str(log)))
+            found = [row["value"] for row in store.rows("summary") if row["metric"] == "compilations"]
+            assert found == expected

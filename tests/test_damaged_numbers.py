@@ -1,0 +1,49 @@
+"""Numbers that cannot be true are left out; they neither end the analysis nor make a rule crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import Event, document, instant, kernel, launch, meta, step, x
+
+from perftool.api import analyze
+
+NOW = 1_780_000_000_000_000
+"""Microseconds since 1970."""
+RUN: list[Event] = [x("aten::mm", NOW, 50), *launch(1, NOW + 10, 5, NOW + 20, 20)]
+MATRICES = {"Input Dims": [[3_000_000, 3_000_000]] * 2, "Input type": ["float"] * 2}
+H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}]}
+
+
+@pytest.mark.parametrize(
+    ("events", "metadata"),
+    [
+        pytest.param([x("a", 9.2e15, 9.2e15), kernel("k", 9.1e15, 9.2e15)], {}, id="times past 2043"),
+        pytest.param([step(1, 0, 5), step(2, NOW, 50)], {}, id="a step that starts in 1970"),
+        pytest.param([kernel("k", NOW, 1.7e15) for _ in range(10)], {}, id="kernels as long as their end"),
+        pytest.param([x("a", NOW, 1.7e15) for _ in range(10)], {}, id="ops as long as their end"),
+        pytest.param(
+            [meta("process_name", "/device:HPU:0", pid=9, tid=0),
+             x("k", NOW, 5, "Kernel", pid=9, tid=7001, recipeId=2**45, recipeName="r")],
+            {}, id="the id of a recipe",
+        ),
+        pytest.param([x("aten::mm", NOW + 60, 20, **MATRICES), *launch(2, NOW + 61, 1, NOW + 70, 9, "sgemm")],
+                     H100, id="matrices larger than any memory"),
+        pytest.param([x("nccl:all_reduce", NOW, 9, "user_annotation", **{**MATRICES, "Input Dims": [[10**10] * 2]})],
+                     {}, id="a collective larger than any memory"),
+        pytest.param([instant("[memory]", NOW, **{"Device Type": 10**12, "Device Id": 10**12})], {}, id="a type"),
+        pytest.param([], {"distributedInfo": {"rank": 10**12, "world_size": 10**12}}, id="a rank"),
+        pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True}}, id="a negative rank"),
+        pytest.param([], {"baseTimeNanoseconds": 2**63 + 5}, id="the zero of the clock"),
+    ],
+)  # fmt: skip
+def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:
+    (tmp_path / "damaged.json").write_bytes(document([*RUN, *events], **metadata))
+    (tmp_path / "whole.json").write_bytes(document(RUN, baseTimeNanoseconds=1))
+    for paths in ("damaged.json",), ("damaged.json", "whole.json"):
+        report = analyze([tmp_path / path for path in paths])
+        assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []
+        assert [rank.rank for rank in report.ranks] == list(range(len(paths)))
+        assert "aten::mm" in {share.name for share in report.top_ops}
