@@ -19,8 +19,6 @@ from torch import Tensor
 from perftool.fused.unchanged import same_memory, same_objects
 
 ROW = 64
-SUMMED = 32 * 1024
-"""Elements per partial sum of a norm over a whole buffer."""
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -82,16 +80,6 @@ class Layout:
             sums = self._sums_of_squares(buffer)
         return sums.sqrt_()
 
-    def total_norm(self, buffer: Tensor) -> Tensor:
-        """The 2-norm of all tensors together, 0-dim, in at least float32: a third of the time of `norms`."""
-        accumulate = torch.promote_types(buffer.dtype, torch.float32)
-        # One sum in single precision is off by a thousandth from 25 million elements on.
-        parts = torch._foreach_norm(torch.split(buffer, SUMMED), 2, dtype=accumulate)
-        total: Tensor = torch.linalg.vector_norm(torch.stack(parts))
-        if buffer.device.type == "cpu" and not bool(total.isfinite()):
-            total = torch.linalg.vector_norm(self.norms(buffer))
-        return total
-
     def _sums_of_squares(self, buffer: Tensor) -> Tensor:
         accumulate = torch.promote_types(buffer.dtype, torch.float32)
         squares = torch.linalg.vector_norm(buffer.view(-1, ROW), dim=1, dtype=accumulate).square_()
@@ -129,10 +117,6 @@ class FlatTensors:
         flat = cls.zeros(Layout.of(tensors), tensors[0].dtype, tensors[0].device)
         torch._foreach_copy_(flat.views, list(tensors))
         return flat
-
-    def total_norm(self) -> Tensor:
-        """The 2-norm of all tensors together, 0-dim, in at least float32."""
-        return self.layout.total_norm(self.buffer)
 
     def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors, in this order, start where the views do; their layouts are not compared."""
