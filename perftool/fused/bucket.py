@@ -89,13 +89,20 @@ class Bucket:
 
         The gradients are looked at on the way, for the `work` that follows.
         """
-        in_place = self._exposed
-        for run in self._runs:
-            if not (same_memory(self.params[run], self.anchors[run]) and same_states(self.entries, self.states, run)):
-                return False
-            in_place = in_place and self._has_flat_gradients(run)
-        self._in_place = in_place
-        return True
+        self._in_place = self._exposed and all(map(self._is_in_place, self._runs))
+        return self._in_place or all(map(self._is_unchanged, self._runs))
+
+    def _is_in_place(self, run: slice) -> bool:
+        # A gradient that has stayed has the shape of its parameter, so the shape need not be compared.
+        return (
+            self.flat is not None
+            and self.flat.memory.holds(self.params[run], run)
+            and self._has_flat_gradients(run)
+            and same_states(self.entries, self.states, run)
+        )
+
+    def _is_unchanged(self, run: slice) -> bool:
+        return same_memory(self.params[run], self.anchors[run]) and same_states(self.entries, self.states, run)
 
     def release(self) -> None:
         """Let go of the aliases of the parameters, which would keep them from being moved."""

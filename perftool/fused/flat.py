@@ -16,7 +16,7 @@ from operator import eq
 import torch
 from torch import Tensor
 
-from perftool.fused.unchanged import same_memory, same_objects
+from perftool.fused.unchanged import Memory, same_memory, same_objects
 
 ROW = 64
 
@@ -104,6 +104,7 @@ class FlatTensors:
         self.buffer = buffer
         self.views = layout.views(buffer)
         self.addresses = [view.data_ptr() for view in self.views]
+        self.memory = Memory(self.views)
         _known[buffer.untyped_storage().data_ptr()] = self
 
     @classmethod
