@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.bucket import Work
+from perftool.fused.bucket import Bucket, Work
 from perftool.fused.dispatch import choose, native
 from perftool.fused.flat import FlatTensors
 from perftool.fused.kernels import Kernel, best_kernel
@@ -17,6 +17,9 @@ from perftool.fused.plan import Group, Plan, Policy, StateRules
 from perftool.fused.unchanged import same_objects
 
 NATIVE_MODULE = "hpex.optimizers"
+
+WorkSource = Callable[[Group, Bucket], Work | None]
+"""The operands of the step of a bucket: how a wrapper changes gradients once it is known where they are."""
 
 
 class FusedOptimizer(Optimizer):
@@ -40,6 +43,7 @@ class FusedOptimizer(Optimizer):
     flat: bool | None = None
     backend: str | None = None
     grad_divisor: Tensor | None = None
+    work_source: WorkSource | None = None
     _current: Plan | None = None
     _native: Any = None
 
@@ -52,7 +56,7 @@ class FusedOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; returns the loss of `closure`, which is run first."""
-        if self._use_native():
+        if self.steps_natively():
             return self._native.step(closure)
         loss = None
         if closure is not None:
@@ -94,7 +98,7 @@ class FusedOptimizer(Optimizer):
             (each.group, bucket, work)
             for each in plan.groups
             for bucket in each.buckets
-            if (work := bucket.work()) is not None
+            if (work := self._work(each.group, bucket)) is not None
         ]
         self._prepare([work for _, _, work in works])
         if self.counter is not None:
@@ -104,6 +108,9 @@ class FusedOptimizer(Optimizer):
             # First, while what it touches is still in the cache.
             bucket.mark_changed()
             self._update(group, work)
+
+    def _work(self, group: Group, bucket: Bucket) -> Work | None:
+        return bucket.work() if self.work_source is None else self.work_source(group, bucket)
 
     def _prepare(self, works: list[Work]) -> None:
         """Look at the gradients of all groups before the first of them is stepped."""
@@ -126,7 +133,7 @@ class FusedOptimizer(Optimizer):
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
         return torch.zeros_like(param)
 
-    def _use_native(self) -> bool:
+    def steps_natively(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
         if self._native is None:
             if self._current is not None or choose(self.op, self._device_type(), self.backend).name != "habana":
