@@ -24,7 +24,7 @@ from perftool.fused.dispatch import (
 )
 from perftool.fused.flat import FlatTensors, can_all_move, find, home_of, move
 from perftool.fused.reference import ema_
-from perftool.fused.unchanged import Memory, same_objects
+from perftool.fused.unchanged import Memory
 
 NATIVE_MODULE = "hpex.movingavrg"
 

@@ -97,7 +97,12 @@ class Layout:
 
 
 class FlatTensors:
-    """A buffer, its layout, and the views in it."""
+    """A buffer, its layout, and the views in it.
+
+    `handed_out` is for users of the class: whether somebody else may know the views.
+    """
+
+    handed_out = False
 
     def __init__(self, layout: Layout, buffer: Tensor) -> None:
         self.layout = layout
@@ -164,15 +169,17 @@ def can_move(tensor: Tensor) -> bool:
 
 def can_all_move(tensors: Sequence[Tensor]) -> bool:
     """Whether every tensor can move, those that lie in a FlatTensors included if they are its only users."""
-    settled: dict[FlatTensors, int] = {}
+    settled: dict[FlatTensors, set[int]] = {}
     for tensor in tensors:
         home = home_of(tensor)
         if home is not None:
-            settled[home] = settled.get(home, 0) + 1
+            settled.setdefault(home, set()).add(tensor.data_ptr())
         elif not can_move(tensor):
             return False
+    # Two tensors at one place, or one in the midst of another's, are fewer than the uses that are counted.
     return all(
-        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + users for home, users in settled.items()
+        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + len(users.intersection(home.addresses))
+        for home, users in settled.items()
     )
 
 

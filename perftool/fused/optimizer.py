@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.bucket import Bucket, Work
 from perftool.fused.dispatch import choose, native
+from perftool.fused.entry import Entry
 from perftool.fused.flat import FlatTensors
 from perftool.fused.kernels import Kernel, best_kernel
 from perftool.fused.plan import Group, Plan, Policy, StateRules
@@ -49,6 +51,7 @@ class FusedOptimizer(Optimizer):
 
     def __init__(self, params: Any, defaults: dict[str, Any], *, flat: bool | None, backend: str | None) -> None:
         super().__init__(params, defaults)
+        self.state = _with_entries({})
         self.flat, self.backend = flat, backend
         if backend is not None:
             choose(self.op, self._device_type(), backend)
@@ -159,6 +162,7 @@ class FusedOptimizer(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self.state = _with_entries(self.state)
         # The buffers of the present plan stay known: the next one may take them over.
         for group in self.param_groups:
             for name, value in self.defaults.items():
@@ -170,11 +174,11 @@ class FusedOptimizer(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """As torch.optim: the step counter of a group is also repeated as `step` of each parameter."""
         packed: dict[str, Any] = super().state_dict()
+        entries = {i: each.plain() if isinstance(each, Entry) else each for i, each in packed["state"].items()}
         if self.counter is not None:
             counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
-            packed["state"] = {
-                i: {"step": torch.tensor(float(counts.get(i, 0))), **entry} for i, entry in packed["state"].items()
-            }
+            entries = {i: {"step": torch.tensor(float(counts.get(i, 0))), **each} for i, each in entries.items()}
+        packed["state"] = entries
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -191,3 +195,9 @@ class FusedOptimizer(Optimizer):
         """Give a loaded group the counter it may lack."""
         if self.counter is not None:
             group.setdefault(self.counter, count)
+
+
+def _with_entries(state: Mapping[Any, Any]) -> defaultdict[Any, Any]:
+    """The states of parameters as an optimizer keeps them."""
+    entries = {key: Entry(value) if type(value) is dict else value for key, value in state.items()}
+    return defaultdict(Entry, entries)

@@ -37,6 +37,11 @@ def same_memory(tensors: Sequence[Tensor], anchors: Sequence[Tensor]) -> bool:
     return all(map(Tensor.is_set_to, tensors, anchors))
 
 
+def same_places(tensors: Sequence[Tensor], addresses: list[int]) -> bool:
+    """Whether the tensors start at these addresses."""
+    return list(map(Tensor.data_ptr, tensors)) == addresses
+
+
 class Memory:
     """Where tensors lie. It has to be kept alive by somebody else, or other tensors may come to lie there."""
 
@@ -55,7 +60,7 @@ class Memory:
         if self._anchors is not None:
             return same_memory(tensors, self._anchors[run])
         return (
-            list(map(Tensor.data_ptr, tensors)) == self._addresses[run]
+            same_places(tensors, self._addresses[run])
             and all(map(Tensor.is_contiguous, tensors))
             and list(map(Tensor.numel, tensors)) == self._sizes[run]
         )
@@ -78,4 +83,4 @@ def same_states(entries: Sequence[dict[str, Any]], states: Mapping[str, Sequence
 
 def same_gradients(params: Sequence[Tensor], grads: Sequence[Tensor], addresses: list[int]) -> bool:
     """Whether the gradients of `params` are these tensors, and these start at the addresses."""
-    return all(map(is_, map(_gradient, params), grads)) and list(map(Tensor.data_ptr, grads)) == addresses
+    return all(map(is_, map(_gradient, params), grads)) and same_places(grads, addresses)
