@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from perftool.fused.entry import Entry, Withheld
 from perftool.fused.flat import (
     FlatTensors,
     Layout,
@@ -24,7 +25,7 @@ from perftool.fused.flat import (
     is_dense,
     move,
 )
-from perftool.fused.unchanged import runs, same_gradients, same_memory, same_states
+from perftool.fused.unchanged import runs, same_gradients, same_memory, same_places, same_states
 
 SMALL_MEAN = 16 * 1024
 """Mean elements per tensor below which the cost of a step is in the calls, not in the memory traffic."""
@@ -77,6 +78,7 @@ class Bucket:
         self.anchors = self.flat.views if self.flat else [param.detach() for param in params]
         self.flat_states = self._flatten_states() if self.flat else {}
         self.states = {name: [entry[name] for entry in entries] for name in self.names}
+        self._withheld = self._withhold() if self.flat else None
         self.gradients: FlatTensors | None = None
         self._runs = runs(len(params))
         self._exposed = False
@@ -89,18 +91,53 @@ class Bucket:
 
         The gradients are looked at on the way, for the `work` that follows.
         """
-        in_place = self._exposed
-        for run in self._runs:
-            if not (same_memory(self.params[run], self.anchors[run]) and same_states(self.entries, self.states, run)):
-                return False
-            in_place = in_place and self._has_flat_gradients(run)
-        self._in_place = in_place
-        return True
+        if self._withheld is not None and not self._withheld.intact:
+            self._take_back()
+        self._in_place = self._exposed and all(map(self._is_in_place, self._runs))
+        return self._in_place or all(map(self._is_unchanged, self._runs))
+
+    def _is_in_place(self, run: slice) -> bool:
+        # A gradient that has stayed has the shape of its parameter, so the shape need not be compared.
+        return (
+            self.flat is not None
+            and self.flat.memory.holds(self.params[run], run)
+            and self._has_flat_gradients(run)
+            and self._has_states(run)
+        )
+
+    def _is_unchanged(self, run: slice) -> bool:
+        return same_memory(self.params[run], self.anchors[run]) and self._has_states(run)
+
+    def _has_states(self, run: slice) -> bool:
+        return self._withheld is not None or (
+            same_states(self.entries, self.states, run)
+            and all(same_places(flat.views[run], flat.addresses[run]) for flat in self.flat_states.values())
+        )
 
     def release(self) -> None:
         """Let go of the aliases of the parameters, which would keep them from being moved."""
+        self._take_back()
         if self.flat is None:
             self.anchors = []
+
+    def _withhold(self) -> Withheld | None:
+        """Take the states out of the entries again, unless users have seen the tensors."""
+        entries = [entry for entry in self.entries if isinstance(entry, Entry)]
+        if len(entries) < len(self.entries) or any(flat.handed_out for flat in self.flat_states.values()):
+            return None
+        withheld = Withheld(self.states)
+        for index, entry in enumerate(entries):
+            entry.withhold(withheld, index)
+        return withheld
+
+    def _take_back(self) -> None:
+        withheld, self._withheld = self._withheld, None
+        if withheld is not None:
+            for entry in self.entries:
+                if isinstance(entry, Entry):
+                    entry.take_back(withheld)
+            for flat in self.flat_states.values():
+                flat.handed_out = flat.handed_out or not withheld.intact
 
     def work(self, pack: bool = True) -> Work | None:
         """The operands of this step, or None without any gradient.

@@ -18,8 +18,8 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
-from perftool.fused.flat import FlatTensors, find
-from perftool.fused.norms import total_norm
+from perftool.fused.flat import find
+from perftool.fused.norms import buffer_norm, total_norm
 from perftool.fused.optimizer import FusedOptimizer
 from perftool.fused.reference import clip_norm_
 
@@ -58,8 +58,8 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any."""
         params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        flat = self._flat_gradients(params)
-        grads = [flat.buffer] if flat else [grad for grad in map(attrgetter("grad"), params) if grad is not None]
+        flat = self.optimizer.flat_gradients(params) if self.optimizer else None
+        grads = flat.views if flat else [grad for grad in map(attrgetter("grad"), params) if grad is not None]
         if not grads:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
@@ -69,13 +69,10 @@ class FusedClipNorm:
             return clipped
         if chosen == "reference":
             return clip_norm_(grads, float(self.max_norm)).reshape(1)
-        return self._clip(grads, flat.total_norm() if flat else total_norm(grads)).reshape(1)
-
-    def _flat_gradients(self, params: list[Tensor]) -> FlatTensors | None:
-        # The plain form would also read the padding, to which NaN may have spread.
-        if self.optimizer is None or self.backend == "reference":
-            return None
-        return self.optimizer.flat_gradients(params)
+        flat = flat or find(grads)
+        if flat is None:
+            return self._clip(grads, total_norm(grads)).reshape(1)
+        return self._clip([flat.buffer], buffer_norm(flat.buffer, flat.layout)).reshape(1)
 
     def _clip(self, grads: list[Tensor], total: Tensor) -> Tensor:
         limit = float(self.max_norm)
@@ -94,8 +91,6 @@ class FusedClipNorm:
 
 
 def _scale(grads: list[Tensor], coefficient: Tensor) -> None:
-    flat = find(grads)
-    targets = grads if flat is None else [flat.buffer]
-    for device in {target.device for target in targets}:
-        here = [target for target in targets if target.device == device]
+    for device in {grad.device for grad in grads}:
+        here = [grad for grad in grads if grad.device == device]
         torch._foreach_mul_(here, coefficient.to(device))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,11 +112,14 @@ def register(implementation: Implementation) -> Implementation:
 
 def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
     """The names under which an op is registered in order of preference, with what keeps each from running."""
-    return tuple(
-        Candidate(name, _obstacle(named, device_type))
-        for name in PREFERENCE
-        if (named := [each for each in _registry.get(op, []) if each.name == name])
-    )
+    return tuple(_candidates(op, device_type))
+
+
+def _candidates(op: str, device_type: str) -> Iterator[Candidate]:
+    for name in PREFERENCE:
+        named = [each for each in _registry.get(op, []) if each.name == name]
+        if named:
+            yield Candidate(name, _obstacle(named, device_type))
 
 
 def _obstacle(named: list[Implementation], device_type: str) -> str | None:
@@ -132,7 +135,7 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
     """
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
     if wanted is None:
-        return _first_usable(op, device_type, candidates(op, device_type))
+        return _first_usable(op, device_type, _candidates(op, device_type))
     by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
     if wanted not in by_name:
         raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")
@@ -142,7 +145,7 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
     return Choice(op, wanted, source)
 
 
-def _first_usable(op: str, device_type: str, tried: tuple[Candidate, ...]) -> Choice:
+def _first_usable(op: str, device_type: str, tried: Iterable[Candidate]) -> Choice:
     passed_over: list[str] = []
     for candidate in tried:
         if candidate.obstacle is None:

@@ -24,6 +24,7 @@ from perftool.fused.dispatch import (
 )
 from perftool.fused.flat import FlatTensors, can_all_move, find, home_of, move
 from perftool.fused.reference import ema_
+from perftool.fused.unchanged import Memory
 
 NATIVE_MODULE = "hpex.movingavrg"
 
@@ -108,7 +109,7 @@ class _Entries:
         ]
         self._values = list(self._present())
         self.tensors = _state(model)
-        self.anchors = [tensor.detach() for tensor in self.tensors]
+        self.memory: Memory | None = Memory([tensor.detach() for tensor in self.tensors])
         # A hook may put tensors into the state_dict() that no table holds: then it has to be built each time.
         self._complete = set(map(id, self.tensors)) <= set(map(id, self._values))
 
@@ -122,7 +123,8 @@ class _Entries:
             and model is self.model
             and sum(map(len, self._tables)) == len(self._values)
             and all(map(is_, self._present(), self._values))
-            and all(map(Tensor.is_set_to, self.tensors, self.anchors))
+            and self.memory is not None
+            and self.memory.holds(self.tensors)
         )
 
 
@@ -148,7 +150,7 @@ class _Pairs:
     def release(self) -> None:
         """Let go of the aliases of all tensors, which would keep them from being moved."""
         for entries in self._entries:
-            entries.anchors = []
+            entries.memory = None
 
     def are_current(self, ema: nn.Module, model: nn.Module) -> bool:
         """Whether both models still hold these tensors."""

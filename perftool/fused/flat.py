@@ -16,11 +16,9 @@ from operator import eq
 import torch
 from torch import Tensor
 
-from perftool.fused.unchanged import same_memory, same_objects
+from perftool.fused.unchanged import Memory, same_memory, same_objects
 
 ROW = 64
-SUMMED = 32 * 1024
-"""Elements per partial sum of a norm over a whole buffer."""
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -82,16 +80,6 @@ class Layout:
             sums = self._sums_of_squares(buffer)
         return sums.sqrt_()
 
-    def total_norm(self, buffer: Tensor) -> Tensor:
-        """The 2-norm of all tensors together, 0-dim, in at least float32: a third of the time of `norms`."""
-        accumulate = torch.promote_types(buffer.dtype, torch.float32)
-        # One sum in single precision is off by a thousandth from 25 million elements on.
-        parts = torch._foreach_norm(torch.split(buffer, SUMMED), 2, dtype=accumulate)
-        total: Tensor = torch.linalg.vector_norm(torch.stack(parts))
-        if buffer.device.type == "cpu" and not bool(total.isfinite()):
-            total = torch.linalg.vector_norm(self.norms(buffer))
-        return total
-
     def _sums_of_squares(self, buffer: Tensor) -> Tensor:
         accumulate = torch.promote_types(buffer.dtype, torch.float32)
         squares = torch.linalg.vector_norm(buffer.view(-1, ROW), dim=1, dtype=accumulate).square_()
@@ -109,13 +97,19 @@ class Layout:
 
 
 class FlatTensors:
-    """A buffer, its layout, and the views in it."""
+    """A buffer, its layout, and the views in it.
+
+    `handed_out` is for users of the class: whether somebody else may know the views.
+    """
+
+    handed_out = False
 
     def __init__(self, layout: Layout, buffer: Tensor) -> None:
         self.layout = layout
         self.buffer = buffer
         self.views = layout.views(buffer)
         self.addresses = [view.data_ptr() for view in self.views]
+        self.memory = Memory(self.views)
         _known[buffer.untyped_storage().data_ptr()] = self
 
     @classmethod
@@ -129,10 +123,6 @@ class FlatTensors:
         flat = cls.zeros(Layout.of(tensors), tensors[0].dtype, tensors[0].device)
         torch._foreach_copy_(flat.views, list(tensors))
         return flat
-
-    def total_norm(self) -> Tensor:
-        """The 2-norm of all tensors together, 0-dim, in at least float32."""
-        return self.layout.total_norm(self.buffer)
 
     def holds(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors, in this order, start where the views do; their layouts are not compared."""
@@ -179,15 +169,17 @@ def can_move(tensor: Tensor) -> bool:
 
 def can_all_move(tensors: Sequence[Tensor]) -> bool:
     """Whether every tensor can move, those that lie in a FlatTensors included if they are its only users."""
-    settled: dict[FlatTensors, int] = {}
+    settled: dict[FlatTensors, set[int]] = {}
     for tensor in tensors:
         home = home_of(tensor)
         if home is not None:
-            settled[home] = settled.get(home, 0) + 1
+            settled.setdefault(home, set()).add(tensor.data_ptr())
         elif not can_move(tensor):
             return False
+    # Two tensors at one place, or one in the midst of another's, are fewer than the uses that are counted.
     return all(
-        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + users for home, users in settled.items()
+        _views_of(home.buffer.untyped_storage()) == 1 + len(home.views) + len(users.intersection(home.addresses))
+        for home, users in settled.items()
     )
 
 

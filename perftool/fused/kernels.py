@@ -41,28 +41,48 @@ PIECE = 256 * 1024
 """Elements per piece of a chunked loop: four operands in float32 are the 4 MiB that stay in a cache."""
 
 
-def _step_tensor(step: float, like: Tensor) -> Tensor:
-    # A fill on the device itself: a copy from the host would make the step wait for the device.
-    return torch.full((), step, dtype=torch.float32, device=like.device)
+def _steps(step: float, params: Tensors, public: bool) -> Tensors:
+    """The count of every entry; the public functions count themselves, each entry for itself."""
+
+    def one() -> Tensor:
+        # A fill on the device itself: a copy from the host would make the step wait for the device.
+        return torch.full((), step - public, dtype=torch.float32, device=params[0].device)
+
+    return [one() for _ in params] if public else [one()] * len(params)
 
 
-def _private_sgd(
-    params: Tensors, grads: Tensors, buffers: Tensors, *, grad_scale: Tensor | None = None, **options: Any
-) -> None:
-    torch._fused_sgd_(params, grads, buffers, **options, maximize=False, is_first_step=False, grad_scale=grad_scale)
+PUBLIC = {"fused": True, "foreach": False}
+"""What the public functions need to be told to run a fused kernel."""
 
 
-def _private_adagrad(
-    params: Tensors,
-    grads: Tensors,
-    sums: Tensors,
-    *,
-    step: int,
-    grad_scale: Tensor | None = None,
-    **options: Any,
-) -> None:
-    steps = [_step_tensor(step, params[0])] * len(params)
-    torch._fused_adagrad_(params, grads, sums, steps, **options, maximize=False, grad_scale=grad_scale)
+def _sgd(public: bool) -> Kernel:
+    def kernel(
+        params: Tensors, grads: Tensors, buffers: Tensors, *, grad_scale: Tensor | None = None, **options: Any
+    ) -> None:
+        options.update(PUBLIC if public else {}, maximize=False, grad_scale=grad_scale)
+        if public:
+            functional_sgd(params, grads, [*buffers] if buffers else [None] * len(params), **options)
+        else:
+            torch._fused_sgd_(params, grads, buffers, is_first_step=False, **options)
+
+    return kernel
+
+
+def _adagrad(public: bool) -> Kernel:
+    def kernel(
+        params: Tensors,
+        grads: Tensors,
+        sums: Tensors,
+        *,
+        step: int,
+        grad_scale: Tensor | None = None,
+        **options: Any,
+    ) -> None:
+        options.update(PUBLIC if public else {}, maximize=False, grad_scale=grad_scale)
+        launch = functional_adagrad if public else torch._fused_adagrad_
+        launch(params, grads, sums, _steps(step, params, public), **options)
+
+    return kernel
 
 
 def _adamw_options(step: int, eps: float, beta2: float, bias_correction: bool) -> tuple[float, float]:
@@ -72,108 +92,27 @@ def _adamw_options(step: int, eps: float, beta2: float, bias_correction: bool) -
     return math.inf, eps
 
 
-def _private_adamw(
-    params: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    *,
-    step: int,
-    eps: float,
-    beta2: float,
-    bias_correction: bool = True,
-    grad_scale: Tensor | None = None,
-    **options: Any,
-) -> None:
-    count, eps = _adamw_options(step, eps, beta2, bias_correction)
-    steps = [_step_tensor(count, params[0])] * len(params)
-    torch._fused_adamw_(
-        params,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        [],
-        steps,
-        **options,
-        beta2=beta2,
-        eps=eps,
-        amsgrad=False,
-        maximize=False,
-        grad_scale=grad_scale,
-    )
+def _adamw(public: bool) -> Kernel:
+    def kernel(
+        params: Tensors,
+        grads: Tensors,
+        exp_avgs: Tensors,
+        exp_avg_sqs: Tensors,
+        *,
+        step: int,
+        eps: float,
+        beta2: float,
+        bias_correction: bool = True,
+        grad_scale: Tensor | None = None,
+        **options: Any,
+    ) -> None:
+        count, eps = _adamw_options(step, eps, beta2, bias_correction)
+        options.update(PUBLIC if public else {}, beta2=beta2, eps=eps, grad_scale=grad_scale)
+        launch = functional_adamw if public else torch._fused_adamw_
+        steps = _steps(count, params, public)
+        launch(params, grads, exp_avgs, exp_avg_sqs, [], steps, amsgrad=False, maximize=False, **options)
 
-
-def _functional_sgd(
-    params: Tensors, grads: Tensors, buffers: Tensors, *, grad_scale: Tensor | None = None, **options: Any
-) -> None:
-    momentum_buffers: list[Tensor | None] = [*buffers] if buffers else [None] * len(params)
-    functional_sgd(
-        params,
-        grads,
-        momentum_buffers,
-        fused=True,
-        foreach=False,
-        grad_scale=grad_scale,
-        maximize=False,
-        **options,
-    )
-
-
-def _functional_adagrad(
-    params: Tensors,
-    grads: Tensors,
-    sums: Tensors,
-    *,
-    step: int,
-    grad_scale: Tensor | None = None,
-    **options: Any,
-) -> None:
-    # The functional form counts for itself, once for every entry: each needs a tensor of its own.
-    steps = [_step_tensor(step - 1, params[0]) for _ in params]
-    functional_adagrad(
-        params,
-        grads,
-        sums,
-        steps,
-        fused=True,
-        foreach=False,
-        grad_scale=grad_scale,
-        maximize=False,
-        **options,
-    )
-
-
-def _functional_adamw(
-    params: Tensors,
-    grads: Tensors,
-    exp_avgs: Tensors,
-    exp_avg_sqs: Tensors,
-    *,
-    step: int,
-    eps: float,
-    beta2: float,
-    bias_correction: bool = True,
-    grad_scale: Tensor | None = None,
-    **options: Any,
-) -> None:
-    count, eps = _adamw_options(step, eps, beta2, bias_correction)
-    steps = [_step_tensor(count - 1, params[0]) for _ in params]
-    functional_adamw(
-        params,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        [],
-        steps,
-        fused=True,
-        foreach=False,
-        **options,
-        beta2=beta2,
-        eps=eps,
-        amsgrad=False,
-        maximize=False,
-        grad_scale=grad_scale,
-    )
+    return kernel
 
 
 def pieces(tensors: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
@@ -198,14 +137,14 @@ def _chunked(plain: Kernel) -> Kernel:
 
 
 _KERNELS: dict[tuple[str, str], Kernel] = {
-    ("sgd", "fast"): _private_sgd,
-    ("sgd", "fallback"): _functional_sgd,
+    ("sgd", "fast"): _sgd(public=False),
+    ("sgd", "fallback"): _sgd(public=True),
     ("sgd", "reference"): _chunked(reference.sgd_),
-    ("adagrad", "fast"): _private_adagrad,
-    ("adagrad", "fallback"): _functional_adagrad,
+    ("adagrad", "fast"): _adagrad(public=False),
+    ("adagrad", "fallback"): _adagrad(public=True),
     ("adagrad", "reference"): _chunked(reference.adagrad_),
-    ("adamw", "fast"): _private_adamw,
-    ("adamw", "fallback"): _functional_adamw,
+    ("adamw", "fast"): _adamw(public=False),
+    ("adamw", "fallback"): _adamw(public=True),
     ("adamw", "reference"): _chunked(reference.adamw_),
 }
 

@@ -14,7 +14,7 @@ from perftool.fused.bucket import Work
 from perftool.fused.dispatch import register_native
 from perftool.fused.flat import ROW, Layout
 from perftool.fused.kernels import register_stages
-from perftool.fused.norms import divisor_for, norm, total_norm
+from perftool.fused.norms import buffer_norm, divisor_for, norm, total_norm
 from perftool.fused.optimizer import NATIVE_MODULE, FusedOptimizer
 from perftool.fused.plan import Group
 
@@ -96,7 +96,7 @@ class FusedLamb(FusedOptimizer):
     def _norm_parts(self, work: Work) -> list[Tensor]:
         """Tensors whose common norm is that of the gradients."""
         if work.layout is not None:
-            return [work.layout.total_norm(work.grads[0])]
+            return [buffer_norm(work.grads[0], work.layout)]
         return [grad.to(self.dtype or grad.dtype) for grad in work.grads]
 
     def _update(self, group: Group, work: Work) -> None:

@@ -23,7 +23,7 @@ from perftool.fused.dispatch import (
 )
 from perftool.fused.flat import ROW
 from perftool.fused.norms import norm
-from perftool.fused.optimizer import NATIVE_MODULE, FusedOptimizer
+from perftool.fused.optimizer import NATIVE_MODULE, FusedOptimizer, WorkSource
 from perftool.fused.plan import Group, Plan, Policy, StateRules
 from perftool.fused.reference import lars_scale_
 
@@ -118,14 +118,35 @@ class FusedLars(Optimizer):
             self._native.step()
             return
         with self._taking_over_decay() as decays:
-            for each, decay in zip(self._plan().groups, decays, strict=True):
+            of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
+
+            def scaled(group: Group, bucket: Bucket) -> Work | None:
+                return self._scaled_work(group, bucket, of_group[id(group)], choice.name)
+
+            if isinstance(self.optim, FusedOptimizer) and not self.optim.steps_natively():
+                self._step_with(self.optim, scaled)
+                return
+            for each in self._plan().groups:
                 for bucket in each.buckets:
-                    work = bucket.work(pack=False)
-                    if work is not None:
-                        mask = self._mask(each.group, bucket)
-                        mask = mask if work.layout is not None else mask[list(work.present)]
-                        self._scale(work, mask, float(each.group["lr"]), decay, choice.name)
+                    scaled(each.group, bucket)
             self.optim.step()
+
+    def _step_with(self, optimizer: FusedOptimizer, source: WorkSource) -> None:
+        # Inside its step, so that its parameters and gradients are compared once and not twice.
+        optimizer.work_source = source
+        try:
+            optimizer.step()
+        finally:
+            optimizer.work_source = None
+
+    def _scaled_work(self, group: Group, bucket: Bucket, decay: float, backend: str) -> Work | None:
+        """The operands of the wrapped optimizer, after the gradients themselves have been scaled."""
+        work = bucket.work(pack=False)
+        if work is not None:
+            mask = self._mask(group, bucket)
+            mask = mask if work.layout is not None else mask[list(work.present)]
+            self._scale(work, mask, float(group["lr"]), decay, backend)
+        return work if work is None or work.layout is not None else bucket.work()
 
     @contextmanager
     def _taking_over_decay(self) -> Iterator[list[float]]:

@@ -14,7 +14,7 @@ from typing import Any, overload
 import torch
 
 from perftool.fused.dispatch import Implementation, always, choose, register
-from perftool.fused.moe_request import MixtureRequest, joined_form, separate_form
+from perftool.fused.moe_request import MixtureRequest, mixture_request
 from perftool.fused.reference.moe import ACTIVATIONS
 from perftool.fused.reference.moe import mixture_of_experts as reference_mixture
 
@@ -111,13 +111,14 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
     of what enters its last product (float32, plain maximum; 0 for an expert without tokens).
     RuntimeError for an unknown activation, ValueError for shapes and dtypes that do not fit.
     """
-    joined = _is_joined(args, kwargs)
     tensors = args[0] if args else kwargs["hidden_states"]
     choice = choose(OP, tensors.device.type)
     if choice.name == "habana":
         native: torch.Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
-    request = joined_form(*args, **kwargs) if joined else separate_form(*args, **kwargs)
+    if _is_joined(args, kwargs):
+        args, kwargs = _without_w2(args, kwargs)
+    request = mixture_request(*args, **kwargs)
     output, largest = _plain(request) if choice.name == "reference" else _sorted(request)
     return output if request.measurement_mode is None else (output, largest)
 
@@ -128,6 +129,15 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return "w12" in kwargs
     lists = sum(isinstance(argument, (list, tuple)) for argument in args)
     return lists + ("w3" in kwargs) == 2
+
+
+def _without_w2(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the w12, w3 form as those of the other one, with w12 for w1 and None for w2."""
+    named = {"w1" if name == "w12" else name: value for name, value in kwargs.items()}
+    w12 = 3
+    if len(args) > w12 + 1:
+        return (*args[: w12 + 1], None, *args[w12 + 1 :]), named
+    return args, {**named, "w2": None}
 
 
 def _sorted(request: MixtureRequest) -> Measured:

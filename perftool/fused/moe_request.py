@@ -41,12 +41,12 @@ class MixtureRequest:
         return [weights[index].t() if self.permuted else weights[index] for index in wanted]
 
 
-def separate_form(
+def mixture_request(
     hidden_states: torch.Tensor,
     expert_routing_table: torch.Tensor,
     router_weights: torch.Tensor,
     w1: Sequence[torch.Tensor],
-    w2: Sequence[torch.Tensor],
+    w2: Sequence[torch.Tensor] | None,
     w3: Sequence[torch.Tensor],
     permuted_weights: bool,
     activation: str,
@@ -54,43 +54,14 @@ def separate_form(
     experts_max: int,
     measurement_mode: bool | None = None,
 ) -> MixtureRequest:
-    """The call with gate (w1), up (w2) and down (w3) weights apart."""
+    """The call with gate (w1), up (w2) and down (w3) weights; without w2 gate and up are side by side in w1."""
     mine = (experts_min, experts_max)
     request = MixtureRequest(
         hidden_states,
         expert_routing_table,
         router_weights,
-        _local(w1, "w1", *mine),
-        _local(w2, "w2", *mine),
-        _local(w3, "w3", *mine),
-        permuted_weights,
-        activation,
-        *mine,
-        measurement_mode,
-    )
-    return _checked(request)
-
-
-def joined_form(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w12: Sequence[torch.Tensor],
-    w3: Sequence[torch.Tensor],
-    permuted_weights: bool,
-    activation: str,
-    experts_min: int,
-    experts_max: int,
-    measurement_mode: bool | None = None,
-) -> MixtureRequest:
-    """The call with gate and up weights side by side in w12."""
-    mine = (experts_min, experts_max)
-    request = MixtureRequest(
-        hidden_states,
-        expert_routing_table,
-        router_weights,
-        _local(w12, "w12", *mine),
-        None,
+        _local(w1, "w12" if w2 is None else "w1", *mine),
+        None if w2 is None else _local(w2, "w2", *mine),
         _local(w3, "w3", *mine),
         permuted_weights,
         activation,

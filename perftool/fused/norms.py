@@ -7,24 +7,41 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from perftool.fused.flat import find
+from perftool.fused.flat import Layout, is_dense, linear
+
+SUMMED = 32 * 1024
+"""Elements per partial sum of a large tensor on the CPU: one sum in single precision is off by 1e-5 of a
+million elements, and by a thousandth of 25 million."""
+LARGE = 8 * SUMMED
 
 
 def norm(tensor: Tensor) -> Tensor:
     """The 2-norm of all elements, 0-dim."""
     dtype = torch.promote_types(tensor.dtype, torch.float32)
+    if tensor.device.type != "cpu" or tensor.numel() < LARGE or not is_dense(tensor):
+        return _plain(tensor, dtype)
+    values = linear(tensor)
+    whole = values.numel() // SUMMED * SUMMED
+    sums = torch.linalg.vector_norm(values[:whole].view(-1, SUMMED), dim=1, dtype=dtype)
+    return _plain(torch.cat([sums, _plain(values[whole:], dtype).view(1)]), dtype)
+
+
+def _plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     result: Tensor = torch.linalg.vector_norm(tensor, dtype=dtype)
     return result
 
 
-def total_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """The 2-norm of all tensors together: 0-dim, on the device of the first; 0.0 on the CPU without any.
+def buffer_norm(buffer: Tensor, layout: Layout) -> Tensor:
+    """The 2-norm of all tensors in a flat buffer, 0-dim: half the time of one norm for each."""
+    total = norm(buffer)
+    if buffer.device.type == "cpu" and not bool(total.isfinite()):
+        # Only one norm for each tells what is in the padding.
+        total = norm(layout.norms(buffer))
+    return total
 
-    Tensors that fill a flat buffer of `perftool.fused.flat` are read with one call.
-    """
-    flat = find(tensors)
-    if flat is not None:
-        return flat.total_norm()
+
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """The 2-norm of all tensors together: 0-dim, on the device of the first; 0.0 on the CPU without any."""
     alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.device, tensor.dtype), []).append(tensor)
@@ -38,8 +55,12 @@ def total_norm(tensors: Sequence[Tensor]) -> Tensor:
 def _norm_of_alike(tensors: list[Tensor]) -> Tensor:
     if len(tensors) == 1:
         return norm(tensors[0])
-    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
-    return norm(torch.stack(torch._foreach_norm(tensors, 2, dtype=dtype)))
+    small = [tensor for tensor in tensors if tensor.numel() < LARGE]
+    parts = [norm(tensor) for tensor in tensors if tensor.numel() >= LARGE]
+    if small:
+        dtype = torch.promote_types(small[0].dtype, torch.float32)
+        parts += torch._foreach_norm(small, 2, dtype=dtype)
+    return norm(torch.stack(parts))
 
 
 def divisor_for(total: Tensor, max_norm: float) -> Tensor | None:

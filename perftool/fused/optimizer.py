@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.bucket import Work
+from perftool.fused.bucket import Bucket, Work
 from perftool.fused.dispatch import choose, native
+from perftool.fused.entry import Entry
 from perftool.fused.flat import FlatTensors
 from perftool.fused.kernels import Kernel, best_kernel
 from perftool.fused.plan import Group, Plan, Policy, StateRules
 from perftool.fused.unchanged import same_objects
 
 NATIVE_MODULE = "hpex.optimizers"
+
+WorkSource = Callable[[Group, Bucket], Work | None]
+"""The operands of the step of a bucket: how a wrapper changes gradients once it is known where they are."""
 
 
 class FusedOptimizer(Optimizer):
@@ -40,11 +45,13 @@ class FusedOptimizer(Optimizer):
     flat: bool | None = None
     backend: str | None = None
     grad_divisor: Tensor | None = None
+    work_source: WorkSource | None = None
     _current: Plan | None = None
     _native: Any = None
 
     def __init__(self, params: Any, defaults: dict[str, Any], *, flat: bool | None, backend: str | None) -> None:
         super().__init__(params, defaults)
+        self.state = _with_entries({})
         self.flat, self.backend = flat, backend
         if backend is not None:
             choose(self.op, self._device_type(), backend)
@@ -52,7 +59,7 @@ class FusedOptimizer(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient; returns the loss of `closure`, which is run first."""
-        if self._use_native():
+        if self.steps_natively():
             return self._native.step(closure)
         loss = None
         if closure is not None:
@@ -94,7 +101,7 @@ class FusedOptimizer(Optimizer):
             (each.group, bucket, work)
             for each in plan.groups
             for bucket in each.buckets
-            if (work := bucket.work()) is not None
+            if (work := self._work(each.group, bucket)) is not None
         ]
         self._prepare([work for _, _, work in works])
         if self.counter is not None:
@@ -104,6 +111,9 @@ class FusedOptimizer(Optimizer):
             # First, while what it touches is still in the cache.
             bucket.mark_changed()
             self._update(group, work)
+
+    def _work(self, group: Group, bucket: Bucket) -> Work | None:
+        return bucket.work() if self.work_source is None else self.work_source(group, bucket)
 
     def _prepare(self, works: list[Work]) -> None:
         """Look at the gradients of all groups before the first of them is stepped."""
@@ -126,7 +136,7 @@ class FusedOptimizer(Optimizer):
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
         return torch.zeros_like(param)
 
-    def _use_native(self) -> bool:
+    def steps_natively(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
         if self._native is None:
             if self._current is not None or choose(self.op, self._device_type(), self.backend).name != "habana":
@@ -152,6 +162,7 @@ class FusedOptimizer(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self.state = _with_entries(self.state)
         # The buffers of the present plan stay known: the next one may take them over.
         for group in self.param_groups:
             for name, value in self.defaults.items():
@@ -163,11 +174,11 @@ class FusedOptimizer(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """As torch.optim: the step counter of a group is also repeated as `step` of each parameter."""
         packed: dict[str, Any] = super().state_dict()
+        entries = {i: each.plain() if isinstance(each, Entry) else each for i, each in packed["state"].items()}
         if self.counter is not None:
             counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
-            packed["state"] = {
-                i: {"step": torch.tensor(float(counts.get(i, 0))), **entry} for i, entry in packed["state"].items()
-            }
+            entries = {i: {"step": torch.tensor(float(counts.get(i, 0))), **each} for i, each in entries.items()}
+        packed["state"] = entries
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -184,3 +195,9 @@ class FusedOptimizer(Optimizer):
         """Give a loaded group the counter it may lack."""
         if self.counter is not None:
             group.setdefault(self.counter, count)
+
+
+def _with_entries(state: Mapping[Any, Any]) -> defaultdict[Any, Any]:
+    """The states of parameters as an optimizer keeps them."""
+    entries = {key: Entry(value) if type(value) is dict else value for key, value in state.items()}
+    return defaultdict(Entry, entries)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedAdagrad, FusedAdamW, FusedClipNorm, FusedLamb, FusedSGD, reference
@@ -47,6 +48,16 @@ def test_one_tensor_and_a_generator_are_accepted():
     assert params[1].grad.norm().item() == pytest.approx(0.1, rel=1e-3)
     clip.clip_norm(param for param in params)
     assert reference.total_norm([p.grad for p in params]).item() == pytest.approx(0.1, rel=1e-3)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_the_norm_of_millions_of_elements_is_exact(memory_format):
+    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((1000, 1500, 1, 1), (7, 100, 300, 10), (5,))]
+    for param in ours:
+        values = torch.rand(param.shape, generator=torch.Generator().manual_seed(0))
+        param.grad = values.to(memory_format=memory_format) if values.dim() == 4 else values
+    expected = torch.cat([param.grad.flatten() for param in ours]).double().norm().item()
+    assert FusedClipNorm(ours, 1e9).clip_norm(ours).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_without_gradients_the_norm_is_zero():

@@ -172,3 +172,14 @@ def test_the_lars_of_timm():
         lars.step()
         plain.step()
     assert_same(ours, theirs)
+
+
+def test_the_wrapped_optimizer_is_itself_again_after_a_step_that_failed():
+    params, plain = parameters(), parameters()
+    give_gradients(params, plain, seed=0)
+    base = FusedSGD(params, LR, weight_decay=DECAY)
+    with pytest.raises(RuntimeError, match="the same number of elements"):
+        FusedLars(base, [1]).step()
+    base.step()
+    FusedSGD(plain, LR, weight_decay=DECAY).step()
+    assert_same(params, plain)

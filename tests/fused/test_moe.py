@@ -184,6 +184,18 @@ def test_arguments_may_be_named(fused):
     torch.testing.assert_close(found, reference(x, table, weights, w1, w2, w3, "silu"))
 
 
+@pytest.mark.parametrize("positional", range(11))
+def test_any_number_of_arguments_may_be_named(positional):
+    x, table, weights, w1, w2, w3 = inputs()
+    tail = {"permuted_weights": False, "activation": "gelu", "experts_min": 0, "experts_max": 3}
+    head = {"hidden_states": x, "expert_routing_table": table, "router_weights": weights}
+    expected = reference(x, table, weights, w1, w2, w3, "gelu")
+    for form in ({"w1": w1, "w2": w2}, {"w12": joined(w1, w2)}):
+        arguments = {**head, **form, "w3": w3, **tail}
+        named = dict(list(arguments.items())[positional:])
+        torch.testing.assert_close(mixture_of_experts(*list(arguments.values())[:positional], **named), expected)
+
+
 def test_an_unknown_activation_is_refused_with_the_original_text():
     text = 'Activation "tanh" not found among MoeActivationMode_t enum values.'
     with pytest.raises(RuntimeError, match=text):

@@ -11,7 +11,9 @@ from torch import nn
 from training import MANY_SHAPES, assert_same, give_gradients, is_flat, parameters
 
 from perftool.fused import FusedAdamW, FusedSGD
-from perftool.fused.flat import FlatTensors, Layout, can_move, find, is_dense
+from perftool.fused.flat import FlatTensors, Layout, can_all_move, can_move, find, is_dense, move
+from perftool.fused.norms import buffer_norm
+from perftool.fused.unchanged import Memory
 
 
 class Pair:
@@ -92,6 +94,94 @@ def test_a_transposed_view_of_the_same_memory_is_noticed():
     pair.both(transpose)
     pair.step()
     pair.check()
+
+
+def _in_place_pair(shapes=((4, 4),) * 40):
+    """Gradients live in the flat buffer, and stay there when new values are written to them."""
+    pair = Pair(shapes=shapes)
+    pair.step()
+    pair.step(4, new_gradients=False)
+    assert pair.fused._current.buckets[0]._exposed
+    return pair
+
+
+def _transpose_one(params):
+    params[3].data = params[3].data.t()
+
+
+def _step_over_rows(params):
+    params[3].data = torch.arange(32.0).view(4, 8)[:, ::2]
+
+
+def _tie_two(params):
+    params[3].data = params[5].data
+
+
+def _transpose_gradient(params):
+    params[3].grad = params[3].grad.t()
+
+
+def _move_gradient(params):
+    held = params[3].grad.data
+    params[3].grad.data = held + 1.0
+
+
+def _swap_gradients(params):
+    params[3].grad, params[5].grad = params[5].grad, params[3].grad
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_replace_all, _replace_one, _swap_two, _transpose_one, _step_over_rows, _tie_two),
+        *(_transpose_gradient, _move_gradient, _swap_gradients),
+    ],
+)
+def test_changes_are_noticed_while_gradients_stay_in_the_buffer(change):
+    pair = _in_place_pair()
+    pair.both(change)
+    pair.fused.step()
+    pair.plain.step()
+    pair.check()
+    pair.step(2, new_gradients=False)
+    pair.check()
+
+
+def test_a_parameter_that_loses_rows_is_not_stepped_where_they_were():
+    pair = _in_place_pair()
+    rows = pair.ours[3].data
+    pair.both(lambda params: setattr(params[3], "data", params[3].data[:2]))
+    kept = rows.clone()
+    for optimizer in (pair.fused, pair.plain):
+        with pytest.raises(RuntimeError, match="size"):
+            optimizer.step()
+    assert_same([rows[2:]], [kept[2:]])
+
+
+def test_a_state_that_is_moved_is_the_one_that_counts(pair):
+    """How states are brought back from where they were kept between two phases."""
+    for optimizer in (pair.fused, pair.plain):
+        for state in optimizer.state.values():
+            state["momentum_buffer"].data = state["momentum_buffer"].data * 2.0
+    pair.step()
+    pair.check()
+    ours, theirs = (each.state[params[3]] for each, params in ((pair.fused, pair.ours), (pair.plain, pair.theirs)))
+    assert_same(ours.values(), theirs.values())
+
+
+def test_memory_is_told_by_place_size_and_order():
+    tensors = [torch.zeros(4, 4), torch.zeros(0), torch.zeros(())]
+    memory = Memory(tensors)
+    square, *others = tensors
+    assert memory.holds(tensors)
+    assert memory.holds([square.view(16).detach(), *others])
+    assert not memory.holds([square.t(), *others])
+    assert not memory.holds([square[:2], *others])
+    assert not memory.holds([square.clone(), *others])
+    assert memory.holds(others, slice(1, 3))
+    turned = Memory([square.t()])
+    assert turned.holds([square.t()])
+    assert not turned.holds([square])
 
 
 def test_values_saved_by_reference_and_put_back(pair):
@@ -439,10 +529,23 @@ def test_the_norm_of_a_large_buffer_is_exact_and_recovers_from_nan_in_the_paddin
     values = [torch.rand(1_000_001, generator=torch.Generator().manual_seed(0)), torch.ones(3)]
     flat = FlatTensors.copy_of(values)
     expected = pytest.approx(torch.cat(values).double().norm().item(), rel=1e-6)
-    assert flat.layout.total_norm(flat.buffer).item() == expected
+    assert buffer_norm(flat.buffer, flat.layout).item() == expected
     flat.buffer[-1] = torch.nan
-    assert flat.layout.total_norm(flat.buffer).item() == expected
+    assert buffer_norm(flat.buffer, flat.layout).item() == expected
     assert not flat.buffer[-1]
+
+
+def test_tensors_that_share_a_place_cannot_move_apart():
+    tensors = [torch.zeros(4), torch.ones(4), torch.ones(2)]
+    flat = FlatTensors.copy_of(tensors)
+    move(tensors, flat)
+    assert can_all_move(tensors)
+    tensors[2].data = flat.views[1][2:].detach()
+    assert not can_all_move(tensors)
+    tensors[2].data = flat.views[1].detach()
+    assert not can_all_move(tensors)
+    tensors[2].data = flat.views[2].detach()
+    assert can_all_move(tensors)
 
 
 def test_what_can_move():
