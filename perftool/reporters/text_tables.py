@@ -116,17 +116,20 @@ def print_table(table: Table, console: Console) -> None:
     for column in table.columns:
         if column.no_wrap:
             column.min_width = max(console.measure(cell).maximum for cell in (column.header, *column.cells))
-    over = 0
     for padding in ((0, 1, 0, 2), (0, 0, 0, 2), (0, 0, 0, 1)):
         table.padding = padding
-        over = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).maximum - console.width
-        if over <= 0:
+        if _measure(table, console).maximum <= console.width:
             break
     name = table.columns[0]
-    if over > 0 and all(column.no_wrap for column in table.columns):
-        name.max_width = max(min(_SHORTEST_NAME, name.min_width or 0), (name.min_width or 0) - over)
-        name.min_width = None
+    over = _measure(table, console).minimum - console.width
+    if over > 0 and name.min_width:
+        name.min_width = name.max_width = max(min(_SHORTEST_NAME, name.min_width), name.min_width - over)
+        table.width = max(console.width, _measure(table, console).minimum)
     console.print(table, crop=False)
+
+
+def _measure(table: Table, console: Console) -> Measurement:
+    return Measurement.get(console, console.options.update(max_width=_UNLIMITED), table)
 
 
 def _table(first: str, *others: str) -> Table:

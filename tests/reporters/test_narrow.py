@@ -10,7 +10,7 @@ from rich.console import Console
 from perftool.model.report import BREAKDOWN, Fallback, Share, Step
 from perftool.reporters.text_tables import fallbacks_table, print_table, shares_table, steps_table
 
-STEPS = [Step(0, "ProfilerStep#4", 0, 111_428_000, {part: 50_223_456 for part in BREAKDOWN}, partial=False)]
+STEPS = [Step(0, "ProfilerStep#4", 0, 111_428_000, dict.fromkeys(BREAKDOWN, 50_223_456), partial=False)]
 SHARES = [Share("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel>", 3_910_000, 1145, 0.111)]
 
 
@@ -32,7 +32,7 @@ def test_columns_move_together() -> None:
 def test_numbers_are_whole_at_any_width(width: int) -> None:
     assert lines(steps_table(STEPS), width)[1].split()[1:] == ["111.428", *["50.223"] * len(BREAKDOWN)]
     name, numbers = lines(shares_table(SHARES), width)[1].split("…")
-    assert name.strip().startswith("void at::")
+    assert name.strip().startswith("void")
     assert numbers.split() == ["3.91", "ms", "11.1", "%", "1,145"]
 
 
