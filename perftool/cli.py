@@ -136,7 +136,7 @@ def query(
       habana_perf_tool query run.json "SELECT cause, sum(dur) FROM gap_causes GROUP BY 1"
     """
     if tables:
-        query_command.list_tables()
+        query_command.list_tables(output_file)
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:

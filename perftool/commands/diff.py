@@ -10,7 +10,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -70,7 +70,7 @@ def diff(
     if to_file or not silent:
         write_document(_render(result, output_format), output_file)
     if not (quiet or silent):
-        note([*prepared.warnings, *([f"Wrote {output_file}"] if to_file else [])])
+        note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
 

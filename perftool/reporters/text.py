@@ -73,7 +73,7 @@ def _print_summary(report: Report, console: Console) -> None:
     named = f"{device.name} ({device.type})" if device.name else device.type
     steps = report.summary["steps"].value
     _heading("Summary", console)
-    table = Table(box=None, show_header=False, pad_edge=True)
+    table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
     table.add_row("device", named or "none seen", "")

@@ -116,7 +116,7 @@ def print_table(table: Table, console: Console) -> None:
     for column in table.columns:
         if column.no_wrap:
             column.min_width = max(console.measure(cell).maximum for cell in (column.header, *column.cells))
-    for padding in ((0, 1, 0, 2), (0, 0, 0, 2), (0, 0, 0, 1)):
+    for padding in (table.padding, (0, 0, 0, 2), (0, 0, 0, 1)):
         table.padding = padding
         if _measure(table, console).maximum <= console.width:
             break
