@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -24,7 +25,7 @@ from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
 from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
-from perftool.errors import OutputClosedError, PerfToolError
+from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 
 app = typer.Typer(
     name="habana_perf_tool",
@@ -46,6 +47,17 @@ app.command()(settings_command.config)
 app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
 
 
+_FORMATS = tuple(form.value for form in analyze_command.Format)
+# A text, since the variable may name a format that only the command has which follows.
+_AnyFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--output-format", metavar=f"<{'|'.join(_FORMATS)}>", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT",
+        help="Format of the report; the default is text.", rich_help_panel="Output",
+    ),
+]  # fmt: skip
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"habana_perf_tool {__version__}")  # noqa: T201
@@ -61,7 +73,7 @@ def root(
     ] = None,
     log: Logs = None,
     metrics: Metrics = None,
-    output_format: analyze_command.FormatOption = None,
+    output_format: _AnyFormat = None,
     output_file: OutputFile = None,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
@@ -90,16 +102,15 @@ def root(
     global _verbose
     _verbose = verbose
     if context.invoked_subcommand is not None:
-        if trace or log or metrics:
-            raise PerfToolError(
-                "--trace, --log and --metrics cannot be combined with a command; give the files to the command"
-            )
+        _require_unset(context)
         return
     texts = [*(log or ()), *(metrics or ())]
     if not trace and not texts:
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
-    given = Given(output_format=output_format.value if output_format else None, output_file=output_file)
+    if output_format not in (None, *_FORMATS):
+        raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
+    given = Given(output_format=output_format, output_file=output_file)
     analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
 
 
@@ -125,11 +136,25 @@ def query(
       habana_perf_tool query run.json "SELECT cause, sum(dur) FROM gap_causes GROUP BY 1"
     """
     if tables:
-        query_command.list_tables()
+        query_command.list_tables(output_file)
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
         query_command.run(path, sql, output_format, output_file, time_limit)
+
+
+def _require_unset(context: typer.Context) -> None:
+    """Refuse the options of the analysis before a command: there they would do nothing."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name == "verbose":
+            continue
+        if name in ("trace", "log", "metrics"):
+            raise PerfToolError(
+                "--trace, --log and --metrics cannot be combined with a command; give the files to the command"
+            )
+        option = f"--{name.replace('_', '-')}"
+        raise PerfToolError(f"{option} belongs after the command: {context.invoked_subcommand} ... {option}")
 
 
 def _join_lines() -> None:
@@ -144,6 +169,7 @@ _join_lines()
 
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 130 interrupted."""
+    _prepare_streams()
     try:
         try:
             app()
@@ -160,10 +186,22 @@ def main() -> None:
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
+        if is_interrupt(error):
+            _fail("interrupted", 130)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _leave_stdout()
             _fail("the output cannot be written: no space is left on the device", 2)
         _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
+
+
+def _prepare_streams() -> None:
+    """Let output go nowhere where it is closed (``>&-``), and show as escapes what the encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the end, like what it stands for
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _leave_stdout() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+_INTERRUPTED = "Query interrupted"
+
 
 class PerfToolError(Exception):
     """A condition the user can understand and act on; its text is one sentence."""
 
     exit_code = 2
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether ``error`` is Ctrl-C: DuckDB turns one that comes during a query into an error like any other."""
+    return isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == _INTERRUPTED)
 
 
 class OutputClosedError(PerfToolError):

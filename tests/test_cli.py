@@ -274,3 +274,17 @@ def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "aten::\\xe9" in done.stdout
+
+
+def test_an_option_before_the_command_is_refused_where_it_would_do_nothing(cli) -> None:
+    for option, *value in (("--quiet",), ("-o", "report.txt"), ("--color", "always"), ("--output-format", "json")):
+        ran = cli(option, *value, "lint", "good.json")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.endswith(" belongs after the command: lint ... " + ran.err.split()[-1] + "\n")
+
+
+def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli, monkeypatch) -> None:
+    monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FORMAT", "sarif")
+    assert json.loads(cli("lint", "good.json").out)["version"] == "2.1.0"
+    refused = "habana_perf_tool: --output-format 'sarif': is none of text, json\n"
+    assert cli("--trace", "good.json") == Ran(2, "", refused)

@@ -12,7 +12,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -122,7 +122,7 @@ def run(
     else:
         _print(report, color)
     if not quiet:
-        note([*inputs.notes, *prepared.warnings, *([f"Wrote {target}"] if to_file else [])], color)
+        note([*inputs.notes, *prepared.warnings, *said(target)], color)
 
 
 def _format(prepared: Prepared) -> Format:

@@ -86,8 +86,10 @@ def _only(traces: list[str]) -> str:
 
 
 def _require_target(trace: str, output_file: str | None, show: bool) -> None:
-    if trace == "-":
-        raise PerfToolError("annotate reads the trace twice, so it cannot come from stdin; give a file")
+    from perftool.readers.stream import reads_once
+
+    if reads_once(trace):
+        raise PerfToolError("annotate reads the trace twice, so it cannot come from stdin or a pipe; give a file")
     if output_file is None and not show:
         raise PerfToolError("annotate needs -o FILE for the annotated trace, or --open to show it")
     if output_file == "-" and show:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,9 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
+from perftool.commands.prepare import note
+from perftool.errors import PerfToolError
 from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
@@ -88,7 +91,8 @@ def benchmark(
 
     chosen = choose(names or [], rule or [], None if report is None else named_in(report))
     if listed:
-        _list(chosen)
+        _list(chosen, output_file)
+        note([] if quiet else said(output_file), color)
         return
     to_terminal = output_format is Format.text and output_file in (None, "-")
     shown = make_console(color.value) if to_terminal and not validate else None
@@ -97,7 +101,8 @@ def benchmark(
     if not chosen and not quiet:
         print("habana_perf_tool: no finding of the report has a benchmark", file=sys.stderr)  # noqa: T201
     if shown is None:
-        _print(results, output_format, output_file, color)
+        _print(results, output_format, output_file, validate, color)
+    note([] if quiet else said(output_file), color)
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 
@@ -126,7 +131,7 @@ def _run(
     return results
 
 
-def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None, color: Color) -> None:
+def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None, validate: bool, color: Color) -> None:
     if form is Format.json:
         from perftool.reporters.benchmark_json import render_benchmarks_json
 
@@ -136,24 +141,40 @@ def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None,
 
         write_document(render_benchmarks_markdown(results), target)
     else:
-        from perftool.reporters.benchmark_text import print_validation
-
-        print_validation(results, make_console(color.value))
+        _print_text(results, target, validate, color)
 
 
-def _list(names: Sequence[str]) -> None:
+def _print_text(results: Sequence[BenchmarkResult], target: str | None, validate: bool, color: Color) -> None:
+    from perftool.reporters.benchmark_text import print_result, print_validation
+
+    out = None if target in (None, "-") else io.StringIO()
+    console = make_console(color.value) if out is None else make_console("never", file=out)
+    if validate:
+        print_validation(results, console)
+    else:
+        for result in results:
+            print_result(result, console)
+    if out is not None:
+        write_document(out.getvalue().encode("utf-8", "replace"), target)
+
+
+def _list(names: Sequence[str], target: str | None) -> None:
     from perftool.bench import find_benchmark
 
     lines = []
     for name in names:
         found = find_benchmark(name)
         lines.append(f"{name:22} {', '.join(found.rules):16} {found.summary}\n")
-    write_document("".join(lines).encode(), None)
+    write_document("".join(lines).encode(), target)
 
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
     if keep is not None:
+        try:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PerfToolError(f"--keep {keep}: cannot be made ({error.strerror or error})") from None
         yield Path(keep)
         return
     with tempfile.TemporaryDirectory(prefix="habana_perf_tool-") as folder:

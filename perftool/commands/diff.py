@@ -10,9 +10,10 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
+from perftool.errors import PerfToolError
 
 if TYPE_CHECKING:
     from perftool.model.diff import Comparison
@@ -57,6 +58,8 @@ def diff(
     from perftool.engine.diff import compare, fails, load_side, parse_fail_if
     from perftool.engine.portable import shown_paths
 
+    if base == new == "-":
+        raise PerfToolError("'-' can be given only once")
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
     with progress(quiet or silent) as show:
@@ -67,7 +70,7 @@ def diff(
     if to_file or not silent:
         write_document(_render(result, output_format), output_file)
     if not (quiet or silent):
-        note([*prepared.warnings, *([f"Wrote {output_file}"] if to_file else [])])
+        note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
 

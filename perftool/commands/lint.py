@@ -227,7 +227,8 @@ def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Ca
     if summary and any(sink.format is Format.github for sink in sinks):
         _append_summary(result, Path(summary))
     if not call.quiet:
-        note([*prepared.warnings, *_idle_notes(result), *(text for text in written if text)], call.color)
+        accepted = [f"Wrote {call.write_baseline}"] if call.write_baseline else []
+        note([*prepared.warnings, *_idle_notes(result), *accepted, *(text for text in written if text)], call.color)
     if result.fails:
         raise typer.Exit(1)
 
@@ -237,6 +238,9 @@ def _idle_notes(result: LintReport) -> list[str]:
     ignores = [f"per-file ignore that silences nothing: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
+    here = {(found.finding.code, found.finding.subject) for found in result.active}
+    if any((entry.code, entry.subject) in here for entry in result.stale):
+        advice.insert(0, "what is accepted is accepted for its path: record into the same folder each time")
     return [*ignores, *notes, *advice]
 
 

@@ -24,6 +24,11 @@ def write_document(document: bytes, target: str | None) -> None:
     write_blocks([document], target)
 
 
+def said(target: str | None) -> list[str]:
+    """What to say once a document is at ``target``: where, unless it went to stdout."""
+    return [] if target in (None, "-") else [f"Wrote {target}"]
+
+
 def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
     """Write a document that is made block by block, like ``write_document``."""
     if target not in (None, "-"):

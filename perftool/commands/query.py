@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note
 from perftool.commands.progress import progress
 from perftool.reporters.console import make_console
@@ -33,9 +33,10 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     with progress() as show, open_inputs(inputs, show) as store:
         columns, rows = store.query(sql, time_limit_s=time_limit)
     write_document(_RENDER[output_format](columns, rows), output_file)
+    note(said(output_file))
 
 
-def list_tables() -> None:
+def list_tables(output_file: str | None = None) -> None:
     """Print every public table with its columns."""
     text = []
     for table in catalog().values():
@@ -43,7 +44,8 @@ def list_tables() -> None:
             text.append(f"{table.name}: {' '.join(table.summary.split())}")
             text += [f"  {column.name:16} {column.type:8} {column.meaning}" for column in table.columns]
             text.append("")
-    write_document("\n".join(text).encode(), None)
+    write_document("\n".join(text).encode(), output_file)
+    note(said(output_file))
 
 
 def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:

@@ -10,7 +10,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -65,7 +65,7 @@ def report(
     document = _document(paths or [], texts, prepared, static, quiet)
     write_document(document, target)
     if not quiet:
-        note([*prepared.warnings, *([f"Wrote {target}"] if target not in (None, "-") else [])], color)
+        note([*prepared.warnings, *said(target)], color)
 
 
 def _document(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool) -> bytes:

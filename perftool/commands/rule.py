@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError, RuleError
 
@@ -54,20 +54,24 @@ def rule(
     if (code is not None) + every + (check is not None) != 1:
         raise PerfToolError("rule needs exactly one of CODE, --all and --check DIR")
     if check is not None:
-        _check(Path(check))
+        _check(Path(check), output_file)
         return
     from perftool.engine.pack import load_packs
 
     known = load_packs([Path(folder) for folder in rules or ()])
     write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
+    note(said(output_file))
 
 
-def _check(folder: Path) -> None:
+def _check(folder: Path, output_file: str | None) -> None:
     from perftool.engine.check_pack import check_pack
 
     result = check_pack(folder)
-    lines = [*result.problems, f"{result.rules} rules, {result.cases} cases, {len(result.problems)} problems"]
-    write_document("".join(f"{line}\n" for line in lines).encode(), None)
+    counts = ((result.rules, "rule"), (result.cases, "case"), (len(result.problems), "problem"))
+    total = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
+    lines = [*result.problems, total]
+    write_document("".join(f"{line}\n" for line in lines).encode(), output_file)
+    note(said(output_file))
     if not result.cases:
         note([f"no cases were found in {folder / 'cases'}"])
     if result.problems:

@@ -76,11 +76,23 @@ def simulate(
     done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps)
     sys.stdout.flush()
     if not quiet:
-        note(_outcome(done, device, mode), color)
-    if report and done.used:
+        note([*_outcome(done, device, mode), *_left(done, skip_steps)], color)
+    if report and done.used and (done.steps or not skip_steps):
         prepared = prepare([str(done.trace)], [], False, Given())
-        analyze.run([str(done.trace)], [str(done.log), str(done.metrics)], prepared, color, quiet=True)
+        analyze.run([_shown(done.trace)], [_shown(done.log), _shown(done.metrics)], prepared, color, quiet=True)
     raise typer.Exit(done.exit_code)
+
+
+def _shown(path: Path) -> str:
+    """``path`` as one would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _left(done: Simulated, skip_steps: int) -> list[str]:
+    if not done.used or done.steps or not skip_steps:
+        return []
+    return [f"habana_perf_tool: --skip-steps {skip_steps} leaves no step in the trace; skip fewer to get a report"]
 
 
 def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
@@ -90,6 +102,6 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
         f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
         f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "
         f"{format_ns(done.length_ns)} of virtual time",
-        f"Wrote {done.trace.name}, {done.log.name}, {done.metrics.name}",
+        f"Wrote {', '.join(map(_shown, (done.trace, done.log, done.metrics)))}",
     ]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

@@ -11,7 +11,7 @@ from typing import Any
 
 from perftool.engine.evaluate import make_finding
 from perftool.engine.settings import BudgetText
-from perftool.errors import SettingsError
+from perftool.errors import QueryError, SettingsError
 from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
@@ -89,7 +89,10 @@ def check_budgets(
 def _query(budget: Budget, store: TraceStore | None) -> float | None:
     assert budget.query is not None
     assert store is not None
-    columns, rows = store.query(budget.query)
+    try:
+        columns, rows = store.query(budget.query)
+    except QueryError as error:
+        raise QueryError(f"budget {budget.name}: {error}") from None
     if len(rows) != 1 or len(columns) != 1:
         size = f"{len(rows)} rows of {len(columns)} columns"
         raise SettingsError(f"budget {budget.name}: the query must give one number, not {size}")

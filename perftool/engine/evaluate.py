@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perftool.engine.fingerprint import fingerprint
 from perftool.engine.ranking import ranked
-from perftool.errors import QueryError
+from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -105,6 +105,8 @@ def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
     try:
         return action(), None
     except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         return None, str(error) or type(error).__name__
 
 

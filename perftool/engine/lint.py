@@ -66,13 +66,15 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
     stale: Sequence[BaselineEntry] = ()
     if plan.accepted is not None:
         kept, stale = subtract(kept, plan.accepted, [rule.code for rule in plan.rules])
-    return replace(_judged(portable, kept, stale, plan.settings), idle_ignores=idle)
+    judged = _judged(portable, kept, stale, plan.settings)
+    return replace(judged, idle_ignores=idle, hidden=len(placed) - len(wanted))
 
 
 def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
     """``result`` as it is once ``entries`` are the baseline."""
     marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
-    return replace(_judged(result.report, marked, stale, settings), idle_ignores=result.idle_ignores)
+    judged = _judged(result.report, marked, stale, settings)
+    return replace(judged, idle_ignores=result.idle_ignores, hidden=result.hidden)
 
 
 def _judged(

@@ -25,9 +25,10 @@ def read_saved(path: str) -> RunSide | None:
     Raises InputError for a report of another version or one with parts missing.
     """
     place = Path(path)
-    if not place.is_file() or place.stat().st_size > _LARGEST:
+    try:
+        text = place.read_bytes() if place.is_file() and place.stat().st_size <= _LARGEST else b""
+    except OSError:
         return None
-    text = place.read_bytes()
     if _MARK not in text or not text.lstrip().startswith(b"{"):
         return None
     try:

@@ -16,6 +16,7 @@ from perftool.engine.compose import unreadable
 from perftool.engine.rank_part import RankPart, RankTask, Shared, analyse_rank
 from perftool.errors import InputError, SettingsError
 from perftool.model.inputs import InputFile
+from perftool.readers.stream import reads_once
 
 # Called with what is being done and how many bytes of text were read so far.
 Progress = Callable[[str, int], None]
@@ -130,7 +131,7 @@ def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: st
         raise SettingsError(f"--jobs {jobs}: must be at least 1")
     wanted = jobs if jobs is not None else _suggested(paths)
     count = min(wanted, len(paths))
-    return Processes(count) if count > 1 and "-" not in paths else IN_PROCESS
+    return Processes(count) if count > 1 and not any(map(reads_once, paths)) else IN_PROCESS
 
 
 def _suggested(paths: Sequence[str]) -> int:

@@ -34,7 +34,7 @@ def discover(paths: Sequence[str]) -> Path | None:
     starts = [Path.cwd()]
     if places:
         common = Path(os.path.commonpath(places))
-        starts.insert(0, common if common.is_dir() else common.parent)
+        starts.insert(0, common if os.path.isdir(common) else common.parent)
     for start in starts:
         for folder in (start, *start.parents):
             for name in FILE_NAMES:
@@ -69,7 +69,8 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _counts(path: Path) -> bool:
-    if not path.is_file():
+    # Unlike Path.is_file this is no error where nobody may look; the inputs there will say so.
+    if not os.path.isfile(path):
         return False
     # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
     return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from perftool.errors import InputError, PerfToolError
+from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.process import new_trace, rank_here
 from perftool.readers.discover import TRACE_SUFFIXES
@@ -160,6 +160,8 @@ def never_in_the_way(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - hours of training are worth more than a trace
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         warnings.warn(f"perftool: {what} ({type(error).__name__}: {error})", stacklevel=3)
 
 

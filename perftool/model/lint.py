@@ -47,7 +47,7 @@ class LintReport:
     ``report`` carries no absolute paths. ``findings`` are sorted, the worst first, and hold the suppressed ones
     too; ``report.rules`` are the rules that were selected. ``stale`` are the entries of the baseline that were
     not found again, ``idle_ignores`` the per-file ignores (pattern and selector) that silenced nothing in the files
-    they mean.
+    they mean. ``hidden`` counts the findings below --min-severity or --min-confidence.
     """
 
     report: Report
@@ -55,6 +55,7 @@ class LintReport:
     stale: tuple[BaselineEntry, ...] = ()
     fails: bool = False
     idle_ignores: tuple[str, ...] = ()
+    hidden: int = 0
 
     @property
     def active(self) -> tuple[LintFinding, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from os import SEEK_END
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
@@ -15,7 +15,7 @@ from perftool.readers.event_text import EVENT_START
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.remote import is_url, list_url
 from perftool.readers.runs import Chosen, is_recording, newest_run
-from perftool.readers.stream import BLOCK, STDIN, ByteStream
+from perftool.readers.stream import BLOCK, STDIN, ByteStream, reads_once
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
@@ -77,7 +77,7 @@ def _require_text(paths: Iterable[str]) -> None:
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
     if is_url(path):
         return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         return _in_folder(path, exclude)
     return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
 
@@ -85,10 +85,14 @@ def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
 def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
-    files = sorted(str(file) for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES) and file.is_file())
+    named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+    # A pipe that lies in a folder is nobody's trace, and may never end.
+    files = sorted(str(file) for file in named if file.is_file())
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in _companions(place, recursive=True) if file not in files]
     if not files and not texts:
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
     recordings = [file for file in files if is_recording(file) and not _excluded(file, exclude)]
     newest = newest_run(path, recordings)
@@ -104,7 +108,7 @@ def _may_be_input(path: str) -> bool:
 
 
 def _matching(path: str) -> list[str]:
-    if path == STDIN or Path(path).exists():
+    if path == STDIN or _exists(path):
         return [path]
     if not _GLOB & set(path):
         raise InputError(f"{path}: no such file")
@@ -112,6 +116,17 @@ def _matching(path: str) -> list[str]:
     if not matches:
         raise NoInputError(f"{path}: the pattern matches no file")
     return matches
+
+
+def _exists(path: str) -> bool:
+    """Whether ``path`` is there. Raises InputError where nobody may look."""
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror})") from None
+    except OSError:
+        return False
+    return True
 
 
 def _at_url(url: str) -> list[str]:
@@ -127,21 +142,28 @@ def _is_our_own(path: str) -> bool:
     """Whether a file of a folder is a report or a baseline that this program left there."""
     if not path.endswith(".json"):
         return False
-    with open(path, "rb") as file:
-        head = file.read(_TELLING)
-        file.seek(-min(_TELLING, file.seek(0, SEEK_END)), SEEK_END)
-        ends = head + file.read()
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_TELLING)
+            file.seek(-min(_TELLING, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            ends = head + file.read()
+    except OSError:
+        return False
     return b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin counts as a trace."""
+    """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin and pipes count as traces."""
     if is_url(path):
         return not path.endswith(TRACE_SUFFIXES)
     reject_hltv(path)
-    if path == STDIN or path.endswith((".gz", ".zst")) or _begins_trace(path):
+    try:
+        if reads_once(path) or path.endswith((".gz", ".zst")) or _begins_trace(path):
+            return False
+        kind = _text_kind(path)
+    except InputError:
+        # Whoever reads it says so, and goes on with the others.
         return False
-    kind = _text_kind(path)
     return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
 
 
@@ -168,7 +190,7 @@ def _named_like_companion(path: str) -> bool:
 
 
 def _beside(traces: Iterable[str]) -> list[str]:
-    folders = dict.fromkeys(Path(trace).parent for trace in traces if trace != STDIN and not is_url(trace))
+    folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
     taken = set(traces)
     # Unasked, only what its first lines show to be of such a run: any log may lie there.
     return [

@@ -6,6 +6,7 @@ yields everything before the damage; the issue is recorded, not raised.
 
 from __future__ import annotations
 
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -107,6 +108,11 @@ class ByteStream:
         self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))
 
 
+def reads_once(path: str) -> bool:
+    """Whether what is read of ``path`` is gone then, as from stdin or a pipe (``<(zcat trace.json.gz)``)."""
+    return path == STDIN or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
+
+
 def _salvage(member: Any, block: bytes, error: type[Exception]) -> Iterator[bytes]:
     """What can be decompressed of a damaged block, byte by byte up to the damage."""
     for at in range(len(block)):
@@ -119,6 +125,8 @@ def _salvage(member: Any, block: bytes, error: type[Exception]) -> Iterator[byte
 
 def _open(path: str) -> BinaryIO:
     if path == STDIN:
+        if sys.stdin is None:
+            raise InputError("-: standard input is closed")
         return sys.stdin.buffer
     try:
         if Path(path).is_dir():

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perftool.model.benchmark import BenchmarkResult, Measurement, Proof, Ratio
+from perftool.reporters.text_tables import print_table
 from perftool.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
 _STATUS_STYLE = {"validated": "bold green", "simulated": "bold cyan", "skipped": "yellow", "failed": "bold red"}
@@ -80,7 +81,9 @@ def print_validation(results: Sequence[BenchmarkResult], console: Console) -> No
     for result in results:
         cells = validation_cells(result)
         table.add_row(Text(cells[0], style=_STATUS_STYLE[result.status]), *map(Text, cells[1:]))
-    console.print(table, soft_wrap=True)
+    # Reasons are sentences.
+    table.columns[-1].no_wrap = False
+    print_table(table, console)
     counts = {status: sum(result.status == status for result in results) for status in _STATUS_STYLE}
     console.print()
     console.print(", ".join(f"{count} {status}" for status, count in counts.items() if count), markup=False)

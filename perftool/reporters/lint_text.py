@@ -36,9 +36,12 @@ def print_statistics(result: LintReport, console: Console) -> None:
 
 
 def summary_line(result: LintReport) -> str:
-    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.`` or ``All checks passed!``"""
-    accepted = f"{result.suppressed} suppressed" if result.suppressed else ""
+    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.`` or ``All checks passed!``, when there was one."""
+    unseen = ((result.suppressed, "suppressed"), (result.hidden, "hidden"))
+    accepted = ", ".join(f"{count} {why}" for count, why in unseen if count)
     total = len(result.active)
+    if not total and not result.report.inputs:
+        return "Nothing to check."
     if not total:
         return f"All checks passed! ({accepted})" if accepted else "All checks passed!"
     parts = [(result.count(severity), severity) for severity in SEVERITIES]

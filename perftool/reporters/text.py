@@ -16,6 +16,7 @@ from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metri
 from perftool.reporters.text_tables import (
     engines_table,
     fallbacks_table,
+    print_table,
     ranks_table,
     recipes_table,
     shares_table,
@@ -83,6 +84,8 @@ def _print_summary(report: Report, console: Console) -> None:
     steps = report.summary["steps"].value
     _heading("Summary", console)
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
     table.add_row("device", named or "none seen", "")
     if steps:
         table.add_row("steps", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", "")
@@ -98,7 +101,7 @@ def _print_summary(report: Report, console: Console) -> None:
             missing.append(label)
         else:
             table.add_row(label, format_metric(metric), _fraction(metric))
-    console.print(table)
+    print_table(table, console)
     if missing:
         console.print(Text("  not in this input: " + ", ".join(missing), style="dim"))
 
@@ -120,7 +123,7 @@ def _print_ranks(report: Report, console: Console) -> None:
 def _print_table(title: str, table: Table, console: Console) -> None:
     if table.row_count:
         _heading(title, console)
-        console.print(table)
+        print_table(table, console)
 
 
 def _print_findings(report: Report, console: Console) -> None:

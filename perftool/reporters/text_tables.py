@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +17,8 @@ _MOST_STEPS = 8
 _MOST_ROWS = 10
 _MOST_RANKS = 16
 _LONGEST_NAME = 72
+_SHORTEST_NAME = 32
+_UNLIMITED = 10_000
 # So that the table fits 100 columns.
 _SHORT = {"communication": "comm", "dataloader": "loader"}
 
@@ -94,12 +98,38 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
     """Operators that ran on the CPU: executions in the run, and time in the trace."""
     table = _table("operator", "runs", "traced", "time", "types", "seen in")
+    table.columns[-1].no_wrap = False
     for row in fallbacks[:_MOST_ROWS]:
         traced = "" if row.traced is None else format_count(row.traced)
         time = "unknown" if row.time_ns is None else format_ns(row.time_ns)
         seen = row.source.replace("+", ", ").replace("_", " ")
         table.add_row(_name(row.op), format_count(row.count), traced, time, row.dtypes or "", seen)
     return table
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print ``table`` with its numbers whole: half a number is a wrong number.
+
+    Where it is too wide its columns move together, cells of several words wrap, and long names are cut. What is wider
+    even then runs over the edge, and the terminal breaks the line.
+    """
+    for column in table.columns:
+        if column.no_wrap:
+            column.min_width = max(console.measure(cell).maximum for cell in (column.header, *column.cells))
+    for padding in (table.padding, (0, 0, 0, 2), (0, 0, 0, 1)):
+        table.padding = padding
+        if _measure(table, console).maximum <= console.width:
+            break
+    name = table.columns[0]
+    over = _measure(table, console).minimum - console.width
+    if over > 0 and name.min_width:
+        name.min_width = name.max_width = max(min(_SHORTEST_NAME, name.min_width), name.min_width - over)
+        table.width = max(console.width, _measure(table, console).minimum)
+    console.print(table, crop=False)
+
+
+def _measure(table: Table, console: Console) -> Measurement:
+    return Measurement.get(console, console.options.update(max_width=_UNLIMITED), table)
 
 
 def _table(first: str, *others: str) -> Table:

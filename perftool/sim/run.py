@@ -12,6 +12,7 @@ from perftool.sim.costs import device_facts
 from perftool.sim.script import run_script
 from perftool.sim.simulation import Simulation
 from perftool.sim.stand_in import standing_in
+from perftool.sim.write import require_writable
 
 
 def run(
@@ -27,8 +28,10 @@ def run(
     if mode not in MODES:
         raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
     if not script.is_file():
-        raise InputError(f"{script}: no such file")
+        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
     trace, log, metrics = output_paths(script, output)
+    for path in (trace, log, metrics):
+        require_writable(path)
     simulation = Simulation(device_facts(device), mode)
     with standing_in(simulation, max_steps):
         exit_code, interrupted = run_script(simulation, script, args)

@@ -58,6 +58,7 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
     main.__file__ = str(path)
     main.__dict__["__builtins__"] = __builtins__
     before = sys.argv, sys.path[:], sys.modules["__main__"]
+    folder = os.getcwd()
     sys.argv = [str(path), *args]
     sys.path[0] = str(path.resolve().parent)
     sys.modules["__main__"] = main
@@ -65,6 +66,8 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
         yield main.__dict__
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
+        # Our files belong where the user stood, wherever the script went.
+        os.chdir(folder)
 
 
 def _exit_code(stop: SystemExit) -> tuple[int, str | None]:

@@ -60,6 +60,18 @@ def write_file(path: Path, data: bytes) -> None:
         raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
+def require_writable(path: Path) -> None:
+    """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
+    there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
+    if not there:
+        path.unlink()
+
+
 def _closing(begin: int, end: int) -> list[Event]:
     return [
         Event("X", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", begin, end - begin, "Trace", {"Op count": 0}),

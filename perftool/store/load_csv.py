@@ -26,8 +26,11 @@ def is_profiler_csv(path: str) -> bool:
     """Whether the first line of a file is the header of the profiler's CSV."""
     if not path.lower().endswith(".csv"):
         return False
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return is_profiler_header(file.readline(1 << 16))
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return is_profiler_header(file.readline(1 << 16))
+    except OSError:
+        return False
 
 
 def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> InputFile:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from perftool.readers.remote import is_url
+from perftool.readers.stream import reads_once
 
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12
@@ -47,10 +48,12 @@ def text_size(path: str) -> int:
     """About how much text a file will give."""
     if is_url(path):
         return _UNKNOWN
+    if reads_once(path):
+        return 0
     try:
         size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            compressed = file.read(2) in (b"\x1f\x8b", b"\x28\xb5")
     except OSError:
         return 0
-    with open(path, "rb") as file:
-        compressed = file.read(2) in (b"\x1f\x8b", b"\x28\xb5")
     return size * _COMPRESSION if compressed else size

@@ -91,7 +91,10 @@ def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no output": (("run.json",), "annotate needs -o FILE for the annotated trace, or --open to show it"),
     "no such file": (("none.json", "-o", "out.json"), "none.json: no such file"),
-    "stdin": (("-", "-o", "out.json"), "annotate reads the trace twice, so it cannot come from stdin; give a file"),
+    "stdin": (
+        ("-", "-o", "out.json"),
+        "annotate reads the trace twice, so it cannot come from stdin or a pipe; give a file",
+    ),
     "two traces": (
         ("run.json", "run.json", "-o", "out.json"),
         "2 traces are too many: annotate takes one, so give each rank's file by itself",

@@ -84,3 +84,31 @@ def test_each_benchmark_that_a_rule_names_exists_and_names_a_rule() -> None:
         assert found.rules
         assert set(found.rules) <= set(pack)
         assert found.traced_size in found.sizes or found.script
+
+
+@pytest.mark.parametrize("validate", [(), ("--validate",)])
+def test_text_goes_to_the_file_too(validate: tuple[str, ...], answers: list[BenchmarkResult], tmp_path: Path) -> None:
+    call = ["benchmark", "fused_adamw", "--device", "cpu", *validate]
+    answers += [VALIDATED, VALIDATED]
+    shown = CliRunner().invoke(app, call).stdout
+    target = tmp_path / "out.txt"
+
+    outcome = CliRunner().invoke(app, [*call, "-o", str(target)])
+
+    assert (outcome.stdout, outcome.stderr) == ("", f"Wrote {target}\n")
+    assert target.read_text(encoding="utf-8") == shown
+    assert "validated" in shown
+
+
+def test_the_list_goes_to_the_file_too(tmp_path: Path) -> None:
+    target = tmp_path / "list.txt"
+    assert CliRunner().invoke(app, ["benchmark", "fused_adamw", "--list", "-o", str(target)]).stdout == ""
+    assert target.read_text(encoding="utf-8").startswith("fused_adamw ")
+
+
+def test_traces_that_cannot_be_kept_are_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PerfToolError, match=r"--keep .*file/traces: cannot be made \(Not a directory\)"):
+        CliRunner().invoke(
+            app, ["benchmark", "fused_adamw", "--keep", str(tmp_path / "file/traces")], catch_exceptions=False
+        )

@@ -195,6 +195,7 @@ def test_github_appends_to_the_step_summary(run: Run, monkeypatch: pytest.Monkey
 
 def test_the_life_of_a_baseline(run: Run) -> None:
     assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
+    assert run.err == "Wrote accepted.json\n"
     text = Path("accepted.json").read_text(encoding="utf-8")
     assert str(SAMPLES) not in text
     assert run("lint", SLOW, "--baseline", "accepted.json") == 0
@@ -251,6 +252,30 @@ def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
     options = ["--select", "TRC", "--output-format", "json-lines"]
     assert run("lint", GOOD, "--budget", budget, *options) == code
     assert codes(run) == expected
+
+
+def test_what_was_accepted_under_another_path_is_told(run: Run) -> None:
+    for folder in ("first", "next"):
+        Path(folder).mkdir()
+        Path(folder, "run.pt.trace.json.gz").write_bytes(next(Path(SLOW).glob("*.gz")).read_bytes())
+    assert run("lint", "first", "--select", "GAP102", "--write-baseline", "accepted.json", "-q") == 0
+    assert run("lint", "next", "--select", "GAP102", "--baseline", "accepted.json") == 1
+    assert run.err.splitlines()[1:] == [
+        "what is accepted is accepted for its path: record into the same folder each time",
+        "rewrite the baseline with --write-baseline to drop them",
+    ]
+
+
+def test_a_pass_says_what_it_did_not_look_at(run: Run) -> None:
+    assert run("lint", SLOW, "--select", "GAP102,SYN101", "--min-severity", "error") == 0
+    assert run.out == "All checks passed! (2 hidden)\n"
+    assert run("lint", "*.json", "--allow-empty") == 0
+    assert run.out == "Nothing to check.\n"
+
+
+def test_a_query_that_fails_is_named(run: Run) -> None:
+    assert run("lint", GOOD, "--budget", "reads: SELECT nonsense FROM syncs <= 3") == 2
+    assert run.err.startswith("habana_perf_tool: budget reads: Binder Error")
 
 
 def test_a_broken_budget_cannot_be_accepted(run: Run) -> None:

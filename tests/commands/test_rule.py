@@ -101,7 +101,7 @@ def test_wrong_arguments_exit_2(run: Run, arguments: list[str], message: str) ->
 def test_a_good_pack_passes_and_can_be_used(run: Run) -> None:
     pack()
     assert run("rule", "--check", "pack") == 0
-    assert run.out == "1 rules, 3 cases, 0 problems\n"
+    assert run.out == "1 rule, 3 cases, 0 problems\n"
     assert run("rule", "OPS901", "--rules", "pack") == 0
     trace = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 5} for at in (0, 9)]
     Path("trace.json").write_text(json.dumps({"traceEvents": trace}), encoding="utf-8")
@@ -124,7 +124,7 @@ findings = [{ subject = "aten::mm", calls = 2 }]
 """
     pack(cases=CASES + gaudi)
     assert run("rule", "--check", "pack") == 0
-    assert run.out == "1 rules, 4 cases, 0 problems\n"
+    assert run.out == "1 rule, 4 cases, 0 problems\n"
 
 
 def test_a_case_with_an_unknown_place_exits_2(run: Run) -> None:

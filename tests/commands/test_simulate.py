@@ -61,3 +61,39 @@ def test_a_missing_torch_is_one_sentence(tmp_path: Path) -> None:
     done = simulate(tmp_path, SCRIPT, "script.py", before="sys.modules['torch'] = None")
     sentence = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
     assert (done.returncode, done.stderr) == (2, f"habana_perf_tool: {sentence}\n")
+
+
+def test_files_are_named_as_one_would_type_them(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SCRIPT, "script.py", "-o", "out/run.json")
+    assert "from the script []\nRead out/run.json  " in done.stdout
+    assert "Wrote out/run.json, out/run.log, out/run.metrics.json\n" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_said_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    done = simulate(tmp_path, SCRIPT, "script.py", "-o", "taken")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"habana_perf_tool: {tmp_path / 'taken'}: cannot be written (Is a directory)\n"
+
+
+def test_skipping_all_steps_leaves_nothing_to_report(tmp_path: Path) -> None:
+    source = "import torch\nx = torch.ones(4, device='hpu')\nfor _ in range(3):\n    x.sum().item()\n"
+    source += "    import habana_frameworks.torch.core as core; core.mark_step()\n"
+    done = simulate(tmp_path, source, "script.py", "--skip-steps", "9")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[-1] == (
+        "habana_perf_tool: --skip-steps 9 leaves no step in the trace; skip fewer to get a report"
+    )
+
+
+def test_a_folder_is_no_script(tmp_path: Path) -> None:
+    done = simulate(tmp_path, None, ".")
+    assert (done.returncode, done.stderr) == (2, "habana_perf_tool: .: is a folder, not a script\n")
+
+
+def test_a_script_that_moves_leaves_the_files_where_it_was_started(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    simulate(tmp_path, "import os\nos.chdir('other')\n" + SCRIPT, "script.py", "--no-report")
+    assert sorted(path.name for path in tmp_path.glob("script.*")) == [
+        "script.py", "script.simulated.json.gz", "script.simulated.log", "script.simulated.metrics.json",
+    ]  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders.benchmark_results import FAILED, SIMULATED, VALIDATED, measurement
+from rich.console import Console
 
 from perftool.model.benchmark import Ratio
 from perftool.reporters.benchmark_json import render_benchmarks_json
@@ -69,6 +70,14 @@ def test_the_validation_table_keeps_measured_and_simulated_apart() -> None:
         ["1", "validated,", "1", "simulated,", "1", "failed"],
     ]
     # fmt: on
+
+
+def test_the_validation_table_is_whole_in_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    print_validation([VALIDATED, SIMULATED], Console(file=out, width=80))
+    shown = out.getvalue()
+    assert "…" not in shown
+    assert " ".join(shown.split()).endswith("- needs a device with asynchronous execution 1 validated, 1 simulated")
 
 
 def test_one_pair_of_runs_has_no_interval() -> None:

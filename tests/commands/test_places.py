@@ -1,0 +1,158 @@
+"""Files and streams as they are in real life: locked, piped, closed; and Ctrl-C in the middle of it."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.program import Run
+from events import document, step, x
+
+import perftool
+
+ROOT = Path(perftool.__file__).parent.parent
+TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
+
+
+def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """The program in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=120, **how)
+
+
+@pytest.fixture
+def lock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function that makes a file one that nobody may open, not even root, who may open all."""
+
+    def apply(name: str) -> None:
+        opened = builtins.open
+
+        def refuse(file: Any, *arguments: Any, **keys: Any) -> Any:
+            if str(file) == name:
+                raise PermissionError(13, "Permission denied", name)
+            return opened(file, *arguments, **keys)
+
+        monkeypatch.setattr(builtins, "open", refuse)
+
+    return apply
+
+
+@pytest.mark.parametrize("name", ["locked.json", "locked.json.gz", "locked.log", "locked.csv"])
+def test_a_file_that_may_not_be_opened_is_named(name: str, run: Run, lock: Callable[[str], None]) -> None:
+    Path(name).write_bytes(TRACE)
+    lock(name)
+    assert run("analyze", name) == 2
+    assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: cannot be opened (Permission denied)\n")
+
+
+def test_a_locked_file_costs_only_itself(run: Run, lock: Callable[[str], None]) -> None:
+    for rank in range(3):
+        Path(f"rank{rank}.json").write_bytes(TRACE)
+    lock("rank1.json")
+    assert run("lint", ".") == 1
+    assert run.out.startswith("rank1.json: TRC000 [error] rank1.json: cannot be opened (Permission denied)\n")
+
+
+def test_a_folder_that_may_not_be_entered_is_not_empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("locked").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != "locked")
+    assert run("analyze", "locked") == 2
+    assert run.err == "habana_perf_tool: locked: the folder cannot be opened (Permission denied)\n"
+
+
+def test_a_place_where_nobody_may_look(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = os.stat
+
+    def refuse(path: Any, *arguments: Any, **keys: Any) -> os.stat_result:
+        if str(path).endswith("locked/run.json"):
+            raise PermissionError(13, "Permission denied", path)
+        return looked(path, *arguments, **keys)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert run("analyze", "locked/run.json") == 2
+    assert run.err == "habana_perf_tool: locked/run.json: cannot be opened (Permission denied)\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo("run.json")
+    writer = threading.Thread(target=Path("run.json").write_bytes, args=(TRACE,), daemon=True)
+    writer.start()
+    ran = process("query", "run.json", "SELECT name FROM ops", cwd=tmp_path, capture_output=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"name\naten::mm\n", b"")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_a_folder_is_left_alone(run: Run) -> None:
+    Path("run.json").write_bytes(TRACE)
+    os.mkfifo("never.json")
+    assert run("query", ".", "SELECT path FROM inputs") == 0
+    assert run.out == "path\nrun.json\n"
+
+
+def test_a_closed_stdin_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run("analyze", "-") == 2
+    assert run.err == "habana_perf_tool: -: standard input is closed\n"
+
+
+def test_stdin_cannot_be_both_sides_of_a_comparison(run: Run) -> None:
+    assert run("diff", "-", "-") == 2
+    assert run.err == "habana_perf_tool: '-' can be given only once\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_closed_outputs_are_no_error(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(TRACE)
+    call = f"'{sys.executable}' -m perftool lint run.json >&- 2>&-"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run(["sh", "-c", call], cwd=tmp_path, env=environment, timeout=120).returncode == 0
+
+
+def test_the_help_fits_any_encoding() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "COLUMNS": "40"}
+    call = [sys.executable, "-m", "perftool", "lint", "--help"]
+    ran = subprocess.run(call, env=environment, timeout=120, capture_output=True)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+INTERRUPTED = """
+import os, signal, threading
+import duckdb
+from perftool.errors import is_interrupt
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    duckdb.connect().execute("SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = 3")
+except BaseException as error:
+    print(is_interrupt(error), is_interrupt(RuntimeError("another")))
+"""
+
+
+def test_ctrl_c_in_a_query_is_told_from_a_failure() -> None:
+    # In DuckDB's own words: when they change, this must be noticed.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], env=environment, timeout=120, capture_output=True)
+    assert (ran.stdout, ran.stderr) == (b"True False\n", b"")
+
+
+@pytest.mark.parametrize("place", ["query", "build"])
+def test_ctrl_c_in_a_query_ends_the_run(place: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perftool.store.trace_store import TraceStore
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(TraceStore, place, interrupted)
+    Path("run.json").write_bytes(TRACE)
+    # A rule that is interrupted is no rule that crashed.
+    assert run("lint", "run.json") == 130
+    assert run.out == ""
