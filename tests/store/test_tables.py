@@ -215,11 +215,11 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         '3 complete events without a start, or with no length or an impossible one, were dropped'),
+         'complete events without a start, or with no length or an impossible one, dropped: 3'),
         ('PATH', 'unmatched begins', 1, None, None,
-         '1 begin events have no end and were closed with their track'),
+         'begin events without an end, closed with what is around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
-         '1 end events have no begin (started before the recording) and were dropped'),
+         'end events whose begin was before the recording, dropped: 1'),
     ]),
     # One file.
     "inputs": ([
