@@ -293,3 +293,9 @@ def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path)
             store.add_reading(read_text(str(log)))
             found = [row["value"] for row in store.rows("summary") if row["metric"] == "compilations"]
             assert found == expected
+
+
+def test_an_annotation_that_is_written_twice_is_one_step(rows: Rows) -> None:
+    twice = [{**step(number, 100 * number, 100), **lane} for number in (0, 1) for lane in ({}, {"tid": 2})]
+    found = rows("steps", [*twice, step(1, 100, 100, "cpu_op"), x("aten::mm", 10, 5), x("aten::mm", 110, 5)])
+    assert [(row["step"], row["dur"], row["cpu_op"]) for row in found] == [(0, 100_000, 5000), (1, 100_000, 5000)]
