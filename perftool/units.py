@@ -11,13 +11,15 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
+# From this share of a unit on, three digits of the smaller one would round to it.
+_ROUNDS_UP = 0.9995
 _BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def format_ns(ns: float) -> str:
     """A duration in nanoseconds as text: ``1.23 ms``, ``450 ns``, ``-2.00 us``."""
     for size, unit in _TIME_STEPS:
-        if abs(ns) >= size:
+        if abs(ns) >= _ROUNDS_UP * size:
             return f"{_three_digits(ns / size)} {unit}"
     return f"{ns:.0f} ns"
 
@@ -25,7 +27,7 @@ def format_ns(ns: float) -> str:
 def format_bytes(size: float) -> str:
     """A size in bytes as text with binary units: ``1.50 MiB``, ``12 B``."""
     for step, unit in _BYTE_STEPS:
-        if abs(size) >= step:
+        if abs(size) >= _ROUNDS_UP * step:
             return f"{_three_digits(size / step)} {unit}"
     return f"{size:.0f} B"
 

@@ -1,16 +1,19 @@
-"""What one scanner of the log makes of a text; the program feeds all of them in one pass."""
+"""What one reader makes of a text, all at once; the program feeds all scanners of logs, and CSV rows, one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading, combine
 from perftool.readers.banner import BannerScanner
 from perftool.readers.fallback_log import FallbackScanner
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.log_lines import LogLine, read_log_lines
+from perftool.readers.profiler_csv import ProfilerSlice, iter_slices
 from perftool.readers.runtime_log import RuntimeScanner
 from perftool.readers.text_lines import Source
 
@@ -33,3 +36,15 @@ def read_with(make: Callable[[IssueTally], Scanner], source: Source, rank: int |
 read_banner = partial(read_with, BannerScanner)
 read_fallbacks = partial(read_with, FallbackScanner)
 read_events = partial(read_with, RuntimeScanner)
+
+
+@dataclass(frozen=True)
+class CsvReading:
+    slices: tuple[ProfilerSlice, ...] = ()
+    issues: tuple[ImportIssue, ...] = ()
+
+
+def read_csv(source: Source) -> CsvReading:
+    """The slices of a CSV of the native profiler, and the import issues."""
+    tally = IssueTally()
+    return CsvReading(tuple(iter_slices(source, tally)), tally.issues())

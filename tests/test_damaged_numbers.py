@@ -37,6 +37,7 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
         pytest.param([], {"distributedInfo": {"rank": 10**12, "world_size": 10**12}}, id="a rank"),
         pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True}}, id="a negative rank"),
         pytest.param([], {"baseTimeNanoseconds": 2**63 + 5}, id="the zero of the clock"),
+        pytest.param([], {"deviceProperties": [{"name": "GAUDI2", "totalGlobalMem": 2**63 + 1}]}, id="device memory"),
     ],
 )  # fmt: skip
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:

@@ -40,9 +40,7 @@ FormatOption = Annotated[
 
 
 def analyze(
-    paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
-    ] = None,
+    paths: options.Paths = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     select: options.Select = None,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _GATE = "Gate"
 _OUTPUT = "Output"
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")]
 FailOn = Annotated[
     str | None,
     typer.Option(
@@ -105,7 +104,7 @@ class _Call:
 
 
 def lint(
-    paths: Paths = None,
+    paths: options.Paths = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     select: options.Select = None,

@@ -26,6 +26,7 @@ class Color(str, Enum):
     never = "never"
 
 
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")]
 OutputFile = Annotated[
     str | None,
     typer.Option(

@@ -11,6 +11,7 @@ from typing import Any
 from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note
 from perftool.commands.progress import progress
+from perftool.errors import PerfToolError
 from perftool.reporters.console import make_console
 from perftool.store.catalog import catalog
 
@@ -76,8 +77,13 @@ def _as_csv(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
 def _as_json(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     import orjson
 
+    from perftool.reporters.json import cleaned
+
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise PerfToolError(f"two columns are called {twice}, which an object cannot have; rename one with AS")
     objects = [dict(zip(columns, row, strict=True)) for row in rows]
-    return orjson.dumps(objects, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    return orjson.dumps(cleaned(objects), option=orjson.OPT_APPEND_NEWLINE)
 
 
 _RENDER = {Format.table: _as_table, Format.csv: _as_csv, Format.json: _as_json}

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
-    ] = None,
+    paths: options.Paths = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     output_file: options.OutputFile = None,

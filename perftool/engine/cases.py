@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from perftool.engine.analysis import analyze
 from perftool.engine.case_traces import PLACES, write_traces
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
@@ -63,8 +62,8 @@ class Case:
 def load_cases(path: Path) -> tuple[Case, ...]:
     """The cases in the file ``path``, which is named for their rule. Raises RuleError naming file and key."""
     try:
-        data = tomli.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
+        data = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     if set(data) != {"case"} or not isinstance(data["case"], list) or not data["case"]:
         raise RuleError(f"{path}: must hold one or more [[case]] tables and nothing else")

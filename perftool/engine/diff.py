@@ -8,14 +8,14 @@ from statistics import median
 
 from perftool.engine.analysis import open_inputs, report_on
 from perftool.engine.fingerprint import fingerprint
-from perftool.engine.op_totals import totals
 from perftool.engine.overview import DEVICE_OPS, OPS, shares
+from perftool.engine.run_side import run_side
 from perftool.engine.saved_report import read_saved
 from perftool.engine.schedule import Progress
 from perftool.engine.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide
-from perftool.model.report import BREAKDOWN, Finding, Report, Step
+from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 
@@ -31,28 +31,7 @@ def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None
         return saved
     with open_inputs(find_inputs([path]), progress) as store:
         report = report_on(store, rules)
-        per_step = max(1, sum(not step.partial for step in report.steps))
-        device_ops = totals(shares(store, DEVICE_OPS), per_step)
-        return side_of(path, report, device_ops, totals(shares(store, OPS), per_step))
-
-
-def side_of(name: str, report: Report, device_ops: tuple[OpTotal, ...], ops: tuple[OpTotal, ...]) -> RunSide:
-    """What is compared of ``report``."""
-    steps = [step for step in report.steps if not step.partial]
-    return RunSide(name, step_lengths(steps), mean_breakdown(steps), device_ops, ops, report.findings)
-
-
-def step_lengths(steps: Iterable[Step]) -> tuple[int, ...]:
-    """The length of each step in ns, that of the slowest rank where several ranks have the step."""
-    longest: dict[str, int] = {}
-    for step in steps:
-        longest[step.name] = max(longest.get(step.name, 0), step.dur_ns)
-    return tuple(longest.values())
-
-
-def mean_breakdown(steps: Sequence[Step]) -> dict[str, float]:
-    """The mean of each part over ``steps``, in ns."""
-    return {part: sum(step.breakdown_ns[part] for step in steps) / max(1, len(steps)) for part in BREAKDOWN}
+        return run_side(path, report.steps, shares(store, DEVICE_OPS), shares(store, OPS), report.findings)
 
 
 def compare(base: RunSide, new: RunSide) -> Comparison:

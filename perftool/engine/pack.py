@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tomli
-
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
 
@@ -85,8 +84,8 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 def load_rule(path: Path) -> Rule:
     """One rule file. Raises RuleError naming the file and the key."""
     try:
-        data = tomli.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
+        data = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)

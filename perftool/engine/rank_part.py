@@ -109,8 +109,8 @@ def _part(store: TraceStore, stated: int | None, rules: Sequence[Rule]) -> RankP
     ((rank, metadata),) = store.metadata.items()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # What a rank without device work has to do with the device of the run, only the other ranks show.
-    context = context_of(tuple(overview.steps(store)), own if signs.has_work else None)
+    # The device of the run may show on other ranks only.
+    context = context_of(tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     return RankPart(
         rank=rank,

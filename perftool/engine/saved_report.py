@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from perftool.engine.op_totals import totals
+from perftool.engine.run_side import run_side
 from perftool.errors import InputError
-from perftool.model.diff import OpTotal, RunSide
-from perftool.model.report import BREAKDOWN, Finding, Location, Share
+from perftool.model.diff import RunSide
+from perftool.model.report import Finding, Location, Share, Step
 
 VERSION = 1
 _MARK = b'"habana_perf_tool"'
@@ -35,7 +35,8 @@ def read_saved(path: str) -> RunSide | None:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    if data.get("tool", {}).get("name") != "habana_perf_tool":
+    tool = data.get("tool")
+    if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":
         return None
     if data.get("version") != VERSION:
         raise InputError(f"{path}: is a report of version {data.get('version')}, not {VERSION}")
@@ -46,24 +47,18 @@ def read_saved(path: str) -> RunSide | None:
 
 
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:
-    steps = [step for step in data["steps"] if not step["partial"]]
-    longest: dict[str, int] = {}
-    for step in steps:
-        longest[step["name"]] = max(longest.get(step["name"], 0), int(step["dur_ns"]))
-    parts = {part: sum(step["breakdown_ns"][part] for step in steps) / max(1, len(steps)) for part in BREAKDOWN}
-    return RunSide(
-        name=path,
-        step_ns=tuple(longest.values()),
-        breakdown_ns=parts,
-        device_ops=_ops(data["top_device_ops"], len(steps)),
-        ops=_ops(data["top_ops"], len(steps)),
-        findings=tuple(_finding(found) for found in data["findings"]),
+    return run_side(
+        path,
+        [_step(step) for step in data["steps"]],
+        [Share(**row) for row in data["top_device_ops"]],
+        [Share(**row) for row in data["top_ops"]],
+        [_finding(found) for found in data["findings"]],
         all_ops=False,
     )
 
 
-def _ops(rows: list[Mapping[str, Any]], steps: int) -> tuple[OpTotal, ...]:
-    return totals((Share(**row) for row in rows), max(1, steps))
+def _step(step: Mapping[str, Any]) -> Step:
+    return Step(step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"])
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from perftool.engine.setting_keys import check_values
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
 
 # In the order in which one folder is searched.
@@ -57,8 +56,8 @@ def file_layers(path: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
 def inline_layer(pair: str) -> Layer:
     """The layer of one ``key = value`` pair given with --config."""
     try:
-        values = tomli.loads(pair)
-    except tomli.TOMLDecodeError as error:
+        values = parse_toml(pair)
+    except ValueError as error:
         text = f"is neither a file nor a TOML pair such as 'fail-on = \"error\"' ({error})"
         raise SettingsError(f"--config {pair!r}: {text}") from None
     origin = f"--config {pair!r}"
@@ -94,10 +93,10 @@ def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return tomli.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{_shown(path)}: cannot be read ({error.strerror or error})") from None
-    except (UnicodeDecodeError, tomli.TOMLDecodeError) as error:
+    except ValueError as error:
         raise SettingsError(f"{_shown(path)}: is not valid TOML ({error})") from None
 
 

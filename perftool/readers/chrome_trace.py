@@ -121,6 +121,9 @@ class ChromeTrace:
             # The end was found before the last chunk, so the last chunk was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
+        if isinstance(second := self.metadata.pop("traceEvents", None), list) and second:
+            text = f"{_events(len(second))} in a second traceEvents were not used"
+            self.issues.append(ImportIssue("second event array", len(second), text))
         if found.repaired:
             text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
             self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))

@@ -17,7 +17,6 @@ from decimal import Decimal, InvalidOperation
 from os import PathLike, fspath
 
 from perftool.errors import InputError
-from perftool.model.inputs import ImportIssue
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.text_lines import Source, read_lines
 
@@ -55,21 +54,11 @@ class ProfilerSlice:
     stream: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilerReading:
-    """What one CSV file holds, in the order of the END rows; ``points`` counts rows that are no work."""
-
-    slices: tuple[ProfilerSlice, ...] = ()
-    points: int = 0
-    issues: tuple[ImportIssue, ...] = ()
-
-
 @dataclass
-class Pairing:
+class _Pairing:
     """Rows seen so far that still wait for their END."""
 
     tally: IssueTally
-    points: int = 0
     begun: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
     def take(self, row: dict[str, str]) -> ProfilerSlice | None:
@@ -83,9 +72,7 @@ class Pairing:
             if waiting:
                 return _slice(waiting.popleft(), row, self.tally)
             self.tally.note("end without begin", "work ends that began before the recording")
-        elif event in {"INSTANT", "COUNTER"}:
-            self.points += 1
-        else:
+        elif event not in _NO_WORK:
             self.tally.note("unknown event type", f"event type {event[:40]!r} is not known")
         return None
 
@@ -95,31 +82,25 @@ class Pairing:
             self.tally.note("begin without end", "work began that ends after the recording")
 
 
+_NO_WORK = {"INSTANT", "COUNTER"}
 _IDENTITY = ("Device", "Engine", "Recipe ID", "Context ID", "Unique Node ID")
 
 
-def read(source: Source) -> ProfilerReading:
-    """The slices of one profiler CSV and its import issues.
+def iter_slices(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice]:
+    """Yield the slices one by one, in the order of their ends: a file of gigabytes needs only memory for its open work.
 
-    Raises InputError when the file cannot be opened or read, when it is the binary ``.hltv`` or when its
-    first line is not the profiler's header.
+    What is dropped goes to ``tally``. Raises InputError when the file cannot be opened or read, when it is the binary
+    ``.hltv`` or when its first line is not the profiler's header.
     """
-    tally = IssueTally()
-    pairing = Pairing(tally)
-    slices = tuple(iter_slices(source, pairing))
-    return ProfilerReading(slices, pairing.points, tally.issues())
-
-
-def iter_slices(source: Source, pairing: Pairing) -> Iterator[ProfilerSlice]:
-    """Yield the slices one by one: a file of gigabytes needs no more memory than its open work."""
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"
     reject_hltv(path)
-    lines = (line.text.replace("\0", "") for line in read_lines(source, pairing.tally))
+    lines = (line.text.replace("\0", "") for line in read_lines(source, tally))
     header = next(lines, "")
     if not is_profiler_header(header):
         raise InputError(f"{path}: the first line is not the header of a profiler CSV")
     columns = [column.strip() for column in header.lstrip("\ufeff").split(",")]
-    for row in _rows(lines, columns, pairing.tally):
+    pairing = _Pairing(tally)
+    for row in _rows(lines, columns, tally):
         if (done := pairing.take(row)) is not None:
             yield done
     pairing.finish()

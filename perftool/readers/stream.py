@@ -94,8 +94,7 @@ class ByteStream:
                 return
             if data:
                 yield data
-            block = member.unused_data if member.eof else b""
-            block = block or self._read(COMPRESSED_BLOCK)
+            block = self._after_padding(member.unused_data) if member.eof else self._read(COMPRESSED_BLOCK)
             if member.eof and block:
                 if not block.startswith(codec.magic):
                     self._damaged(codec.name, "other bytes follow it")
@@ -103,6 +102,13 @@ class ByteStream:
                 member = codec.open()
         if not member.eof:
             self._damaged(codec.name, "it ends before its end mark")
+
+    def _after_padding(self, block: bytes) -> bytes:
+        """What follows a member and the zeros that some storage fills files up with."""
+        rest = block.lstrip(b"\0")
+        while not rest and (block := self._read(COMPRESSED_BLOCK)):
+            rest = block.lstrip(b"\0")
+        return rest
 
     def _damaged(self, kind: str, why: str) -> None:
         self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))

@@ -86,7 +86,7 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
 def dump(data: Any, *, indent: bool = False) -> bytes:
     """``data`` as UTF-8 JSON with sorted keys and a newline at the end, whatever characters names hold."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(_clean(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
+    return orjson.dumps(cleaned(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
 
 
 def plain(value: Any) -> Any:
@@ -94,11 +94,14 @@ def plain(value: Any) -> Any:
     return float(value) if hasattr(value, "__float__") else str(value)
 
 
-def _clean(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """``value`` with what JSON cannot hold replaced: lone surrogates, integers beyond 64 bits, decimal numbers."""
     if isinstance(value, str):
         return json_text(value)
     if isinstance(value, dict):
-        return {json_text(str(key)): _clean(part) for key, part in value.items()}
+        return {json_text(str(key)): cleaned(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_clean(part) for part in value]
-    return value if value is None or isinstance(value, (bool, int, float)) else plain(value)
+        return [cleaned(part) for part in value]
+    if isinstance(value, int):
+        return value if value.bit_length() < 64 else float(value)
+    return value if value is None or isinstance(value, float) else plain(value)

@@ -61,10 +61,10 @@ def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
 
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
-        text = f"{unmatched_ends:,} end events have no begin (started before the recording) and were dropped"
+        text = f"end events whose begin was before the recording, dropped: {unmatched_ends:,}"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
-        text = f"{unmatched_begins:,} begin events have no end and were closed with their track"
+        text = f"begin events without an end, closed with what is around them: {unmatched_begins:,}"
         yield ImportIssue("unmatched begins", unmatched_begins, text)
 
 
@@ -77,7 +77,7 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
            WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"{count:,} complete events without a start, or with no length or an impossible one, were dropped"
+        text = f"complete events without a start, or with no length or an impossible one, dropped: {count:,}"
         yield rank, ImportIssue("events without times", count, text)
 
 

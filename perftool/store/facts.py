@@ -7,6 +7,8 @@ from typing import Any
 
 from perftool.model.devices import find_device, known_devices
 
+# What a column of the table holds; no device has as much.
+_MOST_BYTES = 2**63 - 1
 DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT, known VARCHAR)"
 FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
@@ -37,7 +39,7 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, 
         for device in listed if isinstance(listed, list) else []:
             if isinstance(device, dict) and isinstance(name := device.get("name"), str):
                 size = device.get("totalGlobalMem")
-                memory_bytes = size if isinstance(size, int) else None
+                memory_bytes = size if isinstance(size, int) and 0 < size <= _MOST_BYTES else None
                 known = find_device(name, memory_bytes)
                 rows.append((rank, name, memory_bytes, known.name if known else None))
     return rows

@@ -13,7 +13,7 @@ import orjson
 
 from perftool.model.inputs import InputFile
 from perftool.readers.issue_tally import IssueTally
-from perftool.readers.profiler_csv import Pairing, ProfilerSlice, is_profiler_header, iter_slices
+from perftool.readers.profiler_csv import ProfilerSlice, is_profiler_header, iter_slices
 from perftool.store.load import insert_events
 
 _BATCH = 50_000
@@ -36,7 +36,7 @@ def is_profiler_csv(path: str) -> bool:
 def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> InputFile:
     """Append the work of one profiler CSV under ``rank``; rows that are no work are only counted by the reader."""
     tally = IssueTally()
-    slices = iter_slices(path, Pairing(tally))
+    slices = iter_slices(path, tally)
     lanes: set[tuple[str, str]] = set()
     count = 0
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:

@@ -1,7 +1,7 @@
 -- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
 -- once; a rank adds to the summary what it has here.
 --
--- needs: device_ops, _windows, slices, tracks, _names
+-- needs: _engine_masks, device_ops, _windows, slices, tracks, _names
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
 -- column any_ns: BIGINT, any engine works
@@ -19,24 +19,18 @@
 WITH win AS (
     SELECT rank, "end" - ts AS ns FROM _windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
-work AS (
-    SELECT d.rank, CASE d.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END
-               AS class, d.dtype, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w USING (rank) JOIN tracks AS t ON t.id = d.track
-    WHERE d.valid AND t.engine IS NOT NULL
-),
-engines AS (SELECT * FROM interval_union(work)),
 together AS (
-    SELECT rank, sum("end" - ts) FILTER (mask & 1 = 1) AS mme, sum("end" - ts) FILTER (mask & 2 = 2) AS tpc,
-           sum("end" - ts) FILTER (mask & 4 = 4) AS dma, sum("end" - ts) FILTER (mask & 3 = 3) AS mme_and_tpc,
-           sum("end" - ts) FILTER (mask & 3 = 2) AS tpc_alone, sum("end" - ts) FILTER (mask & 7 = 4) AS dma_alone,
-           sum("end" - ts) FILTER (mask = 8) AS others_alone, sum("end" - ts) FILTER (mask > 0) AS any_engine
-    FROM interval_sweep(engines) GROUP BY rank
+    SELECT rank, sum(ns) FILTER (mask & 1 = 1) AS mme, sum(ns) FILTER (mask & 2 = 2) AS tpc,
+           sum(ns) FILTER (mask & 4 = 4) AS dma, sum(ns) FILTER (mask & 3 = 3) AS mme_and_tpc,
+           sum(ns) FILTER (mask & 3 = 2) AS tpc_alone, sum(ns) FILTER (mask & 7 = 4) AS dma_alone,
+           sum(ns) FILTER (mask = 8) AS others_alone, sum(ns) AS any_engine
+    FROM _engine_masks GROUP BY rank
 ),
 matrix AS (
-    SELECT rank, CASE WHEN regexp_matches(dtype, '^(bf|bfloat|h?f(loat|p)?|u?int)_?(16|8|4)|^fp8|^hf8', 'i') THEN 0
-                      WHEN regexp_matches(dtype, '^(float32|fp32|f32|tf32|u?int32)$', 'i') THEN 1 END AS class, ts, "end"
-    FROM work WHERE class = 0
+    SELECT d.rank, CASE WHEN regexp_matches(dtype, '^(bf|bfloat|h?f(loat|p)?|u?int)_?(16|8|4)|^fp8|^hf8', 'i') THEN 0
+                        WHEN regexp_matches(dtype, '^(float32|fp32|f32|tf32|u?int32)$', 'i') THEN 1 END AS class,
+           greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
+    FROM device_ops AS d JOIN _windows AS w USING (rank) WHERE d.valid AND d.engine = 'MME'
 ),
 typed AS (SELECT rank, class, ts, "end" FROM matrix WHERE class IS NOT NULL),
 precision AS (

@@ -57,7 +57,8 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- A list as JSON; NULL for anything else, with which functions of JSON would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 
--- How far the clocks of host and device may differ: work that seems to start so much before its call belongs to it.
+-- How far the clocks of host and device may differ: work that seems to start so much before its call belongs to it, and
+-- idle time that seems to begin so much after a wait follows it.
 CREATE MACRO clock_slack_ns() AS 20000;
 
 -- Whether something can have taken that long: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.

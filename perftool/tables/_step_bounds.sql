@@ -16,7 +16,8 @@
 -- column launched: BIGINT, units of device work launched inside
 -- column partial: BOOLEAN, the recording lacks part of the step
 WITH annotated AS (
-    SELECT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
+    -- The same annotation may stand on several lanes, or in both categories.
+    SELECT DISTINCT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
     FROM slices
     WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND starts_with(name, 'ProfilerStep#')
 ),

@@ -11,13 +11,13 @@
 -- column dur: BIGINT, length in ns, NULL when unknown
 -- column end: BIGINT, end in ns
 WITH ordered AS (
-    SELECT *, max("end") OVER (PARTITION BY rank, source ORDER BY ts
+    SELECT *, max("end") OVER (PARTITION BY rank, source ORDER BY ts, id
                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM _compile_events
 ),
 numbered AS (
     SELECT *, sum((reach IS NULL OR ts > reach + 100000)::INTEGER)
-                  OVER (PARTITION BY rank, source ORDER BY ts ROWS UNBOUNDED PRECEDING) AS compilation
+                  OVER (PARTITION BY rank, source ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS compilation
     FROM ordered
 ),
 traced AS (

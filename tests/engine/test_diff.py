@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.engine.diff import compare, fails, parse_fail_if, step_lengths
+from perftool.engine.diff import compare, fails, parse_fail_if
 from perftool.engine.op_totals import totals
+from perftool.engine.run_side import step_lengths
 from perftool.engine.saved_report import read_saved
 from perftool.engine.significance import change_of_median, verdict_on
 from perftool.errors import InputError, PerfToolError
@@ -129,6 +130,8 @@ def test_other_files_are_no_saved_reports(tmp_path: Path) -> None:
     trace.write_text('{"traceEvents": []}')
     assert read_saved(str(trace)) is None
     assert read_saved(str(tmp_path)) is None
+    trace.write_text('{"tool": "habana_perf_tool"}')
+    assert read_saved(str(trace)) is None
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,9 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
         (r'rule-packs = ["a", "\u0000"]', "key rule-packs holds a zero byte"),
         (r'per-file-ignores = {"\u0000" = ["GAP"]}', "key per-file-ignores holds a zero byte"),
         ("select = [", "is not valid TOML ("),
+        ("select = " + "[" * 5000 + "]" * 5000, "is not valid TOML (values nest too deeply)"),
+        ("x" + ".x" * 5000 + " = 1", ""),
+        ("select = " + "[" * 90 + "]" * 90, "key select must be a list of texts"),
     ],
 )
 def test_wrong_values_are_named_with_file_and_key(text: str, message: str) -> None:

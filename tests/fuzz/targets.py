@@ -19,6 +19,7 @@ from builders.metrics_files import Snapshot, json_file, text_file
 from builders.runtime_logs import banner, eviction, hugging_face_start, step_marker
 from events import document, instant, launch, loader, step, x
 from reading import load, read_path
+from scanning import read_csv
 
 from perftool.engine.analysis import analyze
 from perftool.engine.baseline import read_baseline
@@ -32,7 +33,6 @@ from perftool.readers import (
     console_log,
     environment_dump,
     metrics_file,
-    profiler_csv,
     run_config,
     text_input,
 )
@@ -135,7 +135,7 @@ QUERIES = [
     b"SELECT args -> '$.x' FROM raw WHERE name LIKE '%mm' -- comment",
 ]
 TEXT_READERS = (
-    compilation_stats.read, console_log.read, environment_dump.read, metrics_file.read, profiler_csv.read,
+    compilation_stats.read, console_log.read, environment_dump.read, metrics_file.read, read_csv,
     run_config.read, text_input.read,
 )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _csv(data: bytes, folder: Path) -> None:
     path = folder / "profile.csv"
     path.write_bytes(data)
     with suppress(PerfToolError):
-        profiler_csv.read(data)
+        read_csv(data)
     with TraceStore() as store:
         store.add_trace(str(path))
         store.build(["summary"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reading import Reading, read
 
 from perftool.errors import InputError
+from perftool.readers.stream import COMPRESSED_BLOCK
 
 
 def event(name: bytes, args: bytes = b"") -> bytes:
@@ -165,6 +166,19 @@ NAMES = st.sampled_from(["aten::add", 'q"uo"te', "void k<T>(int*) [a, b] {c}", "
 ARGS = st.sampled_from([{}, {"Input Dims": [[2, 3], []]}, {"l": [{"name": "x"}, {"name": "y"}]}, {"s": "a, b"}])
 TRACES = st.lists(st.builds(lambda name, args: x(name, 1, 2, **args), NAMES, ARGS), max_size=5)
 METADATA = st.sampled_from([{}, {"distributedInfo": {"rank": 1}, "ranks": [[0, 1], []]}])
+
+
+def test_zeros_after_the_compressed_data() -> None:
+    """Storage that pads files to whole blocks changes nothing."""
+    data = gzip.compress(document([x("a", 1, 2)])) + bytes(COMPRESSED_BLOCK + 1)
+    assert (read(data).names, read(data).issues) == (["a"], [])
+
+
+def test_a_second_array_of_events() -> None:
+    first, second = document([x("a", 1, 2)]), document([x("b", 3, 4)])
+    found = read(first[:-1] + b"," + second[1:])
+    assert (found.names, found.issues, found.status) == (["a"], [("second event array", 1, None)], "repaired")
+    assert found.metadata == {}
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scanning import read_banner, read_events, read_fallbacks
+from scanning import CsvReading, read_banner, read_csv, read_events, read_fallbacks
 
 from perftool.errors import InputError
 from perftool.model.records import LogReading
@@ -16,13 +16,11 @@ from perftool.readers import (
     console_log,
     environment_dump,
     metrics_file,
-    profiler_csv,
     run_config,
     text_input,
 )
 from perftool.readers.bridge_patterns import BRIDGE_PATTERNS
 from perftool.readers.framework_patterns import FRAMEWORK_PATTERNS
-from perftool.readers.profiler_csv import ProfilerReading
 
 READERS = (
     read_banner,
@@ -31,7 +29,7 @@ READERS = (
     environment_dump.read,
     read_fallbacks,
     metrics_file.read,
-    profiler_csv.read,
+    read_csv,
     run_config.read,
     read_events,
     text_input.read,
@@ -86,12 +84,12 @@ ENCODED = st.builds(
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
 @settings(max_examples=60, deadline=None)
 @given(content=st.binary(max_size=200) | ENCODED)
-def test_only_input_errors(read: Callable[[bytes], LogReading | ProfilerReading], content: bytes) -> None:
+def test_only_input_errors(read: Callable[[bytes], LogReading | CsvReading], content: bytes) -> None:
     try:
         reading = read(content)
     except InputError:
         reading = LogReading()
-    assert isinstance(reading, (LogReading, ProfilerReading))
+    assert isinstance(reading, (LogReading, CsvReading))
     assert all(issue.count > 0 and issue.message for issue in reading.issues)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from scanning import CsvReading, read_csv
 
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
-from perftool.readers import profiler_csv, text_input
+from perftool.readers import text_input
 from perftool.readers.profiler_csv import ProfilerSlice
 
 HEADER = (
@@ -27,12 +28,12 @@ def row(
 
 def spans(*rows: str) -> list[tuple[str, int, int]]:
     """(engine, ts, dur) of the slices that ``rows`` make."""
-    reading = profiler_csv.read("\n".join((HEADER, *rows)).encode())
+    reading = read_csv("\n".join((HEADER, *rows)).encode())
     return [(item.engine, item.ts_ns, item.dur_ns) for item in reading.slices]
 
 
 def issues(*rows: str) -> dict[str, int]:
-    reading = profiler_csv.read("\n".join((HEADER, *rows)).encode())
+    reading = read_csv("\n".join((HEADER, *rows)).encode())
     return {issue.kind: issue.count for issue in reading.issues}
 
 
@@ -44,7 +45,7 @@ def test_one_kernel() -> None:
         row("INSTANT", "554804520.735262", event="TPC_VPU_HALT"),
         row("COUNTER", "554804520.735262"),
     )
-    assert profiler_csv.read("\n".join((HEADER, *rows, "")).encode()) == profiler_csv.ProfilerReading(
+    assert read_csv("\n".join((HEADER, *rows, "")).encode()) == CsvReading(
         slices=(
             ProfilerSlice(
                 name="conv",
@@ -61,7 +62,6 @@ def test_one_kernel() -> None:
                 stream="0xd9",
             ),
         ),
-        points=3,
     )
 
 
@@ -109,15 +109,15 @@ def test_stray_quote_costs_one_row() -> None:
 
 def test_utf_16_and_crlf() -> None:
     text = "\r\n".join((HEADER, row("BEGIN", "1"), row("END", "2"), ""))
-    assert [item.dur_ns for item in profiler_csv.read(text.encode("utf-16")).slices] == [1000]
+    assert [item.dur_ns for item in read_csv(text.encode("utf-16")).slices] == [1000]
 
 
 def test_other_csv_is_refused() -> None:
     with pytest.raises(InputError, match=r"^input: the first line is not the header of a profiler CSV$"):
-        profiler_csv.read(b"graph_key,bucket_id,token,recipe_key,cache_hit\n")
+        read_csv(b"graph_key,bucket_id,token,recipe_key,cache_hit\n")
 
 
-@pytest.mark.parametrize("read", [profiler_csv.read, text_input.read])
+@pytest.mark.parametrize("read", [read_csv, text_input.read])
 def test_binary_viewer_file_says_how_to_get_json(read: object, tmp_path: Path) -> None:
     path = tmp_path / "default_profiling_77.hltv"
     path.write_bytes(bytes(range(256)))
@@ -126,5 +126,5 @@ def test_binary_viewer_file_says_how_to_get_json(read: object, tmp_path: Path) -
 
 
 def test_issue_texts() -> None:
-    reading = profiler_csv.read("\n".join((HEADER, row("END", "1"))).encode())
+    reading = read_csv("\n".join((HEADER, row("END", "1"))).encode())
     assert reading.issues == (ImportIssue("end without begin", 1, "work ends that began before the recording"),)

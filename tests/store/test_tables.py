@@ -215,11 +215,11 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         '3 complete events without a start, or with no length or an impossible one, were dropped'),
+         'complete events without a start, or with no length or an impossible one, dropped: 3'),
         ('PATH', 'unmatched begins', 1, None, None,
-         '1 begin events have no end and were closed with their track'),
+         'begin events without an end, closed with what is around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
-         '1 end events have no begin (started before the recording) and were dropped'),
+         'end events whose begin was before the recording, dropped: 1'),
     ]),
     # One file.
     "inputs": ([
@@ -293,3 +293,9 @@ def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path)
             store.add_reading(read_text(str(log)))
             found = [row["value"] for row in store.rows("summary") if row["metric"] == "compilations"]
             assert found == expected
+
+
+def test_an_annotation_that_is_written_twice_is_one_step(rows: Rows) -> None:
+    twice = [{**step(number, 100 * number, 100), **lane} for number in (0, 1) for lane in ({}, {"tid": 2})]
+    found = rows("steps", [*twice, step(1, 100, 100, "cpu_op"), x("aten::mm", 10, 5), x("aten::mm", 110, 5)])
+    assert [(row["step"], row["dur"], row["cpu_op"]) for row in found] == [(0, 100_000, 5000), (1, 100_000, 5000)]
