@@ -1,9 +1,9 @@
 """Whether what has been cached is still what the user sees: the comparisons made before every step.
 
 With thousands of small tensors they cost more than the kernel, nearly all of it in waiting for memory: a
-parameter, its gradient and its states are a dozen objects scattered over the heap. So the iteration is left
-to C, nothing is collected on the way, and callers compare everything about one of the `runs` of parameters,
-while it is in the cache, before they turn to the next.
+parameter, its gradient and what they refer to are a dozen cache lines scattered over the heap. So the iteration
+is left to C, nothing is fetched only to be compared with, and callers compare everything about one of the `runs`
+of parameters, while it is in the cache, before they turn to the next.
 """
 
 from __future__ import annotations

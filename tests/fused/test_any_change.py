@@ -1,0 +1,160 @@
+"""Random sequences of what users do to parameters, gradients and states, beside torch.optim on the same."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from training import assert_same, parameters
+
+from perftool.fused import FusedSGD
+
+SHAPES = ((4, 4), (3,), (1,), (4, 4)) * 9
+BUFFER = "momentum_buffer"
+
+
+class Side:
+    """Parameters, their optimizer, and what the user holds on to."""
+
+    def __init__(self, make):
+        self.params = parameters(SHAPES)
+        self.optimizer = make(self.params)
+        self.held = []
+        self.read = self.saved = None
+
+    def state(self, index):
+        """The momentum of a parameter, None before its first step."""
+        return self.optimizer.state.get(self.params[index], {}).get(BUFFER)
+
+
+def new_gradients(side, index, values):
+    for param, value in zip(side.params, values, strict=True):
+        param.grad = value.clone()
+
+
+def write_gradients(side, index, values):
+    for param, value in zip(side.params, values, strict=True):
+        if param.grad is None:
+            param.grad = torch.zeros_like(param)
+        param.grad.copy_(value)
+
+
+def drop_gradient(side, index, values):
+    side.params[index].grad = None
+
+
+def zero_gradients(side, index, values):
+    side.optimizer.zero_grad(set_to_none=False)
+
+
+def hold_gradient(side, index, values):
+    if side.params[index].grad is not None:
+        side.held.append(side.params[index].grad)
+
+
+def move_gradient(side, index, values):
+    if side.params[index].grad is not None:
+        side.held.append(side.params[index].grad.data)
+        side.params[index].grad.data = values[index].clone()
+
+
+def replace_data(side, index, values):
+    side.held.append(side.params[index].data)
+    side.params[index].data = values[index].clone()
+
+
+def turn_data(side, index, values):
+    if side.params[index].dim() == 2:
+        side.params[index].data = side.params[index].data.t()
+
+
+def swap_data(side, index, values):
+    one, other = side.params[index], side.params[(index + len(SHAPES) // 2) % len(SHAPES)]
+    if one.shape == other.shape:
+        one.data, other.data = other.data, one.data
+
+
+def write_data(side, index, values):
+    with torch.no_grad():
+        side.params[index].copy_(values[index])
+
+
+def view_data(side, index, values):
+    side.held.append(side.params[index].detach())
+
+
+def forget_what_is_held(side, index, values):
+    side.held.clear()
+
+
+def read_state(side, index, values):
+    side.read = side.state(index)
+
+
+def write_state(side, index, values):
+    if side.state(index) is not None:
+        side.state(index).copy_(values[index])
+
+
+def move_state(side, index, values):
+    if side.state(index) is not None:
+        side.state(index).data = values[index].clone()
+
+
+def replace_state(side, index, values):
+    if side.state(index) is not None:
+        side.optimizer.state[side.params[index]] = {BUFFER: values[index].clone()}
+
+
+def save(side, index, values):
+    file = io.BytesIO()
+    torch.save([side.optimizer.state_dict(), [param.data for param in side.params]], file)
+    side.saved = file.getvalue()
+
+
+def load(side, index, values):
+    if side.saved is not None:
+        state, data = torch.load(io.BytesIO(side.saved), weights_only=True)
+        side.optimizer.load_state_dict(state)
+        with torch.no_grad():
+            for param, value in zip(side.params, data, strict=True):
+                param.copy_(value)
+
+
+def copy_all(side, index, values):
+    side.params, side.optimizer = copy.deepcopy((side.params, side.optimizer))
+    side.held.clear()
+
+
+def step(side, index, values):
+    side.optimizer.step()
+
+
+CHANGES = [
+    *(new_gradients, write_gradients, drop_gradient, zero_gradients, hold_gradient, move_gradient, replace_data),
+    *(turn_data, swap_data, write_data, view_data, forget_what_is_held, read_state, write_state, move_state),
+    *(replace_state, save, load, copy_all, step),
+]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, len(SHAPES) - 1)), max_size=12),
+    flat_first=st.booleans(),
+)
+def test_any_sequence_of_changes_is_stepped_as_by_torch(changes, flat_first):
+    ours = Side(lambda params: FusedSGD(params, 0.1, 0.9))
+    theirs = Side(lambda params: torch.optim.SGD(params, 0.1, 0.9))
+    start = [(write_gradients, 0), (step, 0)] * 4 if flat_first else []
+    for turn, (change, index) in enumerate([*start, *changes, (write_gradients, 0), (step, 0), (step, 0)]):
+        generator = torch.Generator().manual_seed(turn)
+        values = [torch.randn(shape, generator=generator) for shape in SHAPES]
+        for side in (ours, theirs):
+            change(side, index, values)
+    assert_same(ours.params, theirs.params, rtol=1e-4, atol=1e-5)
+    assert_same(ours.held, theirs.held, rtol=1e-4, atol=1e-5)
+    momenta = [[side.state(index) for index in range(len(SHAPES))] for side in (ours, theirs)]
+    assert_same(*momenta, rtol=1e-4, atol=1e-5)
