@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 def report(
     paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")
+        list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")
     ] = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
     output_file: options.OutputFile = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Leave out all scripts: a small file with the same content.")
+        bool,
+        typer.Option(
+            "--static", metavar=options.NO_VALUE, help="Leave out all scripts: a small file with the same content."
+        ),
     ] = False,
     select: options.Select = None,
     ignore: options.Ignore = None,
