@@ -34,18 +34,18 @@ class Mode(str, Enum):
     compile = "compile"
 
 
+DeviceOption = Annotated[DeviceName, typer.Option(metavar="DEVICE", help="Device to simulate: gaudi, gaudi2, gaudi3.")]
+ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
+
+
 def simulate(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python script.")],
     args: Annotated[
         list[str] | None,
         typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
     ] = None,
-    device: Annotated[
-        DeviceName, typer.Option(metavar="DEVICE", help="Device to simulate: gaudi, gaudi2, gaudi3.")
-    ] = DeviceName.gaudi2,
-    mode: Annotated[
-        Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")
-    ] = Mode.lazy,
+    device: DeviceOption = DeviceName.gaudi2,
+    mode: ModeOption = Mode.lazy,
     skip_steps: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace, as a warm-up.")
     ] = 0,
