@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,11 @@ def test_our_own_documents_in_a_folder_are_no_inputs(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text('{"device": {}, "tool": {"name": "habana_perf_tool", "version": "1"}}')
 
     assert [Path(path).name for path in find_inputs([str(tmp_path)]).traces] == ["run.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
+def test_a_name_that_no_report_could_show_is_refused(folder: Path) -> None:
+    Path("r\udce4nk.json.gz").write_bytes(b"")
+    with pytest.raises(InputError) as caught:
+        find_inputs(["r*.json.gz"])
+    assert str(caught.value) == "r\\xe4nk.json.gz: the name is no valid text here; rename the file, or set PYTHONUTF8=1"
