@@ -23,7 +23,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
-from perftool.commands.options import Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
+from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 
@@ -52,8 +52,8 @@ _FORMATS = tuple(form.value for form in analyze_command.Format)
 _AnyFormat = Annotated[
     str | None,
     typer.Option(
-        "--output-format", metavar=f"<{'|'.join(_FORMATS)}>", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT",
-        help="Format of the report; the default is text.", rich_help_panel="Output",
+        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
+        help="Format of the report: text (the default), json.",
     ),
 ]  # fmt: skip
 
@@ -78,11 +78,13 @@ def root(
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show a traceback when something goes wrong.")
+        bool, typer.Option("--verbose", "-v", metavar=NO_VALUE, help="Show a traceback when something goes wrong.")
     ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", "-V", metavar=NO_VALUE, callback=_show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Say what slows a PyTorch run down, what each cause costs, and what to change.
@@ -93,11 +95,11 @@ def root(
 
       habana_perf_tool --trace run.pt.trace.json
 
-      habana_perf_tool --trace run.pt.trace.json --log console.log --metrics metrics-rank0.json
+      habana_perf_tool --trace run.json --log console.log --metrics metrics.json
 
       habana_perf_tool analyze traces/ --output-format json -o report.json
 
-      habana_perf_tool query run.pt.trace.json "SELECT name, count(*) FROM device_ops GROUP BY 1"
+      habana_perf_tool query run.json "SELECT cause, dur FROM gap_causes"
     """
     global _verbose
     _verbose = verbose
@@ -118,9 +120,12 @@ def root(
 def query(
     path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
     sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
-    tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", metavar=NO_VALUE, help="List the tables and their columns.")
+    ] = False,
     output_format: Annotated[
-        query_command.Format, typer.Option("--output-format", help="Format of the rows.")
+        query_command.Format,
+        typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
     ] = query_command.Format.table,
     output_file: OutputFile = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this long.")] = 60.0,
@@ -133,7 +138,7 @@ def query(
 
       habana_perf_tool query --tables
 
-      habana_perf_tool query run.json "SELECT cause, sum(dur) FROM gap_causes GROUP BY 1"
+      habana_perf_tool query run.json "SELECT cause, dur FROM gap_causes"
     """
     if tables:
         query_command.list_tables(output_file)

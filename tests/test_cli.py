@@ -288,3 +288,15 @@ def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli,
     assert json.loads(cli("lint", "good.json").out)["version"] == "2.1.0"
     refused = "habana_perf_tool: --output-format 'sarif': is none of text, json\n"
     assert cli("--trace", "good.json") == Ran(2, "", refused)
+
+
+@pytest.mark.parametrize("command", [(), *COMMANDS])
+def test_examples_and_names_of_the_help_are_whole_in_80_columns(command: tuple[str, ...], cli, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = cli(*command, "--help").out
+    examples = [line.strip() for line in shown.split("Examples:")[1].split("╭")[0].splitlines() if line.strip()]
+    assert [line for line in examples if "habana_perf_tool " not in line] == []
+    assert "…" not in shown
+    assert {line.split()[1] for line in shown.splitlines() if "<bool>" in line} <= {
+        "--help", "--install-completion", "--show-completion",
+    }  # fmt: skip

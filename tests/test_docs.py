@@ -40,6 +40,13 @@ def test_the_rule_of_the_guide_passes_its_own_check(tmp_path: Path) -> None:
     assert "2 cases, 0 problems" in result.output
 
 
+def test_the_baseline_of_the_guide_is_for_the_folder_that_is_checked() -> None:
+    guide = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    written, checked = re.findall(r"habana_perf_tool lint (\S+) --(?:write-)?baseline accepted.json", guide)
+
+    assert written == checked
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
     prose = {page: re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages}

@@ -33,8 +33,8 @@ class Format(str, Enum):
 FormatOption = Annotated[
     Format | None,
     typer.Option(
-        "--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
-        help="Format of the report; the default is text.",
+        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
+        help="Format of the report: text (the default), json.",
     ),
 ]  # fmt: skip
 

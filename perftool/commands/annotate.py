@@ -31,7 +31,10 @@ CopyFile = Annotated[
     ),
 ]  # fmt: skip
 Open = Annotated[
-    bool, typer.Option("--open", help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output")
+    bool,
+    typer.Option(
+        "--open", metavar=options.NO_VALUE, help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output"
+    ),
 ]
 
 

@@ -44,19 +44,26 @@ class Target(str, Enum):
     hpu = "hpu"
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES...", help="Benchmarks; all without any.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES", help="Benchmarks; all without any.")]
 OfRule = Annotated[
     list[str] | None, typer.Option("--for", metavar="CODE", help="Those that prove the advice of a rule.")
 ]
 OfReport = Annotated[
     str | None, typer.Option("--from", metavar="FILE", help="Those of the findings in a saved JSON report.")
 ]
-Device = Annotated[Target, typer.Option("--device", help="Where to measure.")]
-Quick = Annotated[bool, typer.Option("--quick", help="The first size and few rounds: seconds for each.")]
-Validate = Annotated[bool, typer.Option("--validate", help="Print a table at the end: rules before and after.")]
-List = Annotated[bool, typer.Option("--list", help="List the benchmarks and run none.")]
+Device = Annotated[Target, typer.Option("--device", metavar="WHERE", help="Where to measure: auto, cpu, cuda, hpu.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", metavar=options.NO_VALUE, help="The first size and few rounds: seconds for each.")
+]
+Validate = Annotated[
+    bool, typer.Option("--validate", metavar=options.NO_VALUE, help="Print a table at the end: rules before and after.")
+]
+List = Annotated[bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks and run none.")]
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]
-FormatOption = Annotated[Format, typer.Option("--output-format", help="Format of the results.")]
+FormatOption = Annotated[
+    Format,
+    typer.Option("--output-format", metavar="FORMAT", help="Format of the results: text, json, markdown."),
+]
 
 
 def benchmark(

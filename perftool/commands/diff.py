@@ -34,7 +34,10 @@ def diff(
         str | None,
         typer.Option(metavar="slower:N%", help="Exit 1 when steps are slower by more, beyond doubt."),
     ] = None,
-    output_format: Annotated[Format, typer.Option("--output-format", help="Format of the comparison.")] = Format.text,
+    output_format: Annotated[
+        Format,
+        typer.Option("--output-format", metavar="FORMAT", help="Format of the comparison: text, json, markdown."),
+    ] = Format.text,
     output_file: options.OutputFile = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
@@ -53,7 +56,7 @@ def diff(
 
       habana_perf_tool diff main/ branch/ --fail-if slower:5%
 
-      habana_perf_tool diff main.json branch.json --output-format markdown -o comment.md
+      habana_perf_tool diff main.json branch.json --output-format markdown
     """
     from perftool.engine.diff import compare, fails, load_side, parse_fail_if
     from perftool.engine.portable import shown_paths

@@ -32,7 +32,12 @@ FailOn = Annotated[
         help="Exit 1 from this severity on: error, warning (the default), info, never.",
     ),
 ]  # fmt: skip
-ExitZero = Annotated[bool, typer.Option("--exit-zero", "-e", help="Exit 0 even with findings.", rich_help_panel=_GATE)]
+ExitZero = Annotated[
+    bool,
+    typer.Option(
+        "--exit-zero", "-e", metavar=options.NO_VALUE, help="Exit 0 even with findings.", rich_help_panel=_GATE
+    ),
+]
 MinSeverity = Annotated[
     str | None,
     typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE),
@@ -58,8 +63,8 @@ BudgetOption = Annotated[
 FormatOption = Annotated[
     Format | None,
     typer.Option(
-        "--output-format", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
-        help="Format of the findings; the default is text.",
+        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
+        help="Format of the findings: text (the default), json, json-lines, sarif, junit, github, gitlab.",
     ),
 ]  # fmt: skip
 Also = Annotated[
@@ -72,11 +77,21 @@ Also = Annotated[
 ]
 Statistics = Annotated[
     bool,
-    typer.Option("--statistics", help="Print how often each rule fired instead.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--statistics",
+        metavar=options.NO_VALUE,
+        help="Print how often each rule fired instead.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 AllowEmpty = Annotated[
     bool,
-    typer.Option("--allow-empty", help="Having nothing to check is no error.", rich_help_panel="File selection"),
+    typer.Option(
+        "--allow-empty",
+        metavar=options.NO_VALUE,
+        help="Having nothing to check is no error.",
+        rich_help_panel="File selection",
+    ),
 ]
 StdinName = Annotated[
     str | None,
@@ -144,7 +159,7 @@ def lint(
 
     Examples:
 
-      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:out.sarif --budget 'step_time_ms<=120'
+      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
     """
     given = Given(
         select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file, fail_on,

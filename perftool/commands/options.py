@@ -16,6 +16,9 @@ _CONFIG = "Configuration"
 _FILES = "File selection"
 _OUTPUT = "Output"
 _RANKS = "Many ranks"
+_GATE = "Gate"
+# The metavar of a flag; without one typer shows <bool>, as if a value followed.
+NO_VALUE = ""
 
 
 class Color(str, Enum):
@@ -26,7 +29,7 @@ class Color(str, Enum):
     never = "never"
 
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS...", help="Files, folders, globs, or '-' for stdin.")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")]
 OutputFile = Annotated[
     str | None,
     typer.Option(
@@ -34,13 +37,25 @@ OutputFile = Annotated[
         help="Write the report here instead of to stdout.", rich_help_panel=_OUTPUT,
     ),
 ]  # fmt: skip
-ColorOption = Annotated[Color, typer.Option(help="When to colour the output.", rich_help_panel=_OUTPUT)]
+ColorOption = Annotated[
+    Color,
+    typer.Option(metavar="WHEN", help="When to colour the output: auto, always, never.", rich_help_panel=_OUTPUT),
+]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print the report only, no progress and no notes.", rich_help_panel=_OUTPUT),
+    typer.Option(
+        "--quiet",
+        "-q",
+        metavar=NO_VALUE,
+        help="Print the report only, no progress and no notes.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]
 Silent = Annotated[
-    bool, typer.Option("--silent", "-s", help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT)
+    bool,
+    typer.Option(
+        "--silent", "-s", metavar=NO_VALUE, help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT
+    ),
 ]
 Logs = Annotated[
     list[str] | None,
@@ -95,17 +110,17 @@ PerFileIgnores = Annotated[
     _many(
         "--per-file-ignores",
         "Quiet rules by file pattern: 'old/*.json:GAP,SYN101'.",
-        _SELECTION,
+        _GATE,
         "GLOB:RULE",
     ),
 ]
 ExtendPerFileIgnores = Annotated[
     list[str] | None,
-    _many("--extend-per-file-ignores", "The same, besides those of the configuration.", _SELECTION, "GLOB:RULE"),
+    _many("--extend-per-file-ignores", "The same, besides those of the configuration.", _GATE, "GLOB:RULE"),
 ]
 Preview = Annotated[
     bool | None,
-    typer.Option("--preview/--no-preview", help="Run preview rules too.", rich_help_panel=_SELECTION),
+    typer.Option("--preview/--no-preview", metavar=NO_VALUE, help="Run preview rules too.", rich_help_panel=_SELECTION),
 ]
 RulePacks = Annotated[
     list[str] | None,
@@ -118,11 +133,16 @@ Config = Annotated[
         help="Use this configuration file, or set one key: 'fail-on = \"error\"'; repeatable.",
     ),
 ]  # fmt: skip
-Isolated = Annotated[bool, typer.Option("--isolated", help="Ignore all configuration files.", rich_help_panel=_CONFIG)]
+Isolated = Annotated[
+    bool, typer.Option("--isolated", metavar=NO_VALUE, help="Ignore all configuration files.", rich_help_panel=_CONFIG)
+]
 ShowSettings = Annotated[
     bool,
     typer.Option(
-        "--show-settings", help="Print the settings in use and where they come from.", rich_help_panel=_CONFIG
+        "--show-settings",
+        metavar=NO_VALUE,
+        help="Print the settings in use and where they come from.",
+        rich_help_panel=_CONFIG,
     ),
 ]
 Jobs = Annotated[

@@ -26,7 +26,10 @@ def report(
     metrics: options.Metrics = None,
     output_file: options.OutputFile = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Leave out all scripts: a small file with the same content.")
+        bool,
+        typer.Option(
+            "--static", metavar=options.NO_VALUE, help="Leave out all scripts: a small file with the same content."
+        ),
     ] = False,
     select: options.Select = None,
     ignore: options.Ignore = None,

@@ -31,12 +31,15 @@ def rule(
         str | None,
         typer.Argument(metavar="CODE", help="Code or name of a rule.", autocompletion=options.complete_code),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+    every: Annotated[bool, typer.Option("--all", metavar=options.NO_VALUE, help="List all rules.")] = False,
     check: Annotated[
         str | None, typer.Option("--check", metavar="DIR", help="Check a pack of rules and run its cases.")
     ] = None,
     rules: options.RulePacks = None,
-    output_format: Annotated[Format, typer.Option("--output-format", help="Format of the explanation.")] = Format.text,
+    output_format: Annotated[
+        Format,
+        typer.Option("--output-format", metavar="FORMAT", help="Format of the explanation: text, json, markdown."),
+    ] = Format.text,
     output_file: options.OutputFile = None,
 ) -> None:
     """Explain a rule, or list them all

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import analyze
-from perftool.commands.options import Color, ColorOption, Given, Quiet
+from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Quiet
 from perftool.commands.prepare import note, prepare
 from perftool.units import format_count, format_ns
 
@@ -34,14 +34,18 @@ class Mode(str, Enum):
     compile = "compile"
 
 
+DeviceOption = Annotated[DeviceName, typer.Option(metavar="DEVICE", help="Device to simulate: gaudi, gaudi2, gaudi3.")]
+ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
+
+
 def simulate(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python script.")],
     args: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Arguments of the script; put -- before those that look like ours."),
+        typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
     ] = None,
-    device: Annotated[DeviceName, typer.Option(help="Device to simulate.")] = DeviceName.gaudi2,
-    mode: Annotated[Mode, typer.Option(help="How the device is fed.")] = Mode.lazy,
+    device: DeviceOption = DeviceName.gaudi2,
+    mode: ModeOption = Mode.lazy,
     skip_steps: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace, as a warm-up.")
     ] = 0,
@@ -55,7 +59,9 @@ def simulate(
             help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
         ),
     ] = None,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Print the report on the trace.")] = True,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
+    ] = True,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -68,7 +74,7 @@ def simulate(
 
       habana_perf_tool simulate train.py --device gaudi3 --max-steps 20
 
-      habana_perf_tool simulate train.py -o run.json.gz -- --batch-size 8 --device hpu
+      habana_perf_tool simulate train.py -- --batch-size 8 --device hpu
     """
     from perftool import sim
 

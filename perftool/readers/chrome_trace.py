@@ -157,6 +157,8 @@ class ChromeTrace:
             raise InputError(f"{self.path}: is empty")
         if not _looks_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so not a trace")
+        if stream.issues:
+            raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event lies in front of that")
         raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
 
     def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:

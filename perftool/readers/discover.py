@@ -60,18 +60,19 @@ def find_inputs(
     if not traces and not others and not named:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
-    _require_text((*traces, *found))
+    for file in (*traces, *found):
+        _require_text(file)
     notes = tuple(found.note for found in expanded if found.note)
     return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)), notes)
 
 
-def _require_text(paths: Iterable[str]) -> None:
-    """Raise InputError for a name that no report could show."""
-    for path in paths:
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{path!r}: the name is not UTF-8, so no report can show it; rename the file") from None
+def _require_text(path: str) -> None:
+    """Raise InputError for a name that no report could show: bytes that are no text here."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise InputError(f"{shown}: the name is no valid text here; rename the file, or set PYTHONUTF8=1") from None
 
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:

@@ -182,7 +182,9 @@ class TraceStore:
         Returns column names and rows. Raises QueryError when it is not a SELECT, fails or takes too long.
         """
         try:
-            statements = duckdb.extract_statements(sql)
+            statements = duckdb.extract_statements(sql.encode().decode())
+        except UnicodeEncodeError:
+            raise QueryError("the SQL is not valid UTF-8") from None
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from None
         if len(statements) != 1 or statements[0].type.name not in _SELECTS:

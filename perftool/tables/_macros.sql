@@ -80,5 +80,6 @@ CREATE MACRO class_bits(classes) AS list_sum(list_transform(classes, lambda c: 1
 CREATE MACRO three_digits(value) AS
     printf(CASE WHEN abs(value) >= 100 THEN '%.0f' WHEN abs(value) >= 10 THEN '%.1f' ELSE '%.2f' END, value::DOUBLE);
 CREATE MACRO time_text(ns) AS
-    CASE WHEN abs(ns) >= 1e9 THEN three_digits(ns / 1e9) || ' s' WHEN abs(ns) >= 1e6 THEN three_digits(ns / 1e6) || ' ms'
-         WHEN abs(ns) >= 1e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;
+    CASE WHEN abs(ns) >= 0.9995e9 THEN three_digits(ns / 1e9) || ' s'
+         WHEN abs(ns) >= 0.9995e6 THEN three_digits(ns / 1e6) || ' ms'
+         WHEN abs(ns) >= 0.9995e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;

@@ -153,6 +153,10 @@ def test_a_trace_without_events(data: bytes, rows: list[Row]) -> None:
         (b'[{"a": 1}]', "is a JSON array, but none of its elements is a trace event"),
         (b"[]", "is a JSON array, but none of its elements is a trace event"),
         (gzip.compress(b"", mtime=0), "is empty"),
+        (
+            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', mtime=0)[:28],
+            "the gzip stream is damaged: it ends before its end mark, and no trace event lies in front of that",
+        ),
     ],
 )
 def test_what_is_no_trace(data: bytes, sentence: str) -> None:

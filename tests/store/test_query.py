@@ -27,6 +27,11 @@ def test_a_select(store: Open) -> None:
 OLD_DUCKDB = duckdb.__version__.startswith(("0.", "1."))
 
 
+def test_sql_that_is_no_text_is_refused(store: Open) -> None:
+    with pytest.raises(QueryError, match="the SQL is not valid UTF-8"):
+        store(TRACE).query("SELECT '\udce4'")
+
+
 @pytest.mark.parametrize(
     "sql",
     [
