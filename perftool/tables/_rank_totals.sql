@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column steps: BIGINT, complete steps; the whole recording is one when it has none
--- column busy_ns: BIGINT, the device works
+-- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
 -- column exposed_ns: BIGINT, a collective runs and no other kernel
@@ -49,7 +49,8 @@ waited AS (
     JOIN _windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
-SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, coalesce(s.n, 0) AS steps, b.ns::BIGINT AS busy_ns,
+SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, coalesce(s.n, 0) AS steps,
+       CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns, t.exposed::BIGINT AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
        coalesce(t.compiling, 0)::BIGINT AS compiling_ns, coalesce(t.copying, 0)::BIGINT AS copying_ns,

@@ -32,11 +32,12 @@ def test_silence_before_a_backward_function_is_the_autograd_engine(rows: Rows) -
 
 
 def test_a_device_that_works_before_the_steps_only_is_idle_in_all_of_them(rows: Rows) -> None:
-    parts = rows(
-        "gap_causes", [x("aten::a", 0, 40), *launch(1, 0, 10, 20, 10), step(1, 100, 50), x("aten::b", 100, 50)]
-    )
+    events = [x("aten::a", 0, 40), *launch(1, 0, 10, 20, 10), step(1, 100, 50), x("aten::b", 100, 50)]
+    parts, summary, (rank,) = (rows(table, events) for table in ("gap_causes", "summary", "ranks"))
 
     assert [(part["cause"], part["ts"], part["dur"]) for part in parts] == [("framework_op", 100_000, 50_000)]
+    assert {row["metric"]: row["value"] for row in summary}["device_idle_ratio"] == 1
+    assert (rank["busy_ns"], rank["idle_ns"]) == (0, 50_000)
 
 
 def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
