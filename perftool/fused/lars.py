@@ -45,7 +45,8 @@ class FusedLars(Optimizer):
     `skip_mask` holds 1 for parameters that are adapted and 0 for those whose gradients are only multiplied by
     lr; positions count anew in every group. Gradients are overwritten, then the wrapped optimizer steps
     without weight decay and with its own learning rate: wrap one that adds gradients without it, such as
-    FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
+    FusedResourceApplyMomentum. Gradients are scaled inside the step of an optimizer of ours, so pre-hooks of
+    that one see them as they were. Gaudi's documentation calls `eeta` `a`.
     """
 
     def __init__(
