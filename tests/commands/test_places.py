@@ -129,9 +129,12 @@ import duckdb
 from perftool.errors import is_interrupt
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# One that comes while DuckDB connects is lost.
+connection = duckdb.connect()
+connection.execute("SELECT 1")
 try:
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    duckdb.connect().execute("SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = 3")
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    connection.execute("SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range % 7 = 3")
 except BaseException as error:
     print(is_interrupt(error), is_interrupt(RuntimeError("another")))
 """
