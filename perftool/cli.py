@@ -8,9 +8,10 @@ import os
 import sys
 import traceback
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from perftool import __version__
 from perftool.commands import analyze as analyze_command
@@ -27,8 +28,19 @@ from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Logs,
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 
+
+class _Commands(TyperGroup):
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; a file in its place is answered with the command that was meant."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and os.path.exists(cmd_name):
+            raise PerfToolError(f"{cmd_name} is no command; to analyse it: habana_perf_tool analyze {cmd_name}")
+        return command
+
+
 app = typer.Typer(
     name="habana_perf_tool",
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -128,7 +140,7 @@ def query(
         typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
     ] = query_command.Format.table,
     output_file: OutputFile = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="Give up after this long.")] = 60.0,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
 ) -> None:
     """Ask the tables of a trace with SQL
 

@@ -261,6 +261,12 @@ def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path
     assert (ran.returncode, ran.stderr) == (2, said)
 
 
+def test_a_file_in_the_place_of_a_command_is_told_its_command(cli) -> None:
+    ran = cli("good.json")
+    said = "habana_perf_tool: good.json is no command; to analyse it: habana_perf_tool analyze good.json\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", said)
+
+
 def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
     (folder / "long.json").write_bytes(document([step(1, 0, 1000), x("aten::" + "\u00e9" * 80, 10, 30)]))
 

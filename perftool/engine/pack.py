@@ -37,10 +37,17 @@ def builtin_folder() -> Path:
 
 
 def load_pack(folder: Path) -> list[Rule]:
-    """Every rule below ``folder``, sorted by code. Raises RuleError when there is none or one is malformed."""
+    """Every rule below ``folder``, sorted by code. Raises RuleError for the malformed ones, or without any."""
     # The cases of a pack may lie beside it.
     files = [path for path in sorted(folder.rglob("*.toml")) if path.parent.name != CASES]
-    rules = [load_rule(path) for path in files]
+    rules, problems = [], []
+    for path in files:
+        try:
+            rules.append(load_rule(path))
+        except RuleError as error:
+            problems.append(str(error))
+    if problems:
+        raise RuleError("\n".join(problems))
     if not rules:
         raise RuleError(f"{folder}: holds no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)

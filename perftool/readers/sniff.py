@@ -80,6 +80,12 @@ def _is_json_config(lines: list[str], name: str) -> bool:
     return json_flavour(keys) is not None or _CONFIG_NAME.search(PurePath(name).name) is not None
 
 
+def is_trace(lines: Sequence[str]) -> bool:
+    """Whether a text begins as a trace does."""
+    begins = next((line.lstrip()[:1] for line in lines if line.strip()), "")
+    return begins in ("{", "[") and any(key in _TRACE_KEYS for line in lines for key in _TOP_KEY.findall(line))
+
+
 def _is_environment(lines: list[str], name: str) -> bool:
     settings = [line for line in "\n".join(lines).replace("\0", "\n").split("\n") if line.lstrip()[:1] not in "#"]
     matches = [match for line in settings if (match := ASSIGNMENT.match(line))]

@@ -12,7 +12,7 @@ from perftool.readers import compilation_stats, console_log, environment_dump, m
 from perftool.readers.issue_tally import IssueTally
 from perftool.readers.profiler_csv import reject_hltv
 from perftool.readers.rank_name import rank_of
-from perftool.readers.sniff import HEAD_CHARACTERS, Sniffed, TextForm, sniff
+from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, is_trace, sniff
 from perftool.readers.text_lines import MAX_JSON_LINE, Source, TextLine, read_lines
 
 
@@ -29,7 +29,11 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     tally = IssueTally()
     lines = read_lines(source, tally, MAX_JSON_LINE)
     head = list(_head(lines))
-    reading = _read(sniff([line.text for line in head], name), chain(head, lines), name, rank)
+    texts = [line.text for line in head]
+    sniffed = sniff(texts, name)
+    if sniffed == UNKNOWN and is_trace(texts):
+        raise InputError(f"{name or 'input'}: is a trace and not a log")
+    reading = _read(sniffed, chain(head, lines), name, rank)
     return combine((reading, LogReading(issues=tally.issues())), kind=reading.kind)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perftool.engine.across_ranks import grouped
 from perftool.model.inputs import InputFile
-from perftool.model.report import Finding, Metric, Report
+from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
 from perftool.reporters.text_tables import (
     engines_table,
@@ -29,6 +29,7 @@ _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold 
 _RELATED = 3
 _MOST_INPUTS = 8
 _MOST_RANKS = 16
+_MOST_CODES = 16
 _WIDEST_PAGE = 1000
 
 
@@ -142,8 +143,14 @@ def _print_findings(report: Report, console: Console) -> None:
             Text(f"Begin with {code}: habana_perf_tool rule {code} explains it, with an example.", style="dim")
         )
     if report.not_applicable:
-        codes = ", ".join(rule.code for rule in report.not_applicable)
-        console.print(Text(f"Not applicable to this input: {codes}", style="dim"))
+        console.print(Text(f"Not applicable to this input: {_skipped(report.not_applicable)}", style="dim"))
+
+
+def _skipped(rules: Sequence[NotApplicable]) -> str:
+    """The codes of a few rules, or the number of many."""
+    if len(rules) <= _MOST_CODES:
+        return ", ".join(rule.code for rule in rules)
+    return f"{len(rules)} rules; --output-format json says why of each"
 
 
 def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:

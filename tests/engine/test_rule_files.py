@@ -85,3 +85,16 @@ def test_an_empty_pack(tmp_path: Path) -> None:
 
 def test_the_shipped_pack_loads() -> None:
     assert {"TRC000", "TRC001", "GAP101"} <= {rule.code for rule in load_pack(builtin_folder())}
+
+
+def test_all_malformed_files_of_a_pack_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first = write(tmp_path / "a", ('"warning"', '"fatal"'))
+    second = write(tmp_path / "b", ('"high"', '"sure"'))
+    with pytest.raises(RuleError) as caught:
+        load_pack(tmp_path)
+    assert str(caught.value).splitlines() == [
+        f"{first}: key severity: 'fatal' is none of error, warning, info",
+        f"{second}: key confidence: 'sure' is none of high, medium, low",
+    ]

@@ -101,6 +101,14 @@ def test_profiler_csv_is_no_log() -> None:
         text_input.read(f"{HEADER}\n".encode())
 
 
+@pytest.mark.parametrize(
+    "text", ['{"traceEvents": [{"ph": "X"}]}', '[\n {"name": "a", "ph": "X", "ts": 1}\n]', '{"schemaVersion": 1']
+)
+def test_a_trace_is_no_log(text: str) -> None:
+    with pytest.raises(InputError, match=r"^input: is a trace and not a log$"):
+        text_input.read(text.encode())
+
+
 def test_folder_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is a folder, not a file$"):
         text_input.read(tmp_path)
