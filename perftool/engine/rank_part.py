@@ -9,7 +9,7 @@ from typing import Any
 from perftool.engine import overview
 from perftool.engine.compose import context_of, unreadable
 from perftool.engine.evaluate import Answer, ask
-from perftool.errors import InputError
+from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -72,7 +72,7 @@ def shift_ns(own_base_ns: int, base_ns: int) -> int:
 
 
 def analyse_rank(task: RankTask, shared: Shared, progress: Progress | None = None) -> RankPart | InputFile:
-    """Analyse one trace on its own; gives the input as unreadable when it is."""
+    """Analyse one trace on its own; gives the input as unreadable when it is, or when it breaks the program."""
     try:
         with TraceStore.for_files([task.path]) as store:
             store.limit(shared.memory_mb, shared.threads)
@@ -83,6 +83,11 @@ def analyse_rank(task: RankTask, shared: Shared, progress: Progress | None = Non
             return _part(store, stated, shared.rules)
     except InputError as error:
         return unreadable(task.path, error)
+    except Exception as error:  # the other ranks have their report
+        if is_interrupt(error):
+            raise
+        text = f"{task.path}: internal error: {type(error).__name__}: {error}"
+        return unreadable(task.path, InputError(text))
 
 
 def _add(store: TraceStore, task: RankTask, progress: Progress | None) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from events import document, kernel, runtime, step, x
 
+from perftool.engine import rank_part
 from perftool.engine.analysis import analyze
 from perftool.engine.cluster import connect
 from perftool.engine.pack import builtin_folder, load_pack
@@ -78,6 +79,23 @@ def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch
     assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "ok"), (2, "unreadable"), (3, "ok")]
     (finding,) = [finding for finding in report.findings if finding.code == "TRC000"]
     assert "was killed twice" in finding.message
+
+
+def test_a_rank_that_breaks_the_program_costs_itself_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = rank_part._part
+
+    def breaks(store: Any, *rest: Any) -> Any:
+        if list(store.metadata) == [2]:
+            raise ZeroDivisionError("division by zero")
+        return part(store, *rest)
+
+    monkeypatch.setattr(rank_part, "_part", breaks)
+
+    report = analyze([str(folder)], RULES)
+
+    assert [(rank.rank, rank.status) for rank in report.ranks] == [(0, "ok"), (1, "ok"), (2, "unreadable"), (3, "ok")]
+    (finding,) = [finding for finding in report.findings if finding.code == "TRC000"]
+    assert f"{folder}/rank2.json: internal error: ZeroDivisionError: division by zero" in finding.message
 
 
 def dies_on_rank_2(task: RankTask, shared: Shared) -> Any:
