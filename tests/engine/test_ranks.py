@@ -82,6 +82,19 @@ def test_the_report_is_that_of_one_store(folder: Path, schedule: Any) -> None:
     assert ("COL108", 3) in found(joined)
 
 
+def test_many_small_traces_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [
+        write(tmp_path / f"rank{rank}.json", rank_events(late=100 * rank, compute=2000 + 300 * rank), rank, 10)
+        for rank in range(10)
+    ]
+    together = analyze(paths, RULES)
+    monkeypatch.setattr("perftool.engine.analysis._FEW", 10)
+    apart = analyze(paths, RULES)
+
+    assert as_dict(together) == as_dict(apart)
+    assert {rank.rank for rank in together.ranks} == set(range(10))
+
+
 def test_times_count_from_the_zero_of_the_first_file(tmp_path: Path) -> None:
     for rank, base in enumerate([7_000_000_000, 9_000_000_000]):
         write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=base)
