@@ -61,13 +61,7 @@ app.command(context_settings={"ignore_unknown_options": True})(simulate_command.
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
 # A text, since the variable may name a format that only the command has which follows.
-_AnyFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
-        help="Format of the report: text (the default), json.",
-    ),
-]  # fmt: skip
+_AnyFormat = Annotated[str | None, analyze_command.FORMAT]
 
 
 def _show_version(wanted: bool) -> None:

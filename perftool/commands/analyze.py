@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
-from perftool.commands.output import said, write_document
+from perftool.commands.output import print_document, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import PerfToolError
-from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
-    from perftool.model.report import Report
+    pass
 
 
 class Format(str, Enum):
@@ -30,13 +29,11 @@ class Format(str, Enum):
     json = "json"
 
 
-FormatOption = Annotated[
-    Format | None,
-    typer.Option(
-        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
-        help="Format of the report: text (the default), json.",
-    ),
-]  # fmt: skip
+FORMAT = typer.Option(
+    "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
+    help="Format of the report: text (the default), json.",
+)  # fmt: skip
+FormatOption = Annotated[Format | None, FORMAT]
 
 
 def analyze(
@@ -110,15 +107,14 @@ def run(
     with progress(quiet) as show:
         report = analyze_inputs(inputs, prepared.rules, show, schedule)
     target = settings.output_file
-    to_file = target not in (None, "-")
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
 
         write_document(render_json(report), target)
-    elif to_file:
-        write_document(_as_text(report), target)
     else:
-        _print(report, color)
+        from perftool.reporters.text import print_report
+
+        print_document(partial(print_report, report), target, color.value)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(target)], color)
 
@@ -127,17 +123,3 @@ def _format(prepared: Prepared) -> Format:
     """The format of the settings; a file may name one that only ``lint`` has, which then means nothing here."""
     name = prepared.settings.output_format
     return Format(name) if name in {form.value for form in Format} else Format.text
-
-
-def _print(report: Report, color: Color) -> None:
-    from perftool.reporters.text import print_report
-
-    print_report(report, make_console(color.value))
-
-
-def _as_text(report: Report) -> bytes:
-    from perftool.reporters.text import print_report
-
-    text = io.StringIO()
-    print_report(report, make_console("never", file=text))
-    return text.getvalue().encode("utf-8", "replace")

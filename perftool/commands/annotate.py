@@ -11,7 +11,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import gzipped, write_blocks
+from perftool.commands.output import gzipped, is_file, write_blocks
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -97,7 +97,7 @@ def _require_target(trace: str, output_file: str | None, show: bool) -> None:
         raise PerfToolError("annotate needs -o FILE for the annotated trace, or --open to show it")
     if output_file == "-" and show:
         raise PerfToolError("--open needs a file: it cannot show what goes to stdout")
-    if output_file not in (None, "-") and not str(output_file).endswith(_SUFFIXES):
+    if is_file(output_file) and not str(output_file).endswith(_SUFFIXES):
         raise PerfToolError(f"{output_file}: the name must end in {' or '.join(_SUFFIXES)}")
     if output_file and Path(output_file).exists() and Path(trace).exists() and Path(output_file).samefile(trace):
         raise PerfToolError(f"{output_file}: is the trace itself, which is never changed; name another file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color
-from perftool.commands.output import said, write_document
+from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError
 from perftool.reporters.console import make_console
@@ -101,7 +100,7 @@ def benchmark(
         _list(chosen, output_file)
         note([] if quiet else said(output_file), color)
         return
-    to_terminal = output_format is Format.text and output_file in (None, "-")
+    to_terminal = output_format is Format.text and not is_file(output_file)
     shown = make_console(color.value) if to_terminal and not validate else None
     with _folder(keep) as folder, _progress(len(chosen), quiet) as advance:
         results = _run(chosen, device, quick, folder, advance, shown)
@@ -148,21 +147,9 @@ def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None,
 
         write_document(render_benchmarks_markdown(results), target)
     else:
-        _print_text(results, target, validate, color)
+        from perftool.reporters.benchmark_text import print_results, print_validation
 
-
-def _print_text(results: Sequence[BenchmarkResult], target: str | None, validate: bool, color: Color) -> None:
-    from perftool.reporters.benchmark_text import print_result, print_validation
-
-    out = None if target in (None, "-") else io.StringIO()
-    console = make_console(color.value) if out is None else make_console("never", file=out)
-    if validate:
-        print_validation(results, console)
-    else:
-        for result in results:
-            print_result(result, console)
-    if out is not None:
-        write_document(out.getvalue().encode("utf-8", "replace"), target)
+        print_document(partial(print_validation if validate else print_results, results), target, color.value)
 
 
 def _list(names: Sequence[str], target: str | None) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import said, write_document
+from perftool.commands.output import is_file, said, write_document
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -69,8 +69,7 @@ def diff(
         sides = [load_side(path, prepared.rules, show) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
     result = compare(*(replace(side, name=shown[side.name]) for side in sides))
-    to_file = output_file not in (None, "-")
-    if to_file or not silent:
+    if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
     if not (quiet or silent):
         note([*prepared.warnings, *said(output_file)])

@@ -12,7 +12,7 @@ import typer
 from perftool.commands import options
 from perftool.commands.lint_output import Format, Sink, emit, parse_sinks
 from perftool.commands.options import Color, Given
-from perftool.commands.output import write_document
+from perftool.commands.output import said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -236,13 +236,12 @@ def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Ca
     # Files first: a reader that closes stdout early ends the program.
     wanted = [sink for sink in sinks if sink.to_file or not call.silent]
     ordered = sorted(wanted, key=lambda sink: not sink.to_file)
-    written = [emit(result, sink, call.color, call.quiet, call.statistics) for sink in ordered]
+    written = [text for sink in ordered for text in emit(result, sink, call.color, call.quiet, call.statistics)]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and any(sink.format is Format.github for sink in sinks):
         _append_summary(result, Path(summary))
     if not call.quiet:
-        accepted = [f"Wrote {call.write_baseline}"] if call.write_baseline else []
-        note([*prepared.warnings, *_idle_notes(result), *accepted, *(text for text in written if text)], call.color)
+        note([*prepared.warnings, *_idle_notes(result), *said(call.write_baseline), *written], call.color)
     if result.fails:
         raise typer.Exit(1)
 

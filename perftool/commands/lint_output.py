@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from perftool.commands.options import Color
-from perftool.commands.output import write_document
+from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.errors import PerfToolError
-from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +39,7 @@ class Sink:
 
     @property
     def to_file(self) -> bool:
-        return self.target not in (None, "-")
+        return is_file(self.target)
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
@@ -57,19 +55,13 @@ def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> li
     return sinks
 
 
-def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> str | None:
+def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:
     """Write ``result`` to ``sink``; returns what to say about it."""
-    if sink.format is Format.text and not sink.to_file:
-        _print(result, make_console(color.value), quiet, statistics)
-        return None
     if sink.format is Format.text:
-        out = io.StringIO()
-        _print(result, make_console("never", file=out), quiet, statistics)
-        document = out.getvalue().encode("utf-8", "replace")
+        print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:
-        document = _renderer(sink.format)(result)
-    write_document(document, sink.target)
-    return f"Wrote {sink.target}" if sink.to_file else None
+        write_document(_renderer(sink.format)(result), sink.target)
+    return said(sink.target)
 
 
 def _also(text: str) -> Sink:

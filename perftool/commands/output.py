@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from rich.console import Console
+
 from perftool.errors import OutputClosedError, PerfToolError
+from perftool.reporters.console import ColorMode, make_console
 
 # Twice as fast as zlib's usual level, and a tenth larger.
 _GZIP_LEVEL = 3
@@ -24,14 +28,29 @@ def write_document(document: bytes, target: str | None) -> None:
     write_blocks([document], target)
 
 
+def print_document(show: Callable[[Console], None], target: str | None, color: ColorMode) -> None:
+    """Let ``show`` print to stdout, or to the file ``target`` as ``write_document`` does, without colour."""
+    if not is_file(target):
+        show(make_console(color))
+        return
+    text = io.StringIO()
+    show(make_console("never", file=text))
+    write_document(text.getvalue().encode("utf-8", "replace"), target)
+
+
+def is_file(target: str | None) -> bool:
+    """Whether a document for ``target`` goes to a file, and not to stdout."""
+    return target not in (None, "-")
+
+
 def said(target: str | None) -> list[str]:
     """What to say once a document is at ``target``: where, unless it went to stdout."""
-    return [] if target in (None, "-") else [f"Wrote {target}"]
+    return [f"Wrote {target}"] if is_file(target) else []
 
 
 def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
     """Write a document that is made block by block, like ``write_document``."""
-    if target not in (None, "-"):
+    if is_file(target):
         _write_file(blocks, Path(str(target)))
         return
     try:

@@ -10,7 +10,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
-from perftool.commands.output import said, write_document
+from perftool.commands.output import is_file, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -61,7 +61,7 @@ def report(
         raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
     prepared = prepare(paths or texts, config or [], isolated, given)
     target = prepared.settings.output_file
-    if target in (None, "-") and sys.stdout.isatty():
+    if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
     document = _document(paths or [], texts, prepared, static, quiet)
     write_document(document, target)

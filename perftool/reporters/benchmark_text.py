@@ -73,6 +73,12 @@ def proof_line(proof: Proof) -> str:
     return text
 
 
+def print_results(results: Sequence[BenchmarkResult], console: Console) -> None:
+    """Every benchmark, one after the other."""
+    for result in results:
+        print_result(result, console)
+
+
 def print_validation(results: Sequence[BenchmarkResult], console: Console) -> None:
     """The table that closes the loop: rules before and after, estimated against measured gain."""
     table = Table(box=None, pad_edge=False, header_style="bold")
