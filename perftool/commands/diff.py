@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import is_file, said, write_document
+from perftool.commands.output import is_file, require_no_input, said, write_document
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -44,6 +45,7 @@ def diff(
     rules: options.RulePacks = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
@@ -64,7 +66,10 @@ def diff(
     if base == new == "-":
         raise PerfToolError("'-' can be given only once")
     limit = None if fail_if is None else parse_fail_if(fail_if)
-    prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
+    prepared = prepare(
+        [new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules), trust_config
+    )
+    require_no_input([output_file], _files(base, new))
     with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
@@ -75,6 +80,14 @@ def diff(
         note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
+
+
+def _files(*sides: str) -> list[str]:
+    """The files that the two sides of the comparison are read from."""
+    from perftool.readers.files.discover import find_inputs
+
+    folders = [find_inputs([side]) for side in sides if os.path.isdir(side)]
+    return [*sides, *(path for found in folders for path in (*found.traces, *found.texts))]
 
 
 def _render(result: Comparison, output_format: Format) -> bytes:
