@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from perftool.engine import overview
-from perftool.engine.compose import compose, read_texts, require_input, unreadable
-from perftool.engine.evaluate import evaluate
-from perftool.engine.joined import analyze_ranks
-from perftool.engine.pack import USER_CODE, builtin_folder, load_pack
-from perftool.engine.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
+from perftool.engine.ranks.joined import analyze_ranks
+from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
+from perftool.engine.report import overview
+from perftool.engine.report.compose import compose, read_texts, require_input, unreadable
+from perftool.engine.report.verdict import verdict
+from perftool.engine.rules.evaluate import evaluate
+from perftool.engine.rules.pack import USER_CODE, builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
-from perftool.readers.discover import Inputs, find_inputs
+from perftool.readers.files.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
 from perftool.store.sizing import text_size
 from perftool.store.trace_store import TraceStore
@@ -91,10 +92,11 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 def empty_report(rules: Sequence[Rule]) -> Report:
     """The report over no input at all: every number is missing, and no rule has anything to say."""
     reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
+    summary = overview.metrics([])
     return Report(
         inputs=(),
         device=Device(None, None, 0),
-        summary=overview.metrics([]),
+        summary=summary,
         steps=(),
         idle_causes=(),
         top_device_ops=(),
@@ -104,5 +106,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
+        verdict=verdict((), summary, (), (), reasons, rules),
         rules=tuple(rules),
     )

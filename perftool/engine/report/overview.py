@@ -1,0 +1,121 @@
+"""The numbers every report shows, whatever the rules say: summary, steps, rankings, engines, recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Run, Share, Step
+from perftool.store.trace_store import TraceStore
+
+Row = TypeVar("Row")
+_TOP = 15
+
+# Always present, in this order; those the input does not show have no value.
+METRICS: tuple[tuple[str, str], ...] = (
+    ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
+    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
+    ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
+    ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
+    ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
+    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"),
+    ("device_host_overlap_ratio", "ratio"),
+    ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
+    ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
+    ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
+)  # fmt: skip
+
+
+def summary(store: TraceStore) -> dict[str, Metric]:
+    """Every metric of the contract; those the input does not show have no value."""
+    return metrics(store.rows("summary"))
+
+
+def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
+    """The metrics of the contract from rows of the table ``summary``."""
+    found = {row["metric"]: row for row in rows}
+    empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
+    return {
+        name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]
+        for name, unit in METRICS
+        for row in [found.get(name, empty)]
+    }
+
+
+def steps(store: TraceStore) -> Iterable[Step]:
+    """The steps of every rank, in order of time."""
+    for row in store.rows("steps"):
+        parts = {part: row[part] for part in BREAKDOWN}
+        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
+
+
+_RANKING = """
+SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
+       sum(total_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+FROM {table} GROUP BY name ORDER BY total_ns DESC, name
+"""
+IDLE_CAUSES = _RANKING.format(table="_idle_totals")
+DEVICE_OPS = _RANKING.format(table="_device_op_totals")
+OPS = _RANKING.format(table="_op_totals")
+TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
+TOP_OPS = f"{OPS} LIMIT {_TOP}"
+
+
+def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
+    """One of the rankings above, largest first."""
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "_windows"])
+    return tuple(Share(**row) for row in store.select(sql))
+
+
+def median(values: Sequence[int]) -> int:
+    """The middle of ``values``, 0 for none."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if not ordered:
+        return 0
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+_ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
+_RECIPES = f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}"
+_FALLBACKS = """
+SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op
+"""
+
+
+def engines(store: TraceStore) -> tuple[Engine, ...]:
+    """The engine groups of Gaudi devices; none for other devices."""
+    return _rows(store, Engine, _ENGINES, "engines") if _on_gaudi(store) else ()
+
+
+def recipes(store: TraceStore) -> tuple[Recipe, ...]:
+    """The recipes that took most device time."""
+    return _rows(store, Recipe, _RECIPES, "recipes") if _on_gaudi(store) else ()
+
+
+def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
+    """The operators that ran on the CPU, the most expensive first."""
+    return _rows(store, Fallback, _FALLBACKS, "fallbacks")
+
+
+def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
+    """Every rank that was given, also those that could not be read."""
+    return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
+
+
+def run(store: TraceStore) -> Run:
+    """What the run did: training when any rank shows it, inference when all ranks do."""
+    kinds = {row["kind"] for row in store.rows("run_kinds")}
+    if "training" in kinds:
+        return Run("training")
+    return Run("inference" if kinds == {"inference"} else None)
+
+
+def _on_gaudi(store: TraceStore) -> bool:
+    store.build(["tracks"])
+    return bool(store.select("SELECT 1 FROM tracks WHERE engine IS NOT NULL LIMIT 1"))
+
+
+def _rows(store: TraceStore, kind: type[Row], sql: str, table: str) -> tuple[Row, ...]:
+    store.build([table])
+    return tuple(kind(**row) for row in store.select(sql))

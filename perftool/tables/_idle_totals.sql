@@ -1,8 +1,0 @@
--- Idle time of each rank by cause, inside the window.
---
--- needs: gap_causes
--- column rank: INTEGER, distributed rank
--- column name: VARCHAR, gap_causes.cause
--- column total_ns: BIGINT, time
--- column count: BIGINT, in how many parts of gaps
-SELECT rank, cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count FROM gap_causes GROUP BY rank, cause
