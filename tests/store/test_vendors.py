@@ -115,7 +115,7 @@ def test_the_device_by_its_name(name: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "ncclDevKernel_AllReduce_Sum_bf16", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>()",
+        "ncclDevKernel_AllReduce_Sum_bf16", "void (anonymous namespace)::multimem_all_reduce_kernel<int>",
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>()", "void aiter::cross_device_reduce_2stage<half, 8>",
         "void c10d::symmetric_memory::two_shot_all_reduce_kernel_inplace<float>", "mscclKernel_Sum_half_Simple_LL",
         "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<int>",
