@@ -63,13 +63,11 @@ def diff(
     from perftool.engine.compare.diff import compare, fails, load_side, parse_fail_if
     from perftool.engine.report.portable import shown_paths
 
-    if base == new == "-":
-        raise PerfToolError("'-' can be given only once")
+    _require_sides(base, new, output_file)
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare(
         [new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules), trust_config
     )
-    require_no_input([output_file], _files(base, new))
     with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
@@ -80,6 +78,12 @@ def diff(
         note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
+
+
+def _require_sides(base: str, new: str, output_file: str | None) -> None:
+    if base == new == "-":
+        raise PerfToolError("'-' can be given only once")
+    require_no_input([output_file], _files(base, new))
 
 
 def _files(*sides: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from events import kernel, runtime, step, x
 from rule_files import rule
 
 from perftool.engine.rules.evaluate import MOST_FINDINGS, Context, Outcome, evaluate, fingerprint
-from perftool.engine.rules.pack import builtin_folder, is_shipped_sql, load_rule, shipped_rules
+from perftool.engine.rules.pack import builtin_folder, is_shipped, load_rule, shipped_rules
 from perftool.errors import QueryError
 from perftool.model.report import Gain, Location, NotApplicable
 from perftool.store.trace_store import TraceStore
@@ -155,6 +156,7 @@ def test_names_that_a_rule_looks_for_are_matched_within_its_time(run: Callable[.
 
 
 def test_only_what_shipped_to_the_last_character_is_ours() -> None:
-    shipped = [rule.sql for rule in shipped_rules() if rule.sql]
-    assert all(map(is_shipped_sql, shipped))
-    assert not any(is_shipped_sql(sql + " ") for sql in shipped)
+    shipped = [rule for rule in shipped_rules() if rule.sql]
+    assert all(map(is_shipped, shipped))
+    assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
+    assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)

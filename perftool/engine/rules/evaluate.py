@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.message import show_message
-from perftool.engine.rules.pack import is_shipped_sql
+from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.ranking import ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
@@ -29,7 +29,10 @@ _TOO_MANY = (
     f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {_BOUNDS.bytes >> 20} MB, are findings"
 )
 _PARAM = re.compile(r"\$(\w+)")
-_ANY_NAME = "SELECT 1 FROM _names, unnest($names) AS wanted(pattern) WHERE name GLOB pattern LIMIT 1"
+_ANY_NAME = """
+SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
+WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
+"""
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
 
 
@@ -145,6 +148,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         gain=_gain(row.get("gain_ns"), context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
+        advice=rule.advice,
     )
 
 
@@ -183,8 +187,7 @@ def _select(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any]
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
     """Columns, rows, and whether there were more: our own SQL is run here, that of others in a room of its own."""
-    assert rule.sql is not None
-    if is_shipped_sql(rule.sql):
+    if is_shipped(rule):
         columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
         return columns, rows[:MOST_FINDINGS], len(rows) > MOST_FINDINGS
     result = store.ask(sql, values, _BOUNDS)

@@ -12,6 +12,7 @@ from perftool.engine.rules.message import parse_message
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
+from perftool.model.vendors import accelerators
 from perftool.readers.files.small_file import read_small
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
@@ -19,14 +20,17 @@ CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
+DEVICES = ("any", "accelerators", *accelerators(), "cpu")
 _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "retired": list, "scope": str, "explained_by": list, "needs_names": list,
+    "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "needs_names"}
+_OPTIONAL = {
+    "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
+    "advice",
+}  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
@@ -61,10 +65,14 @@ def shipped_rules() -> tuple[Rule, ...]:
     return tuple(load_pack(builtin_folder()))
 
 
+def is_shipped(rule: Rule) -> bool:
+    """Whether what ``rule`` asks is, to the last character, what a rule of the shipped pack asks; its code may lie."""
+    return (rule.sql, rule.needs_names) in _shipped_questions()
+
+
 @cache
-def is_shipped_sql(sql: str) -> bool:
-    """Whether ``sql`` is, to the last character, a query of the shipped pack: ours, and not somebody else's."""
-    return any(rule.sql == sql for rule in shipped_rules())
+def _shipped_questions() -> frozenset[tuple[str | None, tuple[str, ...]]]:
+    return frozenset((rule.sql, rule.needs_names) for rule in shipped_rules())
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
@@ -140,6 +148,8 @@ def load_rule(path: Path) -> Rule:
         scope=data.get("scope", "rank"),
         explained_by=tuple(data.get("explained_by", ())),
         needs_names=tuple(data.get("needs_names", ())),
+        advice=data.get("advice", True),
+        explains=tuple(data.get("explains", ())),
     )
 
 
@@ -169,7 +179,7 @@ def _check_keys(
             raise RuleError(f"{path}: key {prefix}{key} must be a list of texts")
 
 
-_TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
+_TOML_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
 
 
 def _check_values(path: Path, data: Mapping[str, Any]) -> None:
