@@ -163,13 +163,12 @@ def lint(
 
       habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
     """
-    given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file, fail_on,
-        exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores, extend_per_file_ignores,
-    )  # fmt: skip
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
+                  fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
+                  extend_per_file_ignores)  # fmt: skip
     call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
                  statistics, settings, color, quiet or silent, silent, jobs, scheduler)  # fmt: skip
-    _lint(_with_budgets(prepare(paths or [], config or [], isolated, given, trust_config), budget or []), call)
+    _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)
 
 
 def _lint(prepared: Prepared, call: _Call) -> None:
