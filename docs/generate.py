@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perftool.engine.analysis import analyze
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
 from perftool.reporters.console import make_console
 from perftool.reporters.text import print_report

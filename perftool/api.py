@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 
 from perftool.engine import analysis
-from perftool.engine.schedule import Progress
+from perftool.engine.ranks.schedule import Progress
 from perftool.errors import InputError
 from perftool.model.report import Report
 from perftool.model.rule import Rule
-from perftool.readers.discover import find_inputs
+from perftool.readers.files.discover import find_inputs
 from perftool.reporters.notebook import render_notebook
 from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore

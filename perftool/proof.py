@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perftool.engine.analysis import analyze
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measurement, Proof
 from perftool.model.report import Report

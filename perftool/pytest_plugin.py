@@ -93,9 +93,9 @@ def _lint(paths: list[str], config: pytest.Config, select: Sequence[str], budget
 
     from perftool.commands.options import Given
     from perftool.commands.prepare import prepare
-    from perftool.engine.budgets import budget_option
-    from perftool.engine.lint import LintPlan, lint_inputs
-    from perftool.readers.discover import find_inputs
+    from perftool.engine.gate.budgets import budget_option
+    from perftool.engine.gate.lint import LintPlan, lint_inputs
+    from perftool.readers.files.discover import find_inputs
 
     given = Given(select=list(select) or None, fail_on=_option(config, "fail_on"), baseline=_option(config, "baseline"))
     file = _option(config, "config")

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading, combine
-from perftool.readers.banner import BannerScanner
-from perftool.readers.fallback_log import FallbackScanner
-from perftool.readers.issue_tally import IssueTally
-from perftool.readers.log_lines import LogLine, read_log_lines
-from perftool.readers.profiler_csv import ProfilerSlice, iter_slices
-from perftool.readers.runtime_log import RuntimeScanner
-from perftool.readers.text_lines import Source
+from perftool.readers.logs.banner import BannerScanner
+from perftool.readers.logs.fallback_log import FallbackScanner
+from perftool.readers.logs.runtime_log import RuntimeScanner
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine, read_log_lines
+from perftool.readers.text.text_lines import Source
+from perftool.readers.trace.profiler_csv import ProfilerSlice, iter_slices
 
 
 class Scanner(Protocol):

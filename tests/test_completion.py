@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perftool
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 
 ROOT = Path(perftool.__file__).parent.parent
 PROGRAM = "from perftool.cli import app; app(prog_name='habana_perf_tool')"

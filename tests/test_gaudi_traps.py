@@ -17,9 +17,9 @@ from builders.gaudi import GaudiTrace
 from builders.trap_facts import Trap
 
 from perftool.engine.analysis import analyze, open_inputs
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
-from perftool.readers.discover import find_inputs
+from perftool.readers.files.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from perftool.engine.analysis import open_inputs, report_on
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.readers.discover import find_inputs
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.readers.files.discover import find_inputs
 from perftool.reporters.json import render_json
 from perftool.store.catalog import catalog
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from events import document, kernel, launch, step, x
 
 from perftool.api import analyze
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 
 
 def test_a_collective_between_two_steps(tmp_path: Path) -> None:

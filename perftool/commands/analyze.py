@@ -97,8 +97,8 @@ def run(
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analyze_inputs
-    from perftool.engine.schedule import choose_schedule
-    from perftool.readers.discover import find_inputs
+    from perftool.engine.ranks.schedule import choose_schedule
+    from perftool.readers.files.discover import find_inputs
 
     settings = prepared.settings
     inputs = find_inputs(paths, logs, settings.exclude)

@@ -89,7 +89,7 @@ def _only(traces: list[str]) -> str:
 
 
 def _require_target(trace: str, output_file: str | None, show: bool) -> None:
-    from perftool.readers.stream import reads_once
+    from perftool.readers.files.stream import reads_once
 
     if reads_once(trace):
         raise PerfToolError("annotate reads the trace twice, so it cannot come from stdin or a pipe; give a file")
@@ -113,9 +113,9 @@ def _stem(trace: str) -> str:
 def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet: bool) -> Annotations:
     """Analyse ``trace`` and write its annotated copy; returns what was drawn."""
     from perftool.engine.analysis import open_inputs, report_on
-    from perftool.engine.annotate import annotate as draw
-    from perftool.readers.discover import find_inputs
-    from perftool.readers.splice import splice
+    from perftool.engine.drawing.annotate import annotate as draw
+    from perftool.readers.files.discover import find_inputs
+    from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
     inputs = find_inputs([trace], texts)

@@ -29,7 +29,7 @@ def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | No
 
 def _of_rule(code: str, known: Sequence[str]) -> list[str]:
     from perftool.bench import find_benchmark
-    from perftool.engine.pack import load_packs
+    from perftool.engine.rules.pack import load_packs
 
     rule = next((rule for rule in load_packs() if code in (rule.code, rule.name)), None)
     if rule is None:

@@ -58,8 +58,8 @@ def diff(
 
       habana_perf_tool diff main.json branch.json --output-format markdown
     """
-    from perftool.engine.diff import compare, fails, load_side, parse_fail_if
-    from perftool.engine.portable import shown_paths
+    from perftool.engine.compare.diff import compare, fails, load_side, parse_fail_if
+    from perftool.engine.report.portable import shown_paths
 
     if base == new == "-":
         raise PerfToolError("'-' can be given only once")

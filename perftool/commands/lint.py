@@ -19,9 +19,9 @@ from perftool.commands.settings import show_settings
 from perftool.errors import NoInputError, PerfToolError
 
 if TYPE_CHECKING:
-    from perftool.engine.lint import LintPlan
+    from perftool.engine.gate.lint import LintPlan
     from perftool.model.lint import LintReport
-    from perftool.readers.discover import Inputs
+    from perftool.readers.files.discover import Inputs
 
 _GATE = "Gate"
 _OUTPUT = "Output"
@@ -183,7 +183,7 @@ def _lint(prepared: Prepared, call: _Call) -> None:
 
 
 def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
-    from perftool.engine.budgets import budget_option
+    from perftool.engine.gate.budgets import budget_option
 
     given = tuple(budget_option(text) for text in texts)
     names = {budget.name for budget in given}
@@ -192,7 +192,7 @@ def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
 
 
 def _plan(prepared: Prepared, call: _Call) -> LintPlan:
-    from perftool.engine.lint import LintPlan
+    from perftool.engine.gate.lint import LintPlan
 
     # What is about to be written anew need not exist yet.
     settings = replace(prepared.settings, baseline=None) if call.write_baseline else prepared.settings
@@ -200,8 +200,8 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 
 
 def _run(plan: LintPlan, call: _Call) -> LintReport:
-    from perftool.engine.lint import lint_inputs
-    from perftool.engine.schedule import choose_schedule
+    from perftool.engine.gate.lint import lint_inputs
+    from perftool.engine.ranks.schedule import choose_schedule
 
     inputs = _inputs(plan, call)
     note(() if call.quiet else inputs.notes, call.color)
@@ -211,7 +211,7 @@ def _run(plan: LintPlan, call: _Call) -> LintReport:
 
 
 def _inputs(plan: LintPlan, call: _Call) -> Inputs:
-    from perftool.readers.discover import Inputs, find_inputs
+    from perftool.readers.files.discover import Inputs, find_inputs
 
     try:
         return find_inputs(call.paths, call.texts, plan.settings.exclude)
@@ -225,8 +225,8 @@ def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintRep
     """``result`` as it is with the baseline written to ``target`` from its findings."""
     if target is None:
         return result
-    from perftool.engine.baseline import read_baseline, render_baseline
-    from perftool.engine.lint import accept
+    from perftool.engine.gate.baseline import read_baseline, render_baseline
+    from perftool.engine.gate.lint import accept
 
     write_document(render_baseline(result.findings), target)
     return accept(result, read_baseline(Path(target)), plan.settings)

@@ -14,7 +14,7 @@ from perftool.errors import PerfToolError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from perftool.engine.settings import Settings
+    from perftool.engine.settings.settings import Settings
     from perftool.model.lint import LintReport
 
 

@@ -79,7 +79,7 @@ Exclude = Annotated[
 
 def complete_code(incomplete: str) -> list[str]:
     """The codes of the shipped rules that begin so, for the shell."""
-    from perftool.engine.pack import builtin_folder
+    from perftool.engine.rules.pack import builtin_folder
 
     return sorted(path.stem for path in builtin_folder().rglob("*.toml") if path.stem.startswith(incomplete))
 

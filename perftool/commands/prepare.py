@@ -12,7 +12,7 @@ from perftool.commands.options import Color, Given
 from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
-    from perftool.engine.settings import Settings
+    from perftool.engine.settings.settings import Settings
     from perftool.model.rule import Rule
 
 # Where CI systems say the checkout is.
@@ -30,9 +30,9 @@ class Prepared:
 
 def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given) -> Prepared:
     """Settings for ``paths``, and their rules. Raises SettingsError and RuleError."""
-    from perftool.engine.pack import load_packs
-    from perftool.engine.selection import choose, redirect, require_known
-    from perftool.engine.settings import adjust, load_settings
+    from perftool.engine.rules.pack import load_packs
+    from perftool.engine.rules.selection import choose, redirect, require_known
+    from perftool.engine.settings.settings import adjust, load_settings
 
     settings = load_settings(paths, config, isolated, given.as_keys())
     rules = adjust(load_packs(settings.rule_packs), settings.overrides)

@@ -27,7 +27,7 @@ class Format(str, Enum):
 def run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float) -> None:
     """Run one SELECT over the tables of the traces at ``path``."""
     from perftool.engine.analysis import open_inputs
-    from perftool.readers.discover import find_inputs
+    from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs([path])
     note(inputs.notes)

@@ -79,9 +79,9 @@ def _document(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, st
 def _analysis(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, quiet: bool) -> tuple[Report, Pictures]:
     """The report with no absolute path in it, and its pictures, made while the tables are there."""
     from perftool.engine.analysis import open_inputs, report_on
-    from perftool.engine.pictures import take_pictures
-    from perftool.engine.portable import make_portable, shown_paths
-    from perftool.readers.discover import find_inputs
+    from perftool.engine.drawing.pictures import take_pictures
+    from perftool.engine.report.portable import make_portable, shown_paths
+    from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude)
     with progress(quiet) as show, open_inputs(inputs, show) as store:

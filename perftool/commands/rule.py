@@ -59,7 +59,7 @@ def rule(
     if check is not None:
         _check(Path(check), output_file)
         return
-    from perftool.engine.pack import load_packs
+    from perftool.engine.rules.pack import load_packs
 
     known = load_packs([Path(folder) for folder in rules or ()])
     write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
@@ -67,7 +67,7 @@ def rule(
 
 
 def _check(folder: Path, output_file: str | None) -> None:
-    from perftool.engine.check_pack import check_pack
+    from perftool.engine.rule_tests.check_pack import check_pack
 
     result = check_pack(folder)
     counts = ((result.rules, "rule"), (result.cases, "case"), (len(result.problems), "problem"))
@@ -82,7 +82,7 @@ def _check(folder: Path, output_file: str | None) -> None:
 
 
 def _find(code: str, rules: list[Rule]) -> Rule:
-    from perftool.engine.selection import successor
+    from perftool.engine.rules.selection import successor
 
     found = next((known for known in rules if code in (known.code, known.name)), None)
     if found is None and (found := successor(code, rules)):

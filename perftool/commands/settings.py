@@ -11,7 +11,7 @@ from perftool.commands.output import write_document
 from perftool.errors import SettingsError
 
 if TYPE_CHECKING:
-    from perftool.engine.settings import Settings
+    from perftool.engine.settings.settings import Settings
 
 
 def config(
@@ -28,7 +28,7 @@ def config(
 
       habana_perf_tool config fail-on
     """
-    from perftool.engine.setting_keys import BY_KEY, KEYS
+    from perftool.engine.settings.setting_keys import BY_KEY, KEYS
 
     if key is not None and key not in BY_KEY:
         close = get_close_matches(key, BY_KEY, n=1)
@@ -42,8 +42,8 @@ def config(
 
 def show_settings(settings: Settings) -> None:
     """Print every key as TOML with the place that set it."""
-    from perftool.engine.setting_keys import BY_KEY
-    from perftool.engine.settings import describe
+    from perftool.engine.settings.setting_keys import BY_KEY
+    from perftool.engine.settings.settings import describe
 
     lines = []
     for key, value, origin in describe(settings):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from perftool.engine import overview
-from perftool.engine.compose import compose, read_texts, require_input, unreadable
-from perftool.engine.evaluate import evaluate
-from perftool.engine.joined import analyze_ranks
-from perftool.engine.pack import USER_CODE, builtin_folder, load_pack
-from perftool.engine.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
+from perftool.engine.ranks.joined import analyze_ranks
+from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
+from perftool.engine.report import overview
+from perftool.engine.report.compose import compose, read_texts, require_input, unreadable
+from perftool.engine.rules.evaluate import evaluate
+from perftool.engine.rules.pack import USER_CODE, builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
-from perftool.readers.discover import Inputs, find_inputs
+from perftool.readers.files.discover import Inputs, find_inputs
 from perftool.store.device import detect_device
 from perftool.store.sizing import text_size
 from perftool.store.trace_store import TraceStore

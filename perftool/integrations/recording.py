@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.process import new_trace, rank_here
-from perftool.readers.discover import TRACE_SUFFIXES
+from perftool.readers.files.discover import TRACE_SUFFIXES
 
 if TYPE_CHECKING:
     from perftool.model.report import Report

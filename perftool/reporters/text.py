@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perftool.engine.across_ranks import grouped
+from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric

@@ -1,7 +1,7 @@
 """The analysis tables as documented by the headers of their SQL files.
 
-A table is one file of ``perftool/tables``: a comment that says what a row is, which tables it needs and what each
-column means, then one SELECT. Names that begin with an underscore are internal steps.
+A table is one file below ``perftool/tables``, in the folder of its topic: a comment that says what a row is, which
+tables it needs and what each column means, then one SELECT. Names that begin with an underscore are internal steps.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Table:
 @cache
 def catalog() -> dict[str, Table]:
     """Every table by name, in alphabetical order."""
-    files = sorted(path for path in TABLES_DIR.glob("*.sql") if path.stem != "_macros")
+    files = sorted((path for path in TABLES_DIR.rglob("*.sql") if path.stem != "_macros"), key=lambda path: path.stem)
     return {path.stem: _parse(path) for path in files}
 
 

@@ -14,8 +14,8 @@ import duckdb
 from perftool.errors import InputError
 from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
-from perftool.readers.chrome_trace import ChromeTrace, Chunk
-from perftool.readers.stream import STDIN
+from perftool.readers.files.stream import STDIN
+from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,

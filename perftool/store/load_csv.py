@@ -12,8 +12,8 @@ import duckdb
 import orjson
 
 from perftool.model.inputs import InputFile
-from perftool.readers.issue_tally import IssueTally
-from perftool.readers.profiler_csv import ProfilerSlice, is_profiler_header, iter_slices
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.trace.profiler_csv import ProfilerSlice, is_profiler_header, iter_slices
 from perftool.store.load import insert_events
 
 _BATCH = 50_000

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.readers import rank_name
+from perftool.readers.files import rank_name
 
 RANK_COLUMNS = "(rank INTEGER, status VARCHAR)"
 # Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.

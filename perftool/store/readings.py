@@ -10,10 +10,10 @@ from typing import Any
 from perftool.model.hpu_ops import is_registered, unsupported
 from perftool.model.inputs import InputFile
 from perftool.model.records import LogReading
-from perftool.readers.compilation_choice import chosen_compilations
-from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
-from perftool.readers.remote import local_copy
-from perftool.readers.stream import STDIN
+from perftool.readers.files.remote import local_copy
+from perftool.readers.files.stream import STDIN
+from perftool.readers.logs.compilation_choice import chosen_compilations
+from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Reading:
 def read_text(path: str) -> Reading:
     """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
     # The readers of text bring tables of patterns that a trace alone does not need.
-    from perftool.readers import text_input
+    from perftool.readers.text import text_input
 
     shown = "<stdin>" if path == STDIN else path
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from perftool.readers.remote import is_url
-from perftool.readers.stream import reads_once
+from perftool.readers.files.remote import is_url
+from perftool.readers.files.stream import reads_once
 
 # Text grows this much when gzip or zstd is undone, about.
 _COMPRESSION = 12

@@ -14,7 +14,7 @@ import duckdb
 
 from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.readers.remote import local_copy
+from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros
 from perftool.store.clocks import align_clocks

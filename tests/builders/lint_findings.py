@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perftool.engine.analysis import empty_report
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.inputs import InputFile
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding, Gain, Location

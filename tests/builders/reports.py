@@ -11,7 +11,7 @@ from typing import Any
 from events import Event, document, instant, kernel, loader, memcpy, meta, runtime, step, x
 
 from perftool.engine.analysis import report_on
-from perftool.engine.pictures import take_pictures
+from perftool.engine.drawing.pictures import take_pictures
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Gain, Location, Report
 from perftool.model.rule import Rule

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.commands.benchmark_choice import choose, named_in
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 
 

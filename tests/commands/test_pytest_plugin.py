@@ -11,7 +11,7 @@ import duckdb  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
 
-import perftool.engine.lint  # noqa: F401
+import perftool.engine.gate.lint  # noqa: F401
 
 pytest_plugins = ["pytester"]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"

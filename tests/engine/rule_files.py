@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perftool.engine.pack import load_rule
+from perftool.engine.rules.pack import load_rule
 from perftool.model.rule import Rule
 
 TEXT = """

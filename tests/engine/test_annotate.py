@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stores import store_over
 
 from perftool.engine.analysis import report_on
-from perftool.engine.annotate import annotate, nested_lanes
+from perftool.engine.drawing.annotate import annotate, nested_lanes
 from perftool.model.annotations import Annotations, Mark, Sample
 from perftool.model.report import Finding, Gain, Location
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perftool import __version__
-from perftool.engine.baseline import read_baseline, render_baseline, subtract
+from perftool.engine.gate.baseline import read_baseline, render_baseline, subtract
 from perftool.errors import BaselineError
 from perftool.model.lint import BaselineEntry
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perftool.engine.budgets import Budget, budget_option, check_budgets, parse_budgets
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.engine.settings import BudgetText
+from perftool.engine.gate.budgets import Budget, budget_option, check_budgets, parse_budgets
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.settings.settings import BudgetText
 from perftool.errors import SettingsError
 from perftool.model.report import Metric
 from perftool.store.trace_store import TraceStore

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.engine.diff import compare, fails, parse_fail_if
-from perftool.engine.op_totals import totals
-from perftool.engine.run_side import step_lengths
-from perftool.engine.saved_report import read_saved
-from perftool.engine.significance import change_of_median, verdict_on
+from perftool.engine.compare.diff import compare, fails, parse_fail_if
+from perftool.engine.compare.op_totals import totals
+from perftool.engine.compare.run_side import step_lengths
+from perftool.engine.compare.significance import change_of_median, verdict_on
+from perftool.engine.report.saved_report import read_saved
 from perftool.errors import InputError, PerfToolError
 from perftool.model.diff import OpTotal, RunSide
 from perftool.model.report import BREAKDOWN, Share, Step

@@ -9,8 +9,8 @@ import pytest
 from events import kernel, runtime, step, x
 from rule_files import rule
 
-from perftool.engine.evaluate import Context, Outcome, evaluate, fingerprint
-from perftool.engine.pack import builtin_folder, load_rule
+from perftool.engine.rules.evaluate import Context, Outcome, evaluate, fingerprint
+from perftool.engine.rules.pack import builtin_folder, load_rule
 from perftool.errors import QueryError
 from perftool.model.report import Gain, Location, NotApplicable
 from perftool.store.trace_store import TraceStore

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.engine.fingerprint import fingerprint, normalised, normalised_file
+from perftool.engine.rules.fingerprint import fingerprint, normalised, normalised_file
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import store_over
 
-from perftool.engine.across_ranks import grouped
 from perftool.engine.analysis import report_on
-from perftool.engine.lanes import View, lanes_in
-from perftool.engine.pictures import take_pictures
+from perftool.engine.drawing.lanes import View, lanes_in
+from perftool.engine.drawing.pictures import take_pictures
+from perftool.engine.report.across_ranks import grouped
 from perftool.model.pictures import Bar
 from perftool.model.report import Location
 

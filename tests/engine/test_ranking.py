@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perftool.engine.ranking import ranked
+from perftool.engine.rules.ranking import ranked
 from perftool.model.report import Finding, Gain, Location
 from perftool.model.rule import Severity
 

@@ -11,12 +11,12 @@ import pytest
 from events import begin, document, end, kernel, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze, open_inputs, report_on
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.engine.schedule import IN_PROCESS, Processes, choose_schedule
+from perftool.engine.ranks.schedule import IN_PROCESS, Processes, choose_schedule
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, SettingsError
 from perftool.model.report import Report
 from perftool.model.rule import Rule
-from perftool.readers.discover import find_inputs
+from perftool.readers.files.discover import find_inputs
 from perftool.reporters.json import as_dict
 
 RULES = load_pack(builtin_folder())

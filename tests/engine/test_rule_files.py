@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rule_files import TEXT, write
 
-from perftool.engine.pack import builtin_folder, load_pack, load_rule
+from perftool.engine.rules.pack import builtin_folder, load_pack, load_rule
 from perftool.errors import RuleError
 from perftool.model.rule import Param
 

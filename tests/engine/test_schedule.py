@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from events import document, kernel, runtime, step, x
 
-from perftool.engine import rank_part
 from perftool.engine.analysis import analyze
-from perftool.engine.cluster import connect
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.engine.rank_part import RankTask, Shared
-from perftool.engine.schedule import Processes
+from perftool.engine.ranks import rank_part
+from perftool.engine.ranks.cluster import connect
+from perftool.engine.ranks.rank_part import RankTask, Shared
+from perftool.engine.ranks.schedule import Processes
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, MissingExtraError, PerfToolError
-from perftool.readers.remote import list_url, local_copy
+from perftool.readers.files.remote import list_url, local_copy
 from perftool.reporters.json import as_dict
 
 RULES = [rule for rule in load_pack(builtin_folder()) if rule.code in ("TRC000", "GAP101", "COL103", "COL108")]
@@ -72,7 +72,7 @@ def test_the_ranks_of_a_killed_process_are_done_again(folder: Path) -> None:
 
 
 def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perftool.engine.schedule.analyse_rank", dies_on_rank_2)
+    monkeypatch.setattr("perftool.engine.ranks.schedule.analyse_rank", dies_on_rank_2)
 
     report = analyze([str(folder)], RULES, schedule=Processes(2))
 
@@ -99,7 +99,7 @@ def test_a_rank_that_breaks_the_program_costs_itself_only(folder: Path, monkeypa
 
 
 def dies_on_rank_2(task: RankTask, shared: Shared) -> Any:
-    from perftool.engine.rank_part import analyse_rank
+    from perftool.engine.ranks.rank_part import analyse_rank
 
     if "rank2" in task.path:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, clust
 
 def test_a_cluster_that_nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("perftool.engine.cluster._CONNECT_S", 0.5)
+    monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
     with pytest.raises(PerfToolError, match="no Dask scheduler answers"):
         connect("dask://127.0.0.1:9")
 

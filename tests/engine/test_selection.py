@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.engine.pack import builtin_folder, load_pack, load_packs
-from perftool.engine.selection import Selection, Selector, choose, selectors
+from perftool.engine.rules.pack import builtin_folder, load_pack, load_packs
+from perftool.engine.rules.selection import Selection, Selector, choose, selectors
 from perftool.errors import RuleError
 
 _SHIPPED = {rule.code: rule for rule in load_pack(builtin_folder())}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.engine.selection import COMMAND_LINE, Selection, Selector
-from perftool.engine.settings import BudgetText, Override, Settings, adjust, load_settings, merge
-from perftool.engine.settings_file import Layer, discover
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.rules.selection import COMMAND_LINE, Selection, Selector
+from perftool.engine.settings.settings import BudgetText, Override, Settings, adjust, load_settings, merge
+from perftool.engine.settings.settings_file import Layer, discover
 from perftool.errors import SettingsError
 
 TABLE = "[tool.habana_perf_tool]\n"

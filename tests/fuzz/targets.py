@@ -22,22 +22,18 @@ from reading import load, read_path
 from scanning import read_csv
 
 from perftool.engine.analysis import analyze
-from perftool.engine.baseline import read_baseline
-from perftool.engine.check_pack import check_pack
-from perftool.engine.pack import builtin_folder, load_pack
-from perftool.engine.saved_report import read_saved
-from perftool.engine.settings import adjust, load_settings
+from perftool.engine.gate.baseline import read_baseline
+from perftool.engine.report.saved_report import read_saved
+from perftool.engine.rule_tests.check_pack import check_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.settings.settings import adjust, load_settings
 from perftool.errors import PerfToolError
-from perftool.readers import (
-    compilation_stats,
-    console_log,
-    environment_dump,
-    metrics_file,
-    run_config,
-    text_input,
-)
-from perftool.readers.discover import find_inputs
-from perftool.readers.splice import splice
+from perftool.readers.config import run_config
+from perftool.readers.files.discover import find_inputs
+from perftool.readers.logs import console_log, environment_dump
+from perftool.readers.metrics import compilation_stats, metrics_file
+from perftool.readers.text import text_input
+from perftool.readers.trace.splice import splice
 from perftool.reporters.json import render_json
 from perftool.store.readings import Reading, reading_tables
 from perftool.store.trace_store import TraceStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perftool.model.records import CompilationRecord, LogReading
-from perftool.readers.compilation_choice import chosen_compilations
+from perftool.readers.logs.compilation_choice import chosen_compilations
 
 METRICS = CompilationRecord("metrics", count=2, dur_ns=30)
 CACHE = (CompilationRecord("recipe_cache", recipe="7"), CompilationRecord("recipe_cache", recipe="8"))

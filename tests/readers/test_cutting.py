@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reading import Reading, read, rows_of
 
-from perftool.readers import stream
-from perftool.readers.chrome_trace import ChromeTrace
-from perftool.readers.envelope import read_head, read_tail, scan_end
-from perftool.readers.event_text import last_boundary
+from perftool.readers.files import stream
+from perftool.readers.trace.chrome_trace import ChromeTrace
+from perftool.readers.trace.envelope import read_head, read_tail, scan_end
+from perftool.readers.trace.event_text import last_boundary
 
 NESTED = {"l": [{"name": "x"}, {"name": "y"}, {"ts": 1}], "o": {"pid": {"tid": 1}}}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import Reading, read
 
 from perftool.errors import InputError
-from perftool.readers.stream import COMPRESSED_BLOCK
+from perftool.readers.files.stream import COMPRESSED_BLOCK
 
 
 def event(name: bytes, args: bytes = b"") -> bytes:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scanning import read_fallbacks
 
 from perftool.model.records import FallbackRecord, LogReading
-from perftool.readers import console_log, metrics_file
-from perftool.readers.fallback_totals import FallbackTotal, fallback_totals
+from perftool.readers.logs import console_log
+from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
+from perftool.readers.metrics import metrics_file
 
 LOG = """\
 CPU fallback index : self=HPUFloatType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perftool.readers.log_lines import Prefix, split_prefix
-from perftool.readers.log_time import parse_time, time_of_day
+from perftool.readers.text.log_lines import Prefix, split_prefix
+from perftool.readers.text.log_time import parse_time, time_of_day
 
 AT = 75_432_104_233_000  # 20:57:12.104233
 DAY = 1_729_209_600 * 10**9  # 2024-10-18

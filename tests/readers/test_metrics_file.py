@@ -14,7 +14,7 @@ from perftool.model.records import (
     MetricSnapshot,
     MetricValue,
 )
-from perftool.readers import metrics_file
+from perftool.readers.metrics import metrics_file
 
 AT = 1_729_285_090_000_431_000  # 2024-10-18 20:58:10.000431
 

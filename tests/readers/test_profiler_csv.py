@@ -9,8 +9,8 @@ from scanning import CsvReading, read_csv
 
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
-from perftool.readers import text_input
-from perftool.readers.profiler_csv import ProfilerSlice
+from perftool.readers.text import text_input
+from perftool.readers.trace.profiler_csv import ProfilerSlice
 
 HEADER = (
     "Name,Trace Source,Engine,Event type,Timestamp[usec],recipeHandle,streamHandle,Recipe ID,Recipe name,"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perftool.readers.rank_name import rank_of
+from perftool.readers.files.rank_name import rank_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from perftool.model.inputs import ImportIssue
 from perftool.model.records import ConfigEntry, LogReading
-from perftool.readers import environment_dump, run_config
+from perftool.readers.config import run_config
+from perftool.readers.logs import environment_dump
 
 DEEPSPEED = """\
 {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perftool.readers.discover import find_inputs
+from perftool.readers.files.discover import find_inputs
 
 T = 1_729_284_340_533_778_439
 MINUTE = 60_000_000_000

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from reading import load, read
 from test_damage import DAMAGED_EVENTS, DAMAGED_FILES, between
 
-from perftool.readers import stream
-from perftool.readers.splice import splice
+from perftool.readers.files import stream
+from perftool.readers.trace.splice import splice
 
 OURS = b'{"cat":"habana_perf_tool","ph":"M","name":"n"}'
 A, B = (orjson.dumps(x(name, 1, 2)) for name in "ab")

@@ -9,8 +9,8 @@ import pytest
 
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
-from perftool.readers.issue_tally import IssueTally
-from perftool.readers.text_lines import TextLine, read_lines
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_lines import TextLine, read_lines
 
 TWO_LINES = [TextLine(1, "Zeile eins: ü"), TextLine(2, "two")]
 LATIN_1 = ImportIssue("not UTF-8", 1, "text that is not UTF-8 was read as Latin-1, first in line 1")

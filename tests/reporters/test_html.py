@@ -19,7 +19,7 @@ from events import document, step, x
 
 import perftool
 from perftool.engine.analysis import empty_report
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.pictures import NO_PICTURES
 from perftool.model.report import BREAKDOWN, Fallback, Share, Step

@@ -11,7 +11,7 @@ import pytest
 from events import Event, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
-from perftool.engine.overview import METRICS
+from perftool.engine.report.overview import METRICS
 from perftool.model.report import BREAKDOWN
 from perftool.reporters.json import render_json
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from perftool.engine.cases import Case, load_cases
-from perftool.engine.pack import builtin_folder, load_pack
+from perftool.engine.rule_tests.cases import Case, load_cases
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
 
 CASES_DIR = Path(__file__).parent

@@ -9,8 +9,8 @@ from string import Formatter
 import pytest
 from rule_cases import all_cases, case_files, pack
 
-from perftool.engine.check_pack import tables_of_one_rank
-from perftool.engine.pack import builtin_folder
+from perftool.engine.rule_tests.check_pack import tables_of_one_rank
+from perftool.engine.rules.pack import builtin_folder
 from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Rule
 from perftool.store.catalog import catalog
 

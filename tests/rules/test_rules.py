@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rule_cases import all_cases, pack
 
-from perftool.engine.cases import Case, differences, run_case
+from perftool.engine.rule_tests.cases import Case, differences, run_case
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: f"{case.code}-{case.name.replace(' ', '-')}")

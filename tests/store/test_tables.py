@@ -26,7 +26,7 @@ from events import (
 from stores import Rows
 
 import perftool
-from perftool.engine.pack import builtin_folder
+from perftool.engine.rules.pack import builtin_folder
 from perftool.store.catalog import catalog
 from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
@@ -266,7 +266,7 @@ def order(row: dict[str, object]) -> tuple[object, ...]:
 def test_arrows_stand_in_parentheses() -> None:
     # Before DuckDB 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
     loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
-    files = [*(PACKAGE / "tables").glob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
+    files = [*(PACKAGE / "tables").rglob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
 
     assert len(files) > 100
     assert {file.name: found for file in files if (found := loose.findall(file.read_text(encoding="utf-8")))} == {}

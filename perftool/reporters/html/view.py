@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from perftool.engine.across_ranks import grouped
+from perftool.engine.report.across_ranks import grouped
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule

@@ -1,0 +1,92 @@
+"""What differs between two runs, and whether it counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from perftool.engine.analysis import open_inputs, report_on
+from perftool.engine.compare.run_side import run_side
+from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
+from perftool.engine.ranks.schedule import Progress
+from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
+from perftool.engine.report.saved_report import read_saved
+from perftool.engine.rules.fingerprint import fingerprint
+from perftool.errors import PerfToolError
+from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide
+from perftool.model.report import BREAKDOWN, Finding
+from perftool.model.rule import Rule
+from perftool.readers.files.discover import find_inputs
+
+# A smaller share of the step is not worth a line.
+_LEAST_SHARE = 0.01
+_FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
+
+
+def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None) -> RunSide:
+    """The run at ``path``: a saved JSON report, a trace, or a folder of ranks. Raises InputError."""
+    saved = read_saved(path)
+    if saved is not None:
+        return saved
+    with open_inputs(find_inputs([path]), progress) as store:
+        report = report_on(store, rules)
+        return run_side(path, report.steps, shares(store, DEVICE_OPS), shares(store, OPS), report.findings)
+
+
+def compare(base: RunSide, new: RunSide) -> Comparison:
+    """``new`` against ``base``."""
+    interval = change_of_median(base.step_ns, new.step_ns)
+    few = min(len(base.step_ns), len(new.step_ns))
+    reason = None if interval else f"{few} steps are too few; {FEWEST_STEPS} on both sides are the least"
+    floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
+    known, seen = _keyed(base.findings), _keyed(new.findings)
+    return Comparison(
+        base=base,
+        new=new,
+        verdict=verdict_on(interval),
+        interval=interval,
+        reason=reason,
+        parts=tuple(PartChange(part, base.breakdown_ns[part], new.breakdown_ns[part]) for part in BREAKDOWN),
+        device_ops=_changes(base.device_ops, new.device_ops, floor, base.all_ops, new.all_ops),
+        ops=_changes(base.ops, new.ops, floor, base.all_ops, new.all_ops),
+        new_findings=tuple(finding for key, finding in seen.items() if key not in known),
+        fixed_findings=tuple(finding for key, finding in known.items() if key not in seen),
+    )
+
+
+def parse_fail_if(text: str) -> float:
+    """The share in ``slower:5%``. Raises PerfToolError for anything else."""
+    found = _FAIL_IF.fullmatch(text.strip())
+    if found is None:
+        raise PerfToolError(f"--fail-if {text!r}: must be slower:N%, such as slower:5%")
+    return float(found[1]) / 100
+
+
+def fails(comparison: Comparison, limit: float) -> bool:
+    """Whether the steps are slower by more than ``limit``, even at the lower end of the interval."""
+    return comparison.interval is not None and comparison.interval.low > limit
+
+
+def _changes(
+    base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float, base_all: bool, new_all: bool
+) -> tuple[OpChange, ...]:
+    """Appeared, vanished and changed by at least ``floor`` ns a step; the largest change first.
+
+    What a side lacks whose ops are not all known has not appeared or vanished: it may only be short.
+    """
+    before, after = {op.name: op for op in base}, {op.name: op for op in new}
+    changes = []
+    for name in before | after:
+        one, other = before.get(name), after.get(name)
+        kind: ChangeKind = "appeared" if one is None else "vanished" if other is None else "changed"
+        known = {"appeared": base_all, "vanished": new_all, "changed": True}[kind]
+        change = OpChange(name, kind, one, other)
+        if known and (kind != "changed" or abs(change.delta_ns) >= max(floor, 1)):
+            changes.append(change)
+    return tuple(sorted(changes, key=lambda change: (-abs(change.delta_ns), change.name)))
+
+
+def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
+    """The findings by what survives another recording; files are left out, since the two runs differ in them."""
+    return {fingerprint(finding.code, finding.subject): finding for finding in findings}

@@ -1,0 +1,40 @@
+"""What is compared of a run, whether it was just analysed or is read from a saved report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perftool.engine.compare.op_totals import totals
+from perftool.model.diff import RunSide
+from perftool.model.report import BREAKDOWN, Finding, Share, Step
+
+
+def run_side(
+    name: str,
+    steps: Iterable[Step],
+    device_ops: Iterable[Share],
+    ops: Iterable[Share],
+    findings: Iterable[Finding],
+    *,
+    all_ops: bool = True,
+) -> RunSide:
+    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``."""
+    complete = [step for step in steps if not step.partial]
+    count = max(1, len(complete))
+    return RunSide(
+        name=name,
+        step_ns=step_lengths(complete),
+        breakdown_ns={part: sum(step.breakdown_ns[part] for step in complete) / count for part in BREAKDOWN},
+        device_ops=totals(device_ops, count),
+        ops=totals(ops, count),
+        findings=tuple(findings),
+        all_ops=all_ops,
+    )
+
+
+def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:
+    """The length of each step in ns, that of the slowest rank where several ranks have the step."""
+    longest: dict[str, int] = {}
+    for step in steps:
+        longest[step.name] = max(longest.get(step.name, 0), step.dur_ns)
+    return tuple(longest.values())

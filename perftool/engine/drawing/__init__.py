@@ -1,0 +1,1 @@
+"""What a report draws of a run, and what is drawn into its trace."""

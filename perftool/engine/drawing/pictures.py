@@ -1,0 +1,206 @@
+"""What the pictures of a report show, from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perftool.engine.drawing.lanes import View, lanes_in
+from perftool.engine.report.across_ranks import grouped
+from perftool.engine.report.overview import median
+from perftool.model.pictures import Lane, MemoryCurve, Pictures, RankTimes, Strip, Timeline
+from perftool.model.report import BREAKDOWN, Finding, Report, Step
+from perftool.store.trace_store import TraceStore
+
+# Enough to see what matters; the page says what it leaves out.
+MOST_TIMELINES = 12
+MOST_BARS = 240
+MOST_STRIPS = 8
+MOST_CURVES = 8
+_BINS = 240
+_SAMPLES = 300
+# What lies around the marked stretch on either side, as a share of it. A short one is shown with some of the step.
+_MARGIN = 0.6
+_MOST_MARGIN = 3
+_LEAST_MARGIN = 0.01
+
+
+def take_pictures(store: TraceStore, report: Report) -> Pictures:
+    """The pictures for ``report``, made from the store it was made from."""
+    if not store.inputs:
+        return Pictures({}, (), (), ())
+    return Pictures(_timelines(store, report), _strips(store), _memory(store), _ranks(store, report.steps))
+
+
+def _timelines(store: TraceStore, report: Report) -> dict[int, Timeline]:
+    """Timelines by the number of the finding; of the same finding on several ranks only the first gets one."""
+    found: dict[int, Timeline] = {}
+    for number, *_ in grouped(report.findings):
+        finding = report.findings[number]
+        place = _place_of(finding)
+        if place is not None and len(found) < MOST_TIMELINES:
+            timeline = _timeline(store, report.steps, finding.rank or 0, place)
+            if timeline is not None:
+                found[number] = timeline
+    return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A stretch of time to show, ns."""
+
+    ts: int
+    dur: int
+    name: str | None
+
+
+def _place_of(finding: Finding) -> _Place | None:
+    """The stretch of time to show for a finding: its own place, or the first related one with a length."""
+    for place in (finding.location, *finding.related):
+        if place.ts_ns is not None and place.dur_ns:
+            same = [near.name for near in finding.related if (near.ts_ns, near.dur_ns) == (place.ts_ns, place.dur_ns)]
+            return _Place(place.ts_ns, place.dur_ns, next(iter(same), None))
+    return None
+
+
+def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: _Place) -> Timeline | None:
+    end = place.ts + place.dur
+    own = [step for step in steps if step.rank == rank]
+    around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)
+    some = min(_LEAST_MARGIN * median([step.dur_ns for step in own]), _MOST_MARGIN * place.dur)
+    margin = int(max(_MARGIN * place.dur, some, 1))
+    view = View(rank, place.ts - margin, end + margin, place.ts, end)
+    lanes = lanes_in(store, view)
+    if not lanes:
+        return None
+    kept, left_out = _capped(lanes)
+    return Timeline(
+        rank, view.begin, view.until - view.begin, place.ts, place.dur, place.name,
+        around.name if around else None, kept, left_out,
+    )  # fmt: skip
+
+
+def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
+    """The lanes with their longest bars, ``MOST_BARS`` in all, and how many that leaves out."""
+    lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
+    if len(lengths) <= MOST_BARS:
+        return tuple(lanes), 0
+    least = lengths[MOST_BARS]
+    kept = tuple(
+        Lane(lane.name, lane.side, lane.rows, tuple(bar for bar in lane.bars if bar.dur_ns > least)) for lane in lanes
+    )
+    return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
+
+
+# What the device did in each bin of the window, as a position in _BUSY_KINDS or, behind these, in $causes: DuckDB
+# 2.0 fails on the texts themselves when there are millions of rows. The classes are those of _timeline.
+_STRIP = """
+WITH bins AS (
+    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows
+    WHERE rank IN (SELECT rank FROM device_ops WHERE valid) ORDER BY rank LIMIT $most
+),
+doing AS (
+    SELECT t.rank, t.ts, t."end",
+           CASE WHEN mask & class_bits([0, 2]) > 0 THEN 0 WHEN mask & class_bits([1, 3]) > 0 THEN 1
+                WHEN mask & class_bits([4]) > 0 THEN 2 ELSE 3 END AS kind
+    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) > 0
+    UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
+),
+placed AS (
+    SELECT d.rank, d.kind, d.ts, d."end", b.begin, b.width, floor((d.ts - b.begin) / b.width)::BIGINT AS first_bin,
+           least(floor((d."end" - 1 - b.begin) / b.width)::BIGINT, $bins - 1) AS last_bin
+    FROM doing AS d JOIN bins AS b ON b.rank = d.rank WHERE d."end" > d.ts
+),
+pieces AS (
+    SELECT rank, kind, ts, "end", begin, width, unnest(range(first_bin, last_bin + 1)) AS bin FROM placed
+)
+SELECT rank, begin, width, kind, bin,
+       sum((least("end", begin + (bin + 1) * width) - greatest(ts, begin + bin * width)) / width) AS share
+FROM pieces GROUP BY rank, begin, width, kind, bin ORDER BY rank, kind, bin
+"""
+_BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
+
+
+def _strips(store: TraceStore) -> tuple[Strip, ...]:
+    store.build(["_timeline", "_windows", "gap_causes", "device_ops"])
+    causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
+    kinds = (*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes))
+    by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
+    for row in store.select(_STRIP, {"bins": _BINS, "most": MOST_STRIPS, "causes": causes or [""]}):
+        _, _, shares = by_rank.setdefault(row["rank"], (row["begin"], float(row["width"]), {}))
+        bins = shares.setdefault(kinds[row["kind"]], [0.0] * _BINS)
+        bins[row["bin"]] = round(float(row["share"]), 4)
+    return tuple(
+        Strip(rank, begin, width, {kind: tuple(bins) for kind, bins in shares.items()})
+        for rank, (begin, width, shares) in by_rank.items()
+    )
+
+
+# The lowest and the highest reading of each bin, so that no peak is lost.
+_MEMORY = """
+WITH shown AS (
+    SELECT * FROM memory
+    WHERE allocated IS NOT NULL AND (device_type > 0 OR NOT EXISTS (SELECT 1 FROM memory WHERE device_type > 0))
+),
+sized AS (SELECT rank, device_type, device, min(ts) AS begin, greatest((max(ts) - min(ts)) / $bins, 1) AS width,
+                 count(*) AS samples FROM shown GROUP BY ALL),
+binned AS (
+    SELECT s.*, z.samples,
+           CASE WHEN z.samples <= 2 * $bins THEN row_number() OVER (ORDER BY s.rank, s.ts, s.addr, s.bytes)
+                ELSE floor((s.ts - z.begin) / z.width)::BIGINT END AS bin
+    FROM shown AS s JOIN sized AS z USING (rank, device_type, device)
+),
+ends AS (
+    SELECT rank, device_type, device, samples,
+           unnest([arg_min(reading, (allocated, ts)), arg_max(reading, (allocated, ts))]) AS reading
+    FROM (SELECT *, {'ts': ts, 'allocated': allocated, 'reserved': reserved} AS reading FROM binned)
+    GROUP BY rank, device_type, device, samples, bin
+)
+SELECT DISTINCT rank, device_type, device, samples, reading.ts AS ts, reading.allocated AS allocated,
+       reading.reserved AS reserved
+FROM ends ORDER BY rank, device_type, device, ts, allocated
+"""
+
+
+def _memory(store: TraceStore) -> tuple[MemoryCurve, ...]:
+    store.build(["memory"])
+    curves: dict[tuple[int, int | None, int | None], list[dict[str, Any]]] = {}
+    for row in store.select(_MEMORY, {"bins": _SAMPLES}):
+        curves.setdefault((row["rank"], row["device_type"], row["device"]), []).append(row)
+    return tuple(
+        MemoryCurve(
+            rank, "host memory" if not kind else f"device {device or 0}",
+            tuple(row["ts"] for row in rows), tuple(row["allocated"] for row in rows),
+            tuple(row["reserved"] for row in rows), rows[0]["samples"],
+        )
+        for (rank, kind, device), rows in list(curves.items())[:MOST_CURVES]
+    )  # fmt: skip
+
+
+_TOTALS = """
+SELECT rank, CASE WHEN device AND window_ns > 0 THEN coalesce(busy_ns, 0) / window_ns END AS busy,
+       coalesce(exposed_ns, 0) AS exposed, peak_bytes AS peak
+FROM _rank_totals
+"""
+
+
+def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
+    """The ranks side by side; none when there is only one."""
+    complete = [step for step in steps if not step.partial]
+    ranks = sorted({step.rank for step in complete})
+    if len(ranks) < 2:
+        return ()
+    store.build(["_rank_totals"])
+    totals = {row["rank"]: row for row in store.select(_TOTALS)}
+    found = []
+    for rank in ranks:
+        own = [step for step in complete if step.rank == rank]
+        mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
+        length = median([step.dur_ns for step in own])
+        whole = totals[rank]
+        found.append(
+            RankTimes(rank, len(own), length, mean, whole["busy"], whole["exposed"] // len(own), whole["peak"])
+        )
+    return tuple(found)

@@ -1,0 +1,123 @@
+"""Limits on numbers of a run. A broken limit is a finding, and so is a number that the input does not show."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perftool.engine.rules.evaluate import make_finding
+from perftool.engine.settings.settings import BudgetText
+from perftool.errors import QueryError, SettingsError
+from perftool.model.report import Finding, Metric
+from perftool.model.rule import Rule
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+BROKEN, MISSING = "BUD101", "BUD102"
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
+}  # fmt: skip
+_LIMIT = re.compile(r"\s*(<=|>=|==|<|>)\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+)\s*(%?)\s*")
+_OPTION = re.compile(r"\s*([\w-]+)\s*((?:<=|>=|==|<|>)[^<>=]*)")
+_QUERY_OPTION = re.compile(
+    r"\s*([\w-]+)\s*:\s*(select\b.*?|with\b.*?)\s*((?:<=|>=|==|<|>)\s*[\d.]+\s*%?)\s*", re.I | re.S
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """``name`` must compare to ``limit``. The number is that of the summary, or what ``query`` gives."""
+
+    name: str
+    comparison: str
+    limit: float
+    query: str | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether ``value`` is within the budget."""
+        return _COMPARE[self.comparison](value, self.limit)
+
+
+def budget_option(text: str, origin: str = "--budget") -> BudgetText:
+    """A budget of the command line: ``step_time_ms<=120``, or ``name: SELECT ... <= 10``."""
+    if query := _QUERY_OPTION.fullmatch(text):
+        return BudgetText(query[1], query[3], query[2], origin)
+    plain = _OPTION.fullmatch(text)
+    if plain is None:
+        expected = "such as 'step_time_ms<=120' or 'name: SELECT ... <= 10'"
+        raise SettingsError(f"{origin} {text!r}: must be a number and its limit, {expected}")
+    return BudgetText(plain[1], plain[2], None, origin)
+
+
+def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[Budget, ...]:
+    """The budgets in ``texts``. Raises SettingsError for a malformed limit, and for a name that no metric has."""
+    known = sorted(metrics)
+    budgets = []
+    for text in texts:
+        limit = _LIMIT.fullmatch(text.limit)
+        if limit is None:
+            raise SettingsError(f"{text.origin}: {text.limit!r} is no limit such as '<= 120' or '<= 5%'")
+        if text.query is None and text.name not in known:
+            raise SettingsError(f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}")
+        number = float(limit[2]) / (100 if limit[3] else 1)
+        budgets.append(Budget(text.name, limit[1], number, text.query))
+    return tuple(budgets)
+
+
+def check_budgets(
+    budgets: Sequence[Budget], summary: Mapping[str, Metric], store: TraceStore | None, rules: Sequence[Rule]
+) -> list[Finding]:
+    """One finding for each budget that is broken or whose number is missing; none for rules not in ``rules``.
+
+    ``store`` answers the budgets that are queries, and is None when there are none.
+    """
+    by_code = {rule.code: rule for rule in rules}
+    findings = []
+    for budget in budgets:
+        metric = summary.get(budget.name) if budget.query is None else None
+        value = metric.value if metric else _query(budget, store) if budget.query else None
+        code = MISSING if value is None else BROKEN
+        if code in by_code and (value is None or not budget.holds(value)):
+            findings.append(_finding(by_code[code], budget, value, metric.unit if metric else None))
+    return findings
+
+
+def _query(budget: Budget, store: TraceStore | None) -> float | None:
+    assert budget.query is not None
+    assert store is not None
+    try:
+        columns, rows = store.query(budget.query)
+    except QueryError as error:
+        raise QueryError(f"budget {budget.name}: {error}") from None
+    if len(rows) != 1 or len(columns) != 1:
+        size = f"{len(rows)} rows of {len(columns)} columns"
+        raise SettingsError(f"budget {budget.name}: the query must give one number, not {size}")
+    value = rows[0][0]
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes, bool, list, dict)) or not hasattr(value, "__float__"):
+        raise SettingsError(f"budget {budget.name}: the query must give a number, not {value!r}")
+    return None if math.isnan(float(value)) else float(value)
+
+
+def _finding(rule: Rule, budget: Budget, value: float | None, unit: str | None) -> Finding:
+    row: dict[str, Any] = {
+        "subject": budget.name,
+        "limit": f"{budget.comparison} {_shown(budget.limit, unit)}",
+        "actual": None if value is None else _shown(value, unit),
+    }
+    finding = make_finding(rule, row)
+    numbers = {"value": value, "comparison": budget.comparison, "limit": budget.limit, "query": budget.query}
+    return replace(finding, evidence=numbers)
+
+
+def _shown(value: float, unit: str | None) -> str:
+    if unit == "ms":
+        return format_ns(value * 1e6)
+    if unit == "ratio":
+        return format_ratio(value)
+    return format_bytes(value) if unit == "bytes" else format_count(value)

@@ -1,0 +1,141 @@
+"""A run as a gate: findings with their places, what is accepted, and whether the rest fails the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+from perftool.engine.analysis import analyze_inputs, empty_report, open_inputs
+from perftool.engine.gate.baseline import read_baseline, subtract
+from perftool.engine.gate.budgets import Budget, check_budgets, parse_budgets
+from perftool.engine.ranks.schedule import IN_PROCESS, Progress, Schedule
+from perftool.engine.report.overview import METRICS
+from perftool.engine.report.portable import file_of, make_portable, shown_paths
+from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.settings.settings import Settings
+from perftool.model.lint import BaselineEntry, LintFinding, LintReport
+from perftool.model.report import Finding, Report
+from perftool.model.rule import CONFIDENCES, SEVERITIES, Rule
+from perftool.readers.files.discover import Inputs
+
+
+@dataclass(frozen=True)
+class LintPlan:
+    """What a lint run needs besides its inputs; raises on wrong budgets and baselines before anything is read."""
+
+    rules: Sequence[Rule]
+    settings: Settings
+    root: Path
+    stdin_name: str | None = None
+    budgets: tuple[Budget, ...] = field(init=False)
+    accepted: tuple[BaselineEntry, ...] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        budgets = parse_budgets(self.settings.budgets, [name for name, _ in METRICS])
+        baseline = self.settings.baseline
+        object.__setattr__(self, "budgets", budgets)
+        object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))
+
+
+def lint_inputs(
+    inputs: Inputs, plan: LintPlan, progress: Progress | None = None, schedule: Schedule = IN_PROCESS
+) -> LintReport:
+    """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
+    if not inputs.traces and not inputs.texts:
+        return judge(empty_report(plan.rules), plan)
+    report = analyze_inputs(inputs, plan.rules, progress, schedule)
+    if any(budget.query for budget in plan.budgets):
+        # Queries of users may ask for any table, of all ranks: those lie in one store.
+        with open_inputs(inputs, progress) as store:
+            broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
+    else:
+        broken = check_budgets(plan.budgets, report.summary, None, plan.rules)
+    return judge(replace(report, findings=(*report.findings, *broken)), plan)
+
+
+def judge(report: Report, plan: LintPlan) -> LintReport:
+    """``report`` as a gate sees it: sorted, filtered, compared with the baseline."""
+    shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
+    portable = make_portable(report, shown)
+    placed = [_place(finding, portable) for finding in portable.findings]
+    wanted = [found for found in placed if _severe(found.finding, plan.settings)]
+    kept = sorted((found for found in wanted if not _ignores(found, plan.settings)), key=_order)
+    idle = tuple(_idle_ignores(placed, list(shown.values()), plan))
+    stale: Sequence[BaselineEntry] = ()
+    if plan.accepted is not None:
+        kept, stale = subtract(kept, plan.accepted, [rule.code for rule in plan.rules])
+    judged = _judged(portable, kept, stale, plan.settings)
+    return replace(judged, idle_ignores=idle, hidden=len(placed) - len(wanted))
+
+
+def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
+    """``result`` as it is once ``entries`` are the baseline."""
+    marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
+    judged = _judged(result.report, marked, stale, settings)
+    return replace(judged, idle_ignores=result.idle_ignores, hidden=result.hidden)
+
+
+def _judged(
+    report: Report, findings: Sequence[LintFinding], stale: Iterable[BaselineEntry], settings: Settings
+) -> LintReport:
+    failing = SEVERITIES[: 0 if settings.fail_on == "never" else _rank(SEVERITIES, settings.fail_on) + 1]
+    fails = any(found.finding.severity in failing and not found.suppressed for found in findings)
+    listed = replace(report, findings=tuple(found.finding for found in findings))
+    return LintReport(listed, tuple(findings), tuple(stale), fails and not settings.exit_zero)
+
+
+def _place(finding: Finding, report: Report) -> LintFinding:
+    file = file_of(finding, report.inputs) if report.inputs else ""
+    stable = fingerprint(finding.code, finding.subject, file)
+    return LintFinding(replace(finding, fingerprint=stable), file)
+
+
+def _severe(finding: Finding, settings: Settings) -> bool:
+    """Whether ``finding`` is as severe and as sure as what is to be shown."""
+    severe = _rank(SEVERITIES, finding.severity) <= _rank(SEVERITIES, settings.min_severity)
+    return severe and _rank(CONFIDENCES, finding.confidence) <= _rank(CONFIDENCES, settings.min_confidence)
+
+
+def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
+    """The per-file ignores, pattern and selector, that silence ``found``."""
+    return {
+        (pattern, selector.text)
+        for pattern, chosen in settings.per_file_ignores
+        if _matches(found.file, pattern)
+        for selector in chosen
+        if selector.means(found.finding.code, found.finding.name)
+    }
+
+
+def _idle_ignores(placed: Iterable[LintFinding], files: Sequence[str], plan: LintPlan) -> Iterator[str]:
+    """The per-file ignores that mean a file and a rule of this run, and silence nothing of what was found."""
+    used = {ignore for found in placed for ignore in _ignores(found, plan.settings)}
+    for pattern, chosen in plan.settings.per_file_ignores:
+        if not any(_matches(file, pattern) for file in files):
+            continue
+        for selector in chosen:
+            ran = any(selector.means(rule.code, rule.name) for rule in plan.rules)
+            if ran and (pattern, selector.text) not in used:
+                yield f"{pattern}: {selector.text} (from {selector.origin})"
+
+
+def _matches(file: str, pattern: str) -> bool:
+    return any(fnmatch(name, pattern) for name in (file, Path(file).name))
+
+
+def _rank(order: Sequence[str], value: str) -> int:
+    return order.index(value)
+
+
+def _order(found: LintFinding) -> tuple[int | str, ...]:
+    """The worst first: by severity, then gain; then by name, so that the order never depends on the run."""
+    finding = found.finding
+    gain = finding.gain.ns_per_step if finding.gain else -1
+    place = finding.location
+    return (
+        _rank(SEVERITIES, finding.severity), -gain, finding.code, found.file, finding.subject,
+        finding.rank if finding.rank is not None else -1, place.ts_ns if place.ts_ns is not None else -1,
+        finding.message,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Many ranks: each analysed apart, wherever it runs, then joined."""

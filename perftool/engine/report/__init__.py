@@ -1,0 +1,1 @@
+"""From the answers of rules and the tables to one report."""

@@ -1,0 +1,80 @@
+"""A report from a store and what the rules said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from perftool.engine.report import overview
+from perftool.engine.rules.evaluate import Context, Outcome, make_finding
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue, InputFile
+from perftool.model.report import Device, Finding, Report, Step
+from perftool.model.rule import Rule
+from perftool.store.ranks import rank_of
+from perftool.store.readings import Reading, read_text
+from perftool.store.trace_store import TraceStore
+
+
+def compose(
+    store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
+) -> Report:
+    """The report over ``store``; ``evaluated`` gives what ``rules`` find once the context is known."""
+    summary = overview.summary(store)
+    steps = tuple(overview.steps(store))
+    ranks = overview.ranks(store)
+    # Rules are asked only now: they run without access to files, and from then on so do all tables.
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes"])
+    outcome = evaluated(context_of(steps, device.type))
+    return Report(
+        inputs=(*store.inputs_with_issues(), *store.unreadable),
+        device=device,
+        summary=summary,
+        steps=steps,
+        idle_causes=overview.shares(store, overview.IDLE_CAUSES),
+        top_device_ops=overview.shares(store, overview.TOP_DEVICE_OPS),
+        top_ops=overview.shares(store, overview.TOP_OPS),
+        engines=overview.engines(store),
+        recipes=overview.recipes(store),
+        fallbacks=overview.fallbacks(store),
+        findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings),
+        not_applicable=outcome.not_applicable,
+        rules=tuple(rules),
+        ranks=ranks,
+    )
+
+
+def context_of(steps: Sequence[Step], device: str | None) -> Context:
+    """What rules may refer to, from the complete ones of ``steps``."""
+    complete = [step.dur_ns for step in steps if not step.partial]
+    return Context(device, len(complete), overview.median(complete), sum(complete))
+
+
+def unreadable(path: str, error: InputError) -> InputFile:
+    """An input of which nothing could be read; its name may still tell the rank."""
+    return InputFile(path, "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
+
+
+def read_texts(paths: Iterable[str]) -> tuple[list[Reading], list[InputFile]]:
+    """The logs, metrics files and configuration at ``paths``, and those that cannot be read."""
+    readings, failed = [], []
+    for path in paths:
+        try:
+            readings.append(read_text(path))
+        except InputError as error:
+            failed.append(unreadable(path, error))
+    return readings, failed
+
+
+def require_input(store: TraceStore) -> None:
+    """Raise InputError, with the reasons, when no input of ``store`` could be read."""
+    if not store.inputs and not store.readings:
+        raise InputError("; ".join(issue.message for read in store.unreadable for issue in read.issues))
+
+
+def _unreadable_findings(rules: Sequence[Rule], files: Sequence[InputFile]) -> list[Finding]:
+    rule = next((rule for rule in rules if rule.code == "TRC000"), None)
+    if rule is None:
+        return []
+    rows = [(read.path, {"subject": read.path, "error": read.issues[0].message}) for read in files]
+    return [replace(make_finding(rule, row), path=path) for path, row in rows]

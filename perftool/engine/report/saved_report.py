@@ -1,0 +1,69 @@
+"""Saved JSON reports, read back for a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool.engine.compare.run_side import run_side
+from perftool.errors import InputError
+from perftool.model.diff import RunSide
+from perftool.model.report import Finding, Location, Share, Step
+
+VERSION = 1
+_MARK = b'"habana_perf_tool"'
+_LARGEST = 64 << 20
+_TEXTS = ("code", "name", "severity", "confidence", "subject", "message", "why", "fix")
+
+
+def read_saved(path: str) -> RunSide | None:
+    """The run that a saved report tells of; None when ``path`` is something else.
+
+    Raises InputError for a report of another version or one with parts missing.
+    """
+    place = Path(path)
+    try:
+        text = place.read_bytes() if place.is_file() and place.stat().st_size <= _LARGEST else b""
+    except OSError:
+        return None
+    if _MARK not in text or not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    tool = data.get("tool")
+    if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":
+        return None
+    if data.get("version") != VERSION:
+        raise InputError(f"{path}: is a report of version {data.get('version')}, not {VERSION}")
+    try:
+        return _side(path, data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: is a damaged report ({type(error).__name__}: {error})") from None
+
+
+def _side(path: str, data: Mapping[str, Any]) -> RunSide:
+    return run_side(
+        path,
+        [_step(step) for step in data["steps"]],
+        [Share(**row) for row in data["top_device_ops"]],
+        [Share(**row) for row in data["top_ops"]],
+        [_finding(found) for found in data["findings"]],
+        all_ops=False,
+    )
+
+
+def _step(step: Mapping[str, Any]) -> Step:
+    return Step(step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"])
+
+
+def _finding(found: Mapping[str, Any]) -> Finding:
+    texts = {key: found[key] for key in _TEXTS}
+    return Finding(
+        **texts, rank=found["rank"], location=Location(), related=(), evidence={}, gain=None,
+        fingerprint=found["fingerprint"], benchmark=None,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The cases of rules, and the checks of a whole pack."""

@@ -1,0 +1,158 @@
+"""Cases of a rule: small inputs written down beside the findings they must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.analysis import analyze
+from perftool.engine.rule_tests.case_traces import PLACES, write_traces
+from perftool.engine.settings.toml_text import parse_toml
+from perftool.errors import RuleError
+from perftool.model.report import Finding, Report
+from perftool.model.rule import Rule
+
+_TYPES = {
+    "name": str, "findings": list, "events": list, "files": dict, "log": str, "log_times": int, "metrics": str,
+    "config": str, "config_name": str, "device": str, "applicable": bool, "metadata": dict, "own_sql": str,
+}  # fmt: skip
+_TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """The inputs of one run and the findings of one rule on it.
+
+    ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
+    device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``;
+    ``rank`` puts it into the trace of that rank. Events with ``on`` (an engine, op, note, bridge, synapse, compiler)
+    stand where a Gaudi trace has them, and ``device`` is its name. ``metadata`` are further keys of the trace.
+
+    ``files`` are further inputs, name and text. ``log`` (written ``log_times`` times), ``metrics`` and ``config``
+    (named ``config_name``) are given as logs. ``own_sql`` is the query of a user's rule, TRC900, beside the one under
+    test. An expected finding names its subject and some of message, rank, step, gain_ns, benchmark, related (how many)
+    and the evidence.
+    """
+
+    code: str
+    name: str
+    findings: tuple[Mapping[str, Any], ...]
+    events: tuple[Mapping[str, Any], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    log: str | None = None
+    log_times: int = 1
+    metrics: str | None = None
+    config: str | None = None
+    config_name: str = "ds_config.json"
+    device: str = "GAUDI2"
+    applicable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    own_sql: str | None = None
+
+    @property
+    def logs(self) -> Mapping[str, str]:
+        """The texts that are given as logs, by the name of their file."""
+        log = None if self.log is None else self.log * self.log_times
+        texts = {"run.log": log, "metrics.json": self.metrics, self.config_name: self.config}
+        return {name: text for name, text in texts.items() if text is not None}
+
+
+def load_cases(path: Path) -> tuple[Case, ...]:
+    """The cases in the file ``path``, which is named for their rule. Raises RuleError naming file and key."""
+    try:
+        data = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RuleError(f"{path}: {error}") from None
+    if set(data) != {"case"} or not isinstance(data["case"], list) or not data["case"]:
+        raise RuleError(f"{path}: must hold one or more [[case]] tables and nothing else")
+    return tuple(_case(path, at, table) for at, table in enumerate(data["case"]))
+
+
+def run_case(case: Case, rule: Rule, folder: Path) -> Report:
+    """What ``rule`` says about ``case``, whose inputs are written into ``folder``."""
+    rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
+    files = [_write(folder, name, text) for name, text in case.files.items()]
+    logs = [_write(folder, name, text) for name, text in case.logs.items()]
+    if case.events or not (files or logs):
+        files += map(str, write_traces(case.events, case.metadata, case.device, folder))
+    return analyze(files, rules, logs=logs)
+
+
+def differences(case: Case, rule: Rule, report: Report, folder: Path) -> list[str]:
+    """How the ``report`` of ``run_case`` differs from what ``rule`` should say about ``case``."""
+    own = [finding for finding in report.findings if finding.code == rule.code]
+    found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
+    wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
+    if [row["subject"] for row in found] != [row.get("subject") for row in wanted]:
+        return [f"finds {_subjects(found)} instead of {_subjects(wanted)}"]
+    texts = [text for row, expected in zip(found, wanted, strict=True) for text in _unlike(row, expected)]
+    return texts + _applicability(case, rule, report)
+
+
+def _case(path: Path, at: int, table: Any) -> Case:
+    place = f"{path}: key case[{at}]"
+    if not isinstance(table, dict):
+        raise RuleError(f"{place} must be a table")
+    for key, value in table.items():
+        if key not in _TYPES:
+            raise RuleError(f"{place}: unknown key {key}; there are {', '.join(_TYPES)}")
+        if not isinstance(value, _TYPES[key]):
+            raise RuleError(f"{place}: key {key} must be {_TYPE_NAMES[_TYPES[key]]}")
+    for key in ("name", "findings"):
+        if key not in table:
+            raise RuleError(f"{place}: key {key} is missing")
+    _check_places(place, table.get("events", []))
+    keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return Case(code=path.stem, **keys)
+
+
+def _check_places(place: str, events: list[Any]) -> None:
+    """Either all events say where a Gaudi trace has them, or none does."""
+    places = [event.get("on") for event in events if isinstance(event, dict)]
+    if len(places) != len(events):
+        raise RuleError(f"{place}: key events must be a list of tables")
+    if any(places) and (unknown := [on for on in places if on not in PLACES]):
+        raise RuleError(f"{place}: key events: on = {unknown[0]!r} is none of {', '.join(PLACES)}")
+
+
+def _write(folder: Path, name: str, text: str) -> str:
+    path = folder / Path(name).name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
+    """What a case may check of a finding; the folder is left out of texts."""
+    row = {
+        "subject": finding.subject, "message": finding.message, "rank": finding.rank, "step": finding.location.step,
+        "gain_ns": finding.gain.ns_per_step if finding.gain else None, "related": len(finding.related),
+        "benchmark": finding.benchmark,
+        **finding.evidence,
+    }  # fmt: skip
+    return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}
+
+
+def _subjects(rows: list[dict[str, Any]] | list[Mapping[str, Any]]) -> str:
+    return ", ".join(str(row.get("subject")) for row in rows) or "nothing"
+
+
+def _unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in wanted.items():
+        if key not in row:
+            yield f"{wanted['subject']}: there is no {key}"
+        elif not _alike(row[key], value):
+            yield f"{wanted['subject']}: {key} is {row[key]!r} instead of {value!r}"
+
+
+def _alike(value: Any, wanted: Any) -> bool:
+    """Equal; numbers up to a millionth, as they went through decimal text."""
+    if isinstance(wanted, (int, float)) and hasattr(value, "__float__"):
+        return abs(float(value) - wanted) <= 1e-6 * max(1.0, abs(wanted))
+    return bool(value == wanted)
+
+
+def _applicability(case: Case, rule: Rule, report: Report) -> list[str]:
+    applies = rule.code not in [skipped.code for skipped in report.not_applicable]
+    return [] if applies == case.applicable else [f"applicable is {applies} instead of {case.applicable}"]

@@ -1,0 +1,117 @@
+"""The check of a pack of rules before anyone relies on it: files, queries, messages, cases."""
+
+from __future__ import annotations
+
+import re
+import string
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.rule_tests.cases import differences, load_cases, run_case
+from perftool.engine.rules.pack import CASES, load_user_pack
+from perftool.errors import PerfToolError, QueryError, RuleError
+from perftool.model.rule import Rule
+from perftool.store.catalog import catalog
+from perftool.store.handover import spans_ranks
+from perftool.store.trace_store import TraceStore
+
+_PARAM = re.compile(r"\$(\w+)")
+_CONTEXT = {"steps": 1, "step_ns": 1_000_000, "window_ns": 1_000_000}
+_UNITS = ("_ns", "_bytes")
+
+
+@dataclass(frozen=True)
+class PackCheck:
+    """What was checked, and what is wrong: one sentence each, the code first."""
+
+    rules: int
+    cases: int
+    problems: tuple[str, ...]
+
+
+def check_pack(folder: Path) -> PackCheck:
+    """Check the rules below ``folder`` and run their cases, ``cases/CODE.toml`` in it.
+
+    Raises RuleError for a file that is no rule at all, with file and key.
+    """
+    rules = load_user_pack(folder)
+    problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]
+    count = 0
+    broken = {text.split(":")[0] for text in problems}
+    known = {rule.code: rule for rule in rules}
+    for path in sorted(path for path in folder.rglob("*.toml") if path.parent.name == CASES):
+        if path.stem not in known:
+            raise RuleError(f"{path}: there is no rule {path.stem}")
+        cases = load_cases(path)
+        count += len(cases)
+        if path.stem not in broken:
+            problems += [f"{path.stem}: {text}" for text in _case_problems(cases, known[path.stem])]
+    return PackCheck(len(rules), count, tuple(problems))
+
+
+def _query_problems(rule: Rule) -> Iterator[str]:
+    unknown = [name for need in rule.needs for name in need.split(" or ") if name not in catalog()]
+    if unknown:
+        yield f"key needs: there is no table {', '.join(unknown)}"
+    assert rule.sql is not None
+    if rule.scope == "ranks" and (apart := tables_of_one_rank(rule)):
+        yield f"key scope: {', '.join(apart)} cannot be asked of all ranks together"
+    if rule.scope == "ranks" and rule.needs_names:
+        yield "key needs_names: no names are known where all ranks are asked together"
+    values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
+    named = set(_PARAM.findall(rule.sql))
+    if missing := sorted(named - set(values)):
+        yield f"key find.sql: ${missing[0]} is neither a threshold of the rule nor one of {', '.join(_CONTEXT)}"
+        return
+    try:
+        columns = _columns(rule.sql, {name: values[name] for name in named})
+    except QueryError as error:
+        yield f"key find.sql: {error}"
+        return
+    yield from _column_problems(rule, columns)
+
+
+def tables_of_one_rank(rule: Rule) -> list[str]:
+    """The tables that ``rule`` uses and that only a store over one rank has."""
+    assert rule.sql is not None
+    plain = re.sub(r"'[^']*'|--[^\n]*", "", rule.sql)
+    named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
+    return sorted(name for name in named if not spans_ranks(name))
+
+
+def _columns(sql: str, values: dict[str, Any]) -> list[str]:
+    """The columns that ``sql`` gives over an empty trace."""
+    with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
+        path = Path(folder) / "empty.json"
+        path.write_text('{"traceEvents": []}', encoding="utf-8")
+        with TraceStore.for_files([str(path)]) as store:
+            store.add_trace(str(path))
+            return store.query(sql, values)[0]
+
+
+def _column_problems(rule: Rule, columns: Sequence[str]) -> Iterator[str]:
+    if "subject" not in columns:
+        yield "key find.sql: no column is called subject"
+    short = [column.removesuffix(unit) for column in columns for unit in _UNITS if column.endswith(unit)]
+    known = {*columns, *short, *(param.name for param in rule.params)}
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(rule.message)]
+    except ValueError as error:
+        yield f"key text.message: {error}"
+        return
+    for name in names:
+        if name is not None and name not in known:
+            yield f"key text.message: {{{name}}} is no column of the query and no threshold"
+
+
+def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
+    for case in cases:
+        with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
+            try:
+                texts = differences(case, rule, run_case(case, rule, Path(folder)), Path(folder))
+            except PerfToolError as error:
+                texts = [str(error)]
+        yield from (f"case {case.name!r}: {text}" for text in texts)

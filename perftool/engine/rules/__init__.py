@@ -1,0 +1,1 @@
+"""Rules: read from packs, selected, asked, ranked."""

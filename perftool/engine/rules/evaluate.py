@@ -1,0 +1,194 @@
+"""Rules over tables: which apply, what they find, how it reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeVar
+
+from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.ranking import ranked
+from perftool.errors import QueryError, is_interrupt
+from perftool.model.report import Finding, Gain, Location, NotApplicable
+from perftool.model.rule import Rule
+from perftool.store.catalog import catalog
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
+
+Made = TypeVar("Made")
+
+RULE_TIME_LIMIT_S = 30.0
+_PARAM = re.compile(r"\$(\w+)")
+_ANY_NAME = "SELECT 1 FROM _names, unnest($names) AS wanted(pattern) WHERE name GLOB pattern LIMIT 1"
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
+# The end of a column's name tells its unit, and so how a message shows it.
+_UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
+
+    device: str | None
+    steps: int
+    step_ns: int
+    window_ns: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a set of rules had to say; findings stand in the order of ``ranking``."""
+
+    findings: tuple[Finding, ...]
+    not_applicable: tuple[NotApplicable, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed."""
+
+    code: str
+    rows: tuple[Mapping[str, Any], ...] = ()
+    why_not: str | None = None
+    error: str | None = None
+
+
+def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
+    """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
+    asked = [rule for rule in rules if rule.sql is not None]
+    return conclude(asked, (ask(store, rule, context) for rule in asked), context, crash_rule)
+
+
+def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
+    """The rows that ``rule`` finds in ``store``; a failure is part of the answer."""
+
+    def rows() -> Answer:
+        reason = why_not(rule, context.device, store.has_rows)
+        if reason:
+            return Answer(rule.code, why_not=reason)
+        # Without the names it looks for, what a rule finds is nothing: no query has to say so.
+        silent = rule.needs_names and not _occur(store, rule.needs_names)
+        return Answer(rule.code) if silent else Answer(rule.code, _rows(store, rule, context))
+
+    answer, error = _attempt(rows)
+    return answer or Answer(rule.code, error=error)
+
+
+def conclude(
+    rules: Sequence[Rule], answers: Iterable[Answer], context: Context, crash_rule: Rule | None = None
+) -> Outcome:
+    """The ``answers`` to ``rules``, one each, as ranked findings."""
+    findings: list[Finding] = []
+    skipped: list[NotApplicable] = []
+    for rule, answer in zip(rules, answers, strict=True):
+        found, error = _attempt(partial(_findings, rule, answer, context))
+        findings += found or []
+        if answer.why_not is not None:
+            skipped.append(NotApplicable(rule.code, answer.why_not))
+        if problem := answer.error or error:
+            if crash_rule is None:
+                raise QueryError(f"{rule.code}: {problem}")
+            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
+    causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
+    return Outcome(ranked(findings, causes), tuple(skipped))
+
+
+def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
+    return [make_finding(rule, row, context) for row in answer.rows]
+
+
+def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
+    """What ``action`` makes, or the text of the error that it raises."""
+    try:
+        return action(), None
+    except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        return None, str(error) or type(error).__name__
+
+
+def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = None) -> Finding:
+    """A finding of ``rule`` from one row of its query."""
+    evidence = {key: value for key, value in row.items() if key not in _PLACE}
+    shown = {"subject": row["subject"], **evidence}
+    shown |= {param.name: param.value for param in rule.params}
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=rule.severity,
+        confidence=rule.confidence,
+        subject=str(row["subject"]),
+        message=rule.message.format_map(_formatted(shown)),
+        why=rule.why,
+        fix=rule.fix,
+        rank=row.get("rank"),
+        location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
+        related=tuple(
+            Location(place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name"))
+            for place in row.get("related") or ()
+        ),
+        evidence=evidence,
+        gain=_gain(row.get("gain_ns"), context),
+        fingerprint=fingerprint(rule.code, str(row["subject"])),
+        benchmark=row.get("benchmark") or rule.benchmark,
+    )
+
+
+def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
+    """Why ``rule`` is not asked about a run on ``device`` with these tables; None when it is."""
+    if not rule.applies_to(device):
+        return f"is for {', '.join(rule.devices)}; this run used {device or 'no known device'}"
+    for need in rule.needs:
+        alternatives = need.split(" or ")
+        if unknown := [name for name in alternatives if name not in catalog()]:
+            raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
+        if not any(has_rows(name) for name in alternatives):
+            stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
+            return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"
+    return None
+
+
+def _occur(store: TraceStore, names: Sequence[str]) -> bool:
+    """Whether a host slice has one of ``names``, in which ``*`` stands for any text."""
+    store.build(["_names"])
+    return bool(store.select(_ANY_NAME, {"names": list(names)}))
+
+
+def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:
+    assert rule.sql is not None
+    values: dict[str, Any] = {
+        "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
+        **{param.name: param.value for param in rule.params},
+    }  # fmt: skip
+    used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
+    columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
+    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+
+def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
+    if gain_ns is None or context is None or context.step_ns <= 0:
+        return None
+    bounded = max(0, min(int(gain_ns), context.step_ns))
+    return Gain(bounded, bounded / context.step_ns)
+
+
+def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
+    """Placeholders of a message: every value under its name; times and sizes also without the unit's ending."""
+    shown = {}
+    for key, value in values.items():
+        shown[key] = _plain(value)
+        for ending, render in _UNITS:
+            if key.endswith(ending):
+                shown[key] = render(float(value)) if isinstance(value, (int, float, Decimal)) else _plain(value)
+                if ending != "_ratio":
+                    shown[key.removesuffix(ending)] = shown[key]
+    return shown
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        return format_count(float(value))
+    return "unknown" if value is None else str(value)

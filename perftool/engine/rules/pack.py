@@ -1,0 +1,189 @@
+"""Rule files into Rule objects, with every complaint naming the file and the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.settings.toml_text import parse_toml
+from perftool.errors import RuleError
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
+
+CODE = re.compile(r"[A-Z]{1,4}\d{3}")
+CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
+CASES = "cases"
+USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
+_TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
+_KEYS: dict[str, type | tuple[type, ...]] = {
+    "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
+    "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
+    "retired": list, "scope": str, "explained_by": list, "needs_names": list,
+}  # fmt: skip
+_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "needs_names"}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
+
+
+@cache
+def builtin_folder() -> Path:
+    """The folder of the shipped pack: inside an installed package, beside it in a checkout."""
+    package = Path(__file__).parents[2]
+    installed = package / "rulepack"
+    return installed if installed.is_dir() else package.parent / "rules"
+
+
+def load_pack(folder: Path) -> list[Rule]:
+    """Every rule below ``folder``, sorted by code. Raises RuleError for the malformed ones, or without any."""
+    # The cases of a pack may lie beside it.
+    files = [path for path in sorted(folder.rglob("*.toml")) if path.parent.name != CASES]
+    rules, problems = [], []
+    for path in files:
+        try:
+            rules.append(load_rule(path))
+        except RuleError as error:
+            problems.append(str(error))
+    if problems:
+        raise RuleError("\n".join(problems))
+    if not rules:
+        raise RuleError(f"{folder}: holds no rules (*.toml)")
+    return sorted(rules, key=lambda rule: rule.code)
+
+
+def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
+    """The shipped pack and the packs of users in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
+
+    Raises RuleError for a malformed file, a code outside that range, and a code or name given twice.
+    """
+    rules = load_pack(builtin_folder())
+    for folder in folders:
+        rules += load_user_pack(folder)
+    _require_unique(rules)
+    return sorted(rules, key=lambda rule: rule.code)
+
+
+def load_user_pack(folder: Path) -> list[Rule]:
+    """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
+    if not folder.is_dir():
+        raise RuleError(f"{folder}: is no folder")
+    rules = load_pack(folder)
+    for rule in rules:
+        if not USER_CODE.fullmatch(rule.code):
+            text = f"key code: {rule.code} is kept for shipped rules; use 9 as the first digit"
+            raise RuleError(f"{folder}: {text}")
+        if rule.sql is None:
+            raise RuleError(f"{folder}: {rule.code}: key find is missing")
+    return rules
+
+
+def _require_unique(rules: Sequence[Rule]) -> None:
+    seen: dict[str, str] = {}
+    for rule in rules:
+        for text in (rule.code, rule.name, *rule.retired):
+            if text in seen:
+                raise RuleError(f"two rules are called {text}: {seen[text]} and {rule.code}")
+            seen[text] = rule.code
+
+
+def load_rule(path: Path) -> Rule:
+    """One rule file. Raises RuleError naming the file and the key."""
+    try:
+        data = parse_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RuleError(f"{path}: {error}") from None
+    _check_keys(path, data, _KEYS, _OPTIONAL)
+    _check_values(path, data)
+    text = data["text"]
+    _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
+    devices = data["devices"]
+    return Rule(
+        code=data["code"],
+        name=data["name"],
+        summary=data["summary"],
+        severity=data["severity"],
+        confidence=data["confidence"],
+        status=data["status"],
+        since=data["since"],
+        devices=(devices,) if isinstance(devices, str) else tuple(devices),
+        tags=tuple(data.get("tags", ())),
+        needs=tuple(data.get("needs", ())),
+        benchmark=data.get("benchmark"),
+        params=_params(path, data.get("params", {})),
+        sql=_sql(path, data),
+        message=text["message"].strip(),
+        why=text["why"].strip(),
+        fix=text["fix"].strip(),
+        example=text.get("example", "").strip("\n"),
+        references=tuple(text.get("references", ())),
+        retired=tuple(data.get("retired", ())),
+        scope=data.get("scope", "rank"),
+        explained_by=tuple(data.get("explained_by", ())),
+        needs_names=tuple(data.get("needs_names", ())),
+    )
+
+
+def _sql(path: Path, data: Mapping[str, Any]) -> str | None:
+    if "find" not in data:
+        return None
+    _check_keys(path, data["find"], {"sql": str}, set(), "find.")
+    return str(data["find"]["sql"])
+
+
+def _check_keys(
+    path: Path, data: Mapping[str, Any], known: Mapping[str, Any], optional: set[str], prefix: str = ""
+) -> None:
+    for key in data:
+        if key not in known:
+            raise RuleError(f"{path}: unknown key {prefix}{key}")
+    for key, kind in known.items():
+        if key not in data:
+            if key in optional:
+                continue
+            raise RuleError(f"{path}: key {prefix}{key} is missing")
+        if not isinstance(data[key], kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            expected = " or ".join(_TOML_NAMES[k] for k in kinds)
+            raise RuleError(f"{path}: key {prefix}{key} must be {expected}")
+        if isinstance(data[key], list) and not all(isinstance(part, str) for part in data[key]):
+            raise RuleError(f"{path}: key {prefix}{key} must be a list of texts")
+
+
+_TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
+
+
+def _check_values(path: Path, data: Mapping[str, Any]) -> None:
+    if not CODE.fullmatch(data["code"]):
+        raise RuleError(f"{path}: key code: {data['code']!r} is not one to four capital letters and three digits")
+    if data["code"] != path.stem:
+        raise RuleError(f"{path}: key code: {data['code']} differs from the file's name")
+    if not NAME.fullmatch(data["name"]):
+        raise RuleError(f"{path}: key name: {data['name']!r} is not lower-case words joined by hyphens")
+    for key, choices in _CHOICES.items():
+        if key in data and data[key] not in choices:
+            raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
+    for text in data.get("explained_by", ()):
+        if not isinstance(text, str) or not CODE_START.fullmatch(text):
+            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
+    for text in data.get("retired", ()):
+        if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
+            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
+    devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
+    for device in devices:
+        if device not in DEVICES:
+            raise RuleError(f"{path}: key devices: {device!r} is none of {', '.join(DEVICES)}")
+
+
+def _params(path: Path, tables: Mapping[str, Any]) -> tuple[Param, ...]:
+    params = []
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise RuleError(f"{path}: key params.{name} must be a table with value, unit and why")
+        known = {"value": (int, float, str, bool), "unit": str, "why": str}
+        for key in ("value", "unit", "why"):
+            if not isinstance(table.get(key), known[key]):  # type: ignore[arg-type]
+                raise RuleError(f"{path}: key params.{name}.{key} is missing or of the wrong type")
+        params.append(Param(name, table["value"], table["unit"], table["why"]))
+    return tuple(params)

@@ -1,0 +1,1 @@
+"""The configuration: which files hold it, what its keys mean."""

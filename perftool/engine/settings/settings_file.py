@@ -1,0 +1,116 @@
+"""Configuration files: which one counts, what it inherits, and its values with their origin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.settings.setting_keys import check_values
+from perftool.engine.settings.toml_text import parse_toml
+from perftool.errors import SettingsError
+
+# In the order in which one folder is searched.
+FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
+_TABLE = "habana_perf_tool"
+_PATHS = ("output-file", "baseline")
+_PATH_LISTS = ("rule-packs",)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place, checked; ``origin`` names it. A later layer wins over an earlier one."""
+
+    origin: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def discover(paths: Sequence[str]) -> Path | None:
+    """The configuration file closest to the inputs ``paths``, or to the working directory when they have none."""
+    places = [os.path.abspath(path) for path in paths if path != "-"]
+    starts = [Path.cwd()]
+    if places:
+        common = Path(os.path.commonpath(places))
+        starts.insert(0, common if os.path.isdir(common) else common.parent)
+    for start in starts:
+        for folder in (start, *start.parents):
+            for name in FILE_NAMES:
+                if _counts(folder / name):
+                    return folder / name
+    return None
+
+
+def file_layers(path: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
+    """The layers of the file ``path``, those it extends first. Raises SettingsError with file and key."""
+    if path.resolve() in seen:
+        raise SettingsError(f"{_shown(path)}: key extend: the files extend each other in a circle")
+    values = _read(path)
+    check_values(values, _shown(path))
+    parent = values.pop("extend", None)
+    inherited = file_layers(path.parent / parent, (*seen, path.resolve())) if parent else []
+    return [*inherited, Layer(_shown(path), _resolved(values, path.parent))]
+
+
+def inline_layer(pair: str) -> Layer:
+    """The layer of one ``key = value`` pair given with --config."""
+    try:
+        values = parse_toml(pair)
+    except ValueError as error:
+        text = f"is neither a file nor a TOML pair such as 'fail-on = \"error\"' ({error})"
+        raise SettingsError(f"--config {pair!r}: {text}") from None
+    origin = f"--config {pair!r}"
+    check_values(values, origin)
+    if "extend" in values:
+        raise SettingsError(f"{origin}: key extend is for files")
+    return Layer(origin, values)
+
+
+def _counts(path: Path) -> bool:
+    # Unlike Path.is_file this is no error where nobody may look; the inputs there will say so.
+    if not os.path.isfile(path):
+        return False
+    # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
+    return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    data = _load(path)
+    if path.name == "pyproject.toml":
+        table = _tools(data).get(_TABLE, {})
+        if not isinstance(table, dict):
+            raise SettingsError(f"{_shown(path)}: key tool.{_TABLE} must be a table")
+        return table
+    return data
+
+
+def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table ``tool`` of a pyproject.toml; one that is no table is for others to complain about."""
+    tools = data.get("tool")
+    return tools if isinstance(tools, dict) else {}
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{_shown(path)}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise SettingsError(f"{_shown(path)}: is not valid TOML ({error})") from None
+
+
+def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """``values`` with their paths, which are relative to the file's folder, made usable from anywhere."""
+    paths = {key: _from_here(folder, values[key]) for key in _PATHS if values.get(key)}
+    lists = {key: [_from_here(folder, part) for part in values[key]] for key in _PATH_LISTS if key in values}
+    return {**values, **paths, **lists}
+
+
+def _from_here(folder: Path, path: str) -> str:
+    return os.path.relpath(folder / path)
+
+
+def _shown(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

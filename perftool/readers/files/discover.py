@@ -1,0 +1,211 @@
+"""Paths on the command line into the files to read: traces, and the logs and configuration beside them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from perftool.errors import InputError, NoInputError
+from perftool.readers.files.remote import is_url, list_url
+from perftool.readers.files.runs import Chosen, is_recording, newest_run
+from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
+from perftool.readers.trace import envelope
+from perftool.readers.trace.event_text import EVENT_START
+from perftool.readers.trace.profiler_csv import reject_hltv
+
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
+# What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
+COMPANIONS = (
+    "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
+    "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
+)  # fmt: skip
+_GLOB = set("*?[")
+# Our documents name the program that near their beginning or end.
+_TELLING = 4 << 10
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of an analysis, each once: ``traces``, and ``texts`` (logs, metrics, configuration).
+
+    ``notes`` are sentences for the user about what was left out.
+    """
+
+    traces: tuple[str, ...]
+    texts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def find_inputs(
+    paths: Sequence[str], texts: Sequence[str] = (), exclude: Iterable[str] = (), *, companions: bool = True
+) -> Inputs:
+    """The files meant by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs sorted.
+
+    Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
+    for a path that does not exist or is not UTF-8, a folder without inputs and a pattern without matches.
+    """
+    patterns = tuple(exclude)
+    if [*paths, *texts].count(STDIN) > 1:
+        raise InputError("'-' can be given only once")
+    expanded = [_expand(path, patterns) for path in paths]
+    given = [file for found in expanded for file in found.files]
+    traces = [file for file in given if not _is_text(file)]
+    named = [file for path in texts for file in _expand(path).files]
+    beside = [] if texts or not companions else _beside(traces)
+    others = [file for file in given if file not in traces]
+    if not traces and not others and not named:
+        raise NoInputError("no input is left after --exclude" if patterns else "no input")
+    found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
+    for file in (*traces, *found):
+        _require_text(file)
+    notes = tuple(found.note for found in expanded if found.note)
+    return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)), notes)
+
+
+def _require_text(path: str) -> None:
+    """Raise InputError for a name that no report could show: bytes that are no text here."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise InputError(f"{shown}: the name is no valid text here; rename the file, or set PYTHONUTF8=1") from None
+
+
+def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
+    if is_url(path):
+        return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
+    if os.path.isdir(path):
+        return _in_folder(path, exclude)
+    return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
+
+
+def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
+    """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
+    place = Path(path)
+    named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
+    # A pipe that lies in a folder is nobody's trace, and may never end.
+    files = sorted(str(file) for file in named if file.is_file())
+    files = [file for file in files if not _is_our_own(file)]
+    texts = [file for file in _companions(place, recursive=True) if file not in files]
+    if not files and not texts:
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
+        raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
+    recordings = [file for file in files if is_recording(file) and not _excluded(file, exclude)]
+    newest = newest_run(path, recordings)
+    # Where programs leave recordings they also leave JSON that has nothing to do with us.
+    others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
+    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
+    return Chosen((*newest.files, *beside), newest.note)
+
+
+def _may_be_input(path: str) -> bool:
+    return _begins_trace(path) or _is_text(path)
+
+
+def _matching(path: str) -> list[str]:
+    if path == STDIN or _exists(path):
+        return [path]
+    if not _GLOB & set(path):
+        raise InputError(f"{path}: no such file")
+    matches = sorted(match for match in glob.glob(path, recursive=True) if Path(match).is_file())
+    if not matches:
+        raise NoInputError(f"{path}: the pattern matches no file")
+    return matches
+
+
+def _exists(path: str) -> bool:
+    """Whether ``path`` is there. Raises InputError where nobody may look."""
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror})") from None
+    except OSError:
+        return False
+    return True
+
+
+def _at_url(url: str) -> list[str]:
+    """The traces that ``url`` means; companions are found on this machine only."""
+    found = list_url(url)
+    if not found:
+        raise NoInputError(f"{url}: holds no file")
+    traces = [file for file in found if file.endswith(TRACE_SUFFIXES)]
+    return found if len(found) == 1 else traces
+
+
+def _is_our_own(path: str) -> bool:
+    """Whether a file of a folder is a report or a baseline that this program left there."""
+    if not path.endswith(".json"):
+        return False
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_TELLING)
+            file.seek(-min(_TELLING, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            ends = head + file.read()
+    except OSError:
+        return False
+    return b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin and pipes count as traces."""
+    if is_url(path):
+        return not path.endswith(TRACE_SUFFIXES)
+    reject_hltv(path)
+    try:
+        if reads_once(path) or path.endswith((".gz", ".zst")) or _begins_trace(path):
+            return False
+        kind = _text_kind(path)
+    except InputError:
+        # Whoever reads it says so, and goes on with the others.
+        return False
+    return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
+
+
+def _text_kind(path: str) -> str:
+    # The readers of text bring tables of patterns that a trace alone does not need.
+    from perftool.readers.text import text_input
+
+    return text_input.sniff_input(path).kind
+
+
+def _begins_trace(path: str) -> bool:
+    """Whether the first block of a file holds the start of an event array."""
+    with ByteStream(path) as stream:
+        block = next(stream.blocks(), b"")
+    head = envelope.read_head(block)
+    if head is None:
+        # A head longer than a block can only be a trace's: no log or configuration is one huge JSON object.
+        return len(block) >= BLOCK and block.lstrip()[:1] == b"{"
+    return not head.bare or EVENT_START.match(block[head.start :].lstrip()) is not None
+
+
+def _named_like_companion(path: str) -> bool:
+    return any(fnmatch(Path(path).name, pattern) for pattern in COMPANIONS)
+
+
+def _beside(traces: Iterable[str]) -> list[str]:
+    folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
+    taken = set(traces)
+    # Unasked, only what its first lines show to be of such a run: any log may lie there.
+    return [
+        file
+        for folder in folders
+        for file in _companions(folder)
+        if file not in taken and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
+    ]
+
+
+def _companions(folder: Path, *, recursive: bool = False) -> list[str]:
+    find = folder.rglob if recursive else folder.glob
+    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if file.is_file()})
+
+
+def _excluded(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)

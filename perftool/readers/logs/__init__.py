@@ -1,0 +1,1 @@
+"""What logs say: fallbacks, compilations, banners, progress."""

@@ -1,0 +1,51 @@
+"""The start-up banner of the bridge, read generically: releases print different variables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from perftool.model.records import ConfigEntry, LogReading
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+
+TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Configuration :")
+_VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
+_SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
+_END = re.compile(r"\s*-{20,}\s*$")
+# A banner has about twenty lines; a cut one must not turn the rest of the log into settings.
+_MAX_LINES = 60
+
+
+@dataclass
+class BannerScanner:
+    """Feed it the lines of a log in order; lines of other origin inside the banner are skipped."""
+
+    tally: IssueTally
+    _left: dict[int | None, int] = field(default_factory=dict)
+    _entries: dict[tuple[str, str, int | None], ConfigEntry] = field(default_factory=dict)
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line."""
+        if any(title in line.text for title in TITLES):
+            self._left[line.rank] = _MAX_LINES
+        elif self._left and (left := self._left.get(line.rank)) is not None:
+            self._inside(line, left)
+
+    def reading(self) -> LogReading:
+        """One entry per variable, value and rank, in the order of the banner."""
+        return LogReading(config=tuple(self._entries.values()), kind="runtime_log")
+
+    def _inside(self, line: LogLine, left: int) -> None:
+        match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
+        if match is not None:
+            entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
+            # Without RANK every process prints the banner.
+            self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
+        elif _END.match(line.text):
+            del self._left[line.rank]
+        elif left == 0:
+            del self._left[line.rank]
+            self.tally.note("cut banner", "the start-up banner has no end", line.number)
+        else:
+            self._left[line.rank] = left - 1

@@ -1,0 +1,96 @@
+"""Compilations that a log reports line by line.
+
+Three unrelated sources: the recipe cache stores a new recipe, ``PT_HPU_PRINT_STATS`` prints running totals,
+``detect_recompilation_auto_model`` prints one line per call of each module. Of the last only the line with a
+step counts, the one of the outermost module, because its number of graphs includes those of the inner ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perftool.model.records import CompilationRecord, LogReading
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+
+_MAX_RECORDS = 100_000
+_NEW_RECIPE = re.compile(r"adding new recipe to cache :: ?(?P<recipe>\S+)")
+_STATS = re.compile(r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})")
+_DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.*?)num_graphs:(?P<count>\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    count: int
+    sum_ns: int
+
+
+class CompilationScanner:
+    """Feed it the lines of a log in order, then ask for the reading."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._tally = tally
+        self._records: list[CompilationRecord] = []
+        self._totals: dict[int | None, _Total] = {}
+        self._rows: tuple[tuple[str, re.Pattern[str], Callable[[LogLine, re.Match[str]], None]], ...] = (
+            ("adding new recipe to cache", _NEW_RECIPE, self._new_recipe),
+            ("recipe compilation time", _STATS, self._stats),
+            ("[DETECT_RECOMPILE_AUTO]", _DETECTED, self._detected),
+        )
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line."""
+        for core, pattern, take in self._rows:
+            if core in line.text and (match := pattern.search(line.text)):
+                take(line, match)
+
+    def reading(self) -> LogReading:
+        """The compilations so far."""
+        return LogReading(compilations=tuple(self._records), kind="runtime_log")
+
+    def _add(self, record: CompilationRecord) -> None:
+        if len(self._records) < _MAX_RECORDS:
+            self._records.append(record)
+        else:
+            self._tally.note("too many compilations", f"only the first {_MAX_RECORDS} are kept", record.line)
+
+    def _new_recipe(self, line: LogLine, match: re.Match[str]) -> None:
+        ordinal = len(self._records)
+        self._add(
+            CompilationRecord("recipe_cache", recipe=match["recipe"], ordinal=ordinal, rank=line.rank, line=line.number)
+        )
+
+    def _stats(self, line: LogLine, match: re.Match[str]) -> None:
+        """The print is cumulative: a record holds what was added since the one before."""
+        total = _Total(int(match["count"]), int(match["sum"]))
+        before = self._totals.get(line.rank, _Total(0, 0))
+        if total.count < before.count:
+            before = _Total(0, 0)
+        self._totals[line.rank] = total
+        if total.count > before.count:
+            self._add(
+                CompilationRecord(
+                    "print_stats",
+                    count=total.count - before.count,
+                    dur_ns=max(total.sum_ns - before.sum_ns, 0),
+                    ordinal=len(self._records),
+                    rank=line.rank,
+                    line=line.number,
+                )
+            )
+
+    def _detected(self, line: LogLine, match: re.Match[str]) -> None:
+        if count := int(match["count"]):
+            self._add(
+                CompilationRecord(
+                    "detect_recompilation",
+                    count=count,
+                    ordinal=len(self._records),
+                    step=int(match["step"]),
+                    reason="new shapes" if "new input signature" in match["why"] else "same shapes",
+                    rank=line.rank,
+                    line=line.number,
+                )
+            )

@@ -1,0 +1,67 @@
+"""Environment variables as inputs: output of ``env`` or ``export -p``, ``.env``, ``/proc/<pid>/environ``.
+
+An environment holds passwords and tokens, and reports travel: only variables that configure the run are kept,
+and of those none whose name looks like a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perftool.model.records import ConfigEntry, LogReading
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_lines import Source, TextLine, read_lines
+
+ASSIGNMENT = re.compile(r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$")
+_BASH_FUNCTION = re.compile(r"\s*BASH_FUNC_")
+_RELEVANT = re.compile(
+    r"PT_|HABANA|HPU|HLS_|HCL_|HCCL|LOG_LEVEL_|ENABLE_|LOG_FILE_SIZE|GC_|FUSER_|RUNTIME_|EXP_|TPC_|MME_|"
+    r"TORCH|PYTORCH|PYTHON(?:HASHSEED|OPTIMIZE|MALLOC)|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|NUMEXPR_|"
+    r"LD_PRELOAD$|TCMALLOC|MALLOC_|JEMALLOC|CUDA_|NCCL_|GLOO_|UCX_|FI_|OMPI_|PMI_|SLURM_(?:PROCID|NTASKS|LOCALID|CPUS)|"
+    r"(?:LOCAL_|NODE_|GROUP_|WORLD_)?(?:RANK|SIZE)$|LOCAL_WORLD_SIZE$|DEEPSPEED|DS_|ACCELERATE_|VLLM_|"
+    r"BATCH_SIZE$|TOKENIZERS_PARALLELISM$"
+)
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE|AUTH", re.IGNORECASE)
+
+
+def read(source: Source, rank: int | None = None) -> LogReading:
+    """The variables that configure a run; a later assignment replaces an earlier one.
+
+    Raises InputError when the file cannot be opened or read.
+    """
+    tally = IssueTally()
+    entries: dict[str, ConfigEntry] = {}
+    for line in _assignments(read_lines(source, tally)):
+        match = ASSIGNMENT.match(line.text)
+        if match is None:
+            tally.note("not an assignment", "a line is neither a variable nor a comment", line.number)
+        elif is_relevant(match["key"]):
+            value = _unquoted(match["value"])
+            entries[match["key"]] = ConfigEntry("environment", match["key"], value, rank, line.number)
+    return LogReading(config=tuple(entries.values()), issues=tally.issues(), kind="config")
+
+
+def is_relevant(key: str) -> bool:
+    """Whether the variable configures a run and is not a secret."""
+    return bool(_RELEVANT.match(key)) and not _SECRET.search(key)
+
+
+def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:
+    """The lines that should be assignments: without blanks, comments and exported shell functions."""
+    in_function = False
+    for line in lines:
+        for text in line.text.split("\0"):
+            if in_function or _BASH_FUNCTION.match(text):
+                in_function = text.rstrip() not in {"}", "}'"}
+            elif text.strip() and not text.lstrip().startswith("#"):
+                yield TextLine(line.number, text)
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    if len(value) >= 2 and value[0] in "'\"":
+        end = value.find(value[0], 1)
+        return value[1:end] if end > 0 else value
+    # In a .env file a comment may follow an unquoted value.
+    return re.split(r"\s#", value, maxsplit=1)[0].rstrip()

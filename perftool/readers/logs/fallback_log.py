@@ -1,0 +1,187 @@
+"""Ops that ran on the CPU, from logs: tables printed at exit, one line per call, refusals, graph cuts.
+
+Four table formats exist; all are a header, perhaps a hint, and rows of a count and an op. Only the header
+carries the logger's prefix. Every rank prints a table, their rows can mix, and a console log appended to a
+log file shows the same table twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_time import time_of_day
+from perftool.readers.text.op_names import dtype_name, op_name
+
+HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
+_HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
+_ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
+_ARGUMENT = re.compile(r"\w+=(\S+)")
+# How many lines of other origin may stand between two rows of one table: a run that ends prints little.
+_MAX_FOREIGN_LINES = 20
+_MAX_OPEN = 256
+_MAX_KINDS_OF_CALL = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _LinePattern:
+    """A line that tells of one execution: ``core`` is a literal part of it, cheap to look for."""
+
+    core: str
+    pattern: re.Pattern[str]
+    origin: FallbackOrigin
+
+
+_LINES = (
+    _LinePattern("CPU fallback ", re.compile(r"CPU fallback (?P<op>[\w:.]+) : ?(?P<detail>.{0,2000})"), "call"),
+    _LinePattern(
+        "Attribute check failed for",
+        re.compile(r"Attribute check failed for:\s*(?P<op>[\w:.]{1,200}?)\s*(?P<detail>at argument.{0,2000})"),
+        "refusal",
+    ),
+    _LinePattern(
+        "step marker due to ",
+        re.compile(r"step marker due to cpu fallback\s+(?P<op>[\w:.]+)(?P<detail>)"),
+        "graph_cut",
+    ),
+)
+
+
+@dataclass(eq=False)
+class _Table:
+    """A table while its rows come in; ``left`` is how many foreign lines it still tolerates."""
+
+    header: LogLine
+    rows: dict[str, int] = field(default_factory=dict)
+    left: int = _MAX_FOREIGN_LINES
+
+    def add(self, op: str, count: int) -> None:
+        self.rows[op] = self.rows.get(op, 0) + count
+        self.left = _MAX_FOREIGN_LINES
+
+    def identities(self) -> Iterator[tuple[object, ...]]:
+        """What two prints of the same table have in common: content, and the process or the rank."""
+        content = frozenset(self.rows.items())
+        prefix = self.header.prefix
+        if prefix.time_ns is not None and prefix.tid is not None:
+            yield "process", time_of_day(prefix.time_ns), prefix.tid, content
+        if self.header.rank is not None:
+            yield "rank", self.header.rank, content
+
+
+@dataclass
+class _Call:
+    """Lines about one op, rank and set of argument types."""
+
+    first: LogLine
+    detail: str
+    count: int = 0
+
+
+class FallbackScanner:
+    """Feed it the lines of a log in order, then ask for the reading."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._tally = tally
+        self._tables: list[_Table] = []
+        self._open: list[_Table] = []
+        self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line."""
+        text = line.text
+        if any(header in text for header in HEADERS):
+            table = _Table(line)
+            self._open = [*self._open[-_MAX_OPEN:], table]
+            self._tables.append(table)
+        elif "::" in text and (row := _ROW.match(text)):
+            self._row(line, row)
+        elif self._open and not line.prefix.is_logger and text.strip() and not _HINT.match(text):
+            self._foreign(line.prefix.rank)
+        for known in _LINES:
+            if known.core in text and (match := known.pattern.search(text)):
+                self._call(line, known.origin, match)
+
+    def reading(self) -> LogReading:
+        """The records so far; call lines are summed by op, argument types and rank."""
+        return LogReading(fallbacks=(*self._table_records(), *self._call_records()), kind="fallback_log")
+
+    def _row(self, line: LogLine, row: re.Match[str]) -> None:
+        tables = self._open_tables(line.prefix.rank)
+        if not tables:
+            if self._tables:
+                self._tally.note("row without table", "a fallback row stands apart from its table", line.number)
+            return
+        if not line.ended:
+            self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
+        # A process lists an op once, so a second row of it is another process's.
+        table = next((table for table in tables if row["op"] not in table.rows), tables[0])
+        table.add(row["op"], int(row["count"]))
+
+    def _open_tables(self, label: int | None) -> list[_Table]:
+        """The tables that a line with this launcher's label can belong to, youngest first.
+
+        Only the header has the logger's prefix, so a line without a label can belong to any.
+        """
+        return [table for table in reversed(self._open) if label is None or table.header.rank == label]
+
+    def _foreign(self, label: int | None) -> None:
+        for table in self._open_tables(label):
+            table.left -= 1
+            if table.left < 0:
+                self._open.remove(table)
+
+    def _call(self, line: LogLine, origin: FallbackOrigin, match: re.Match[str]) -> None:
+        detail = match["detail"].strip()
+        dtypes = tuple(map(dtype_name, _ARGUMENT.findall(detail))) if origin == "call" else ()
+        key = (origin, match["op"], dtypes, line.rank)
+        if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
+            self._tally.note("too many kinds", "fallback lines differ too much to be summed", line.number)
+            return
+        self._calls.setdefault(key, _Call(line, detail)).count += 1
+
+    def _table_records(self) -> Iterator[FallbackRecord]:
+        seen: set[tuple[object, ...]] = set()
+        for number, table in enumerate(self._tables):
+            identities = set(table.identities())
+            if table.rows and identities & seen:
+                self._tally.note("duplicate table", "a fallback table is printed twice", table.header.number)
+                continue
+            seen |= identities
+            for op, count in table.rows.items():
+                yield _table_record(table.header, number, op, count)
+
+    def _call_records(self) -> Iterator[FallbackRecord]:
+        for (origin, op, dtypes, rank), call in self._calls.items():
+            name = op_name(op)
+            yield FallbackRecord(
+                op=name.full,
+                base=name.base,
+                count=call.count,
+                origin=origin,
+                rank=rank,
+                dtypes=dtypes,
+                detail=call.detail,
+                line=call.first.number,
+                time_ns=call.first.prefix.time_ns,
+                tid=call.first.prefix.tid,
+            )
+
+
+def _table_record(header: LogLine, number: int, op: str, count: int) -> FallbackRecord:
+    name = op_name(op)
+    return FallbackRecord(
+        op=name.full,
+        base=name.base,
+        count=count,
+        origin="table",
+        rank=header.rank,
+        table=number,
+        line=header.number,
+        time_ns=header.prefix.time_ns,
+        tid=header.prefix.tid,
+    )

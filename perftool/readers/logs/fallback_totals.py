@@ -1,0 +1,108 @@
+"""How often each op ran on the CPU, when several files and lines tell of the same executions.
+
+A table printed at exit, the metrics file, call lines and graph cuts all count the same thing, so counts of
+different witnesses are compared, never added. A witness is one kind of record in one file. Witnesses that
+know the rank are compared rank by rank and the ranks added; one that does not know it counts all ranks
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
+from perftool.readers.text.log_time import time_of_day
+
+# These name the overload and count every execution; the others only one kind of line each.
+_COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackTotal:
+    """One op over all inputs: ``count`` executions on the CPU, a lower bound when a process was killed.
+
+    ``dtypes`` are the argument types that call lines show, one tuple per combination; ``ranks`` those that
+    executed it, as far as known; ``origins`` what kinds of records tell of it.
+    """
+
+    op: str
+    base: str
+    count: int
+    ranks: tuple[int, ...]
+    origins: tuple[FallbackOrigin, ...]
+    dtypes: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass
+class _Evidence:
+    """Counts by witness and rank; a witness is a file's position and an origin."""
+
+    base: str
+    counts: dict[tuple[int, FallbackOrigin], dict[int | None, int]] = field(default_factory=dict)
+    dtypes: dict[tuple[str, ...], None] = field(default_factory=dict)
+
+    def add(self, file: int, record: FallbackRecord) -> None:
+        by_rank = self.counts.setdefault((file, record.origin), {})
+        by_rank[record.rank] = by_rank.get(record.rank, 0) + record.count
+        self.note_dtypes(record)
+
+    def note_dtypes(self, record: FallbackRecord) -> None:
+        if record.dtypes:
+            self.dtypes.setdefault(record.dtypes)
+
+
+def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
+    """One total per op over all ``readings`` (one reading per file), most frequent first.
+
+    Call lines name no overload: they only add argument types where a table or the metrics know the op, and
+    stand for themselves where neither does.
+    """
+    evidence: dict[str, _Evidence] = {}
+    loose: list[tuple[int, FallbackRecord]] = []
+    for file, record in _without_repeats(readings):
+        if record.origin in _COMPLETE:
+            evidence.setdefault(record.op, _Evidence(record.base)).add(file, record)
+        else:
+            loose.append((file, record))
+    known = {entry.base for entry in evidence.values()}
+    for file, record in loose:
+        if record.base not in known:
+            evidence.setdefault(record.op, _Evidence(record.base)).add(file, record)
+            continue
+        for entry in evidence.values():
+            if entry.base == record.base:
+                entry.counts.setdefault((file, record.origin), {})
+                entry.note_dtypes(record)
+    totals = (_total(op, entry) for op, entry in evidence.items())
+    return tuple(sorted(totals, key=lambda total: (-total.count, total.op)))
+
+
+def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
+    """Drop tables that another file already showed: the console's copy of a log file."""
+    seen: dict[tuple[object, ...], int] = {}
+    for file, reading in enumerate(readings):
+        for record in reading.fallbacks:
+            if record.origin == "table" and record.time_ns is not None and record.tid is not None:
+                process = (time_of_day(record.time_ns), record.tid, record.op)
+                if seen.setdefault(process, file) != file:
+                    continue
+            yield file, record
+
+
+def _total(op: str, entry: _Evidence) -> FallbackTotal:
+    ranked: dict[int, int] = {}
+    unranked = 0
+    for by_rank in entry.counts.values():
+        unranked = max(unranked, sum(by_rank.values()) if None in by_rank else 0)
+        for rank, count in by_rank.items():
+            if rank is not None:
+                ranked[rank] = max(ranked.get(rank, 0), count)
+    return FallbackTotal(
+        op=op,
+        base=entry.base,
+        count=max(unranked, sum(ranked.values())),
+        ranks=tuple(sorted(ranked)),
+        origins=tuple(sorted({origin for _, origin in entry.counts})),
+        dtypes=tuple(entry.dtypes),
+    )

@@ -1,0 +1,75 @@
+"""How often a progress bar is printed: each refresh may have made the host wait for the device."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perftool.model.records import LogEvent, LogReading
+from perftool.readers.text.log_lines import LogLine
+
+# tqdm, as Lightning and Hugging Face use it: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
+_BAR = re.compile(
+    r"(?:(?P<name>[^|%:\d][^|%:]{0,60}):)?\s*\d{1,3}%\|[^|]*\|\s*"
+    r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[[\d:]+<[^,\]]*,\s*[\d.?]+\s*(?:s/\w+|\w+/s)"
+)
+_DIGITS = re.compile(r"\d+")
+_MAX_BARS = 1000
+# How far a bar reaches to the left and right of its percent sign.
+_BEFORE, _AFTER = 80, 600
+
+
+@dataclass
+class _Bar:
+    first: LogLine
+    total: int
+    done: int
+    iterations: int = 0
+    refreshes: int = 0
+    last_line: int = 0
+
+
+class ProgressScanner:
+    """Feed it the lines of a log in order; a bar that starts again (next epoch) stays the same bar.
+
+    Only the distance between two refreshes counts: the log may begin in the middle of a run.
+    """
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[str, int | None], _Bar] = {}
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line."""
+        at = line.text.find("%|")
+        if at < 0 or (match := _BAR.search(line.text, max(at - _BEFORE, 0), at + _AFTER)) is None:
+            return
+        name = _DIGITS.sub("#", (match["name"] or "").strip())
+        key = (name, line.rank)
+        if key not in self._bars and len(self._bars) >= _MAX_BARS:
+            return
+        done = int(match["done"])
+        bar = self._bars.setdefault(key, _Bar(line, int(match["total"]), done))
+        if done > bar.done:
+            bar.iterations += done - bar.done
+            bar.refreshes += 1
+        bar.done, bar.last_line = done, line.number
+
+    def reading(self) -> LogReading:
+        """One ``progress_bar`` event per bar: ``value`` iterations per refresh, ``limit`` of them in all."""
+        events = tuple(
+            LogEvent(
+                "progress_bar",
+                name,
+                count=bar.refreshes,
+                value=bar.iterations / bar.refreshes,
+                limit=bar.total,
+                unit="iterations",
+                rank=rank,
+                line=bar.first.number,
+                last_line=bar.last_line,
+                time_ns=bar.first.prefix.time_ns,
+            )
+            for (name, rank), bar in self._bars.items()
+            if bar.refreshes
+        )
+        return LogReading(events=events, kind="runtime_log")

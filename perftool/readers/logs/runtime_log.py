@@ -1,0 +1,106 @@
+"""What else a log says: recipe cache, graph cuts, recompilations, failures, start-up lines, progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perftool.model.records import LogEvent, LogReading, combine
+from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS, LinePattern
+from perftool.readers.logs.compilation_lines import CompilationScanner
+from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
+from perftool.readers.logs.progress_bar import ProgressScanner
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+
+_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
+_MAX_EVENTS = 100_000
+_MAX_NAME = 200
+# Each fallback cuts the graph under its own op's name; the op is in the fallback records, the reason is one.
+_CPU_FALLBACK = "cpu fallback"
+
+
+@dataclass
+class _Seen:
+    """The lines of one kind, name and rank so far."""
+
+    pattern: LinePattern
+    first: LogLine
+    count: int = 0
+    last_line: int = 0
+    value: float | None = None
+    limit: float | None = None
+
+
+@dataclass
+class EventScanner:
+    """Sums the known lines of a log into events; feed it the lines in order."""
+
+    tally: IssueTally
+    _seen: dict[tuple[str, str, int | None], _Seen] = field(default_factory=dict)
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line; it can hold several known texts."""
+        text = line.text
+        for core, known in _CORES:
+            if core in text:
+                self._search(known, line)
+
+    def reading(self) -> LogReading:
+        """The events so far, in the order of their first lines."""
+        return LogReading(events=tuple(_event(key, seen) for key, seen in self._seen.items()), kind="runtime_log")
+
+    def _search(self, known: LinePattern, line: LogLine) -> None:
+        match = known.pattern.search(line.text)
+        if match is None:
+            return
+        groups = match.groupdict()
+        value, limit = _number(groups.get("value")), _number(groups.get("limit"))
+        if known.above_limit and (value is None or limit is None or value <= limit):
+            return
+        key = (known.kind, _name(known, groups.get("name")), line.rank)
+        if key not in self._seen and len(self._seen) >= _MAX_EVENTS:
+            self.tally.note("too many kinds", "log lines differ too much to be summed", line.number)
+            return
+        seen = self._seen.setdefault(key, _Seen(known, line))
+        seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
+
+
+def _name(known: LinePattern, captured: str | None) -> str:
+    name = (captured or known.name)[:_MAX_NAME].strip()
+    return _CPU_FALLBACK if known.kind == "graph_cut" and name.startswith(_CPU_FALLBACK) else name
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text.replace(",", ""))
+
+
+def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
+    kind, name, rank = key
+    return LogEvent(
+        kind=kind,
+        name=name,
+        count=seen.count,
+        value=seen.value,
+        limit=seen.limit,
+        unit=seen.pattern.unit,
+        rank=rank,
+        line=seen.first.number,
+        last_line=seen.last_line,
+        time_ns=seen.first.prefix.time_ns,
+    )
+
+
+class RuntimeScanner:
+    """Everything of a runtime log in one pass: events, compilations, progress bars."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._scanners = (EventScanner(tally), CompilationScanner(tally), ProgressScanner())
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line."""
+        for scanner in self._scanners:
+            scanner.feed(line)
+
+    def reading(self) -> LogReading:
+        """The records so far."""
+        return combine((scanner.reading() for scanner in self._scanners), kind="runtime_log")

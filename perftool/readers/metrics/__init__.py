@@ -1,0 +1,1 @@
+"""Metrics files of the Gaudi bridge."""

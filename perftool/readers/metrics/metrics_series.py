@@ -1,0 +1,191 @@
+"""From cumulative records of a metrics file to snapshots, fallbacks and compilations.
+
+Every record repeats the totals since the process started, so totals are the last value and the progress
+between two records is their difference. A counter that went down was reset: what it shows is new from zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perftool.model.records import (
+    CompilationRecord,
+    FallbackRecord,
+    LogReading,
+    MetricSnapshot,
+    MetricValue,
+)
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_time import parse_time
+from perftool.readers.text.op_names import op_name
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record as the file has it; ``statistics`` may hold anything."""
+
+    metric: str
+    trigger: str | None
+    generated_on: str | None
+    statistics: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """How a key is printed: ``scale`` makes nanoseconds of a time; a gauge does not accumulate."""
+
+    unit: Literal["count", "ns"] = "count"
+    scale: int = 1
+    gauge: bool = False
+
+
+_US, _MS = 1_000, 1_000_000
+_KEYS = {
+    ("graph_compilation", "TotalTime"): _Key("ns", _US),
+    ("graph_compilation", "AvgTime"): _Key("ns", _US, gauge=True),
+    ("memory_defragmentation", "AvgTime"): _Key("ns", _MS, gauge=True),
+    ("memory_defragmentation", "MaxTime"): _Key("ns", _MS, gauge=True),
+}
+_COUNT = _Key()
+_RECIPES = "recipe"  # a list, and never reset
+_LIMIT = 2**63
+
+
+@dataclass
+class _Metric:
+    """The last state of one metric."""
+
+    snapshots: int = 0
+    totals: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    recipes: int = 0
+
+
+@dataclass
+class MetricsSeries:
+    """Feed it the records of one file in order, then ask for the reading."""
+
+    tally: IssueTally
+    rank: int | None = None
+    _metrics: dict[str, _Metric] = field(default_factory=dict)
+    _snapshots: list[MetricSnapshot] = field(default_factory=list)
+    _compilations: list[CompilationRecord] = field(default_factory=list)
+    _fallbacks: dict[str, int] = field(default_factory=dict)
+
+    def feed(self, record: RawRecord) -> None:
+        """Take one record."""
+        state = self._metrics.setdefault(record.metric, _Metric())
+        totals = dict(self._numbers(record))
+        counters = {place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge}
+        reset = any(total < state.totals.get(place, 0) for place, total in counters.items())
+        before = {} if reset else state.totals
+        snapshot = MetricSnapshot(
+            metric=record.metric,
+            ordinal=state.snapshots,
+            values=tuple(_values(record.metric, totals, before)),
+            trigger=record.trigger,
+            time_ns=parse_time(record.generated_on or ""),
+            after_reset=reset,
+            rank=self.rank,
+        )
+        state.snapshots += 1
+        state.totals = counters
+        self._snapshots.append(snapshot)
+        self._count_fallbacks(snapshot)
+        if record.metric == "graph_compilation":
+            self._count_compilations(snapshot, self._new_recipes(record, state))
+
+    def reading(self) -> LogReading:
+        """Every snapshot, the compilations between them, and one fallback record per op with its total."""
+        fallbacks = tuple(
+            FallbackRecord(op_name(op).full, op_name(op).base, count, "metrics", self.rank)
+            for op, count in self._fallbacks.items()
+        )
+        return LogReading(
+            fallbacks=fallbacks,
+            compilations=tuple(self._compilations),
+            metrics=tuple(self._snapshots),
+            kind="metrics",
+        )
+
+    def _numbers(self, record: RawRecord) -> Iterator[tuple[tuple[str, str | None], float]]:
+        """Every usable number of a record by key and, for counters per op or recipe, name."""
+        for key, value in record.statistics.items():
+            if key == _RECIPES:
+                continue
+            named = value if isinstance(value, Mapping) else {None: value}
+            for name, number in named.items():
+                if (total := _total(number, _key(record.metric, key))) is None:
+                    self.tally.note("bad value", f"{record.metric} {key} is not a usable number")
+                else:
+                    yield (key, None if name is None else str(name)), total
+
+    def _count_fallbacks(self, snapshot: MetricSnapshot) -> None:
+        for value in snapshot.values:
+            if value.key == "FallbackOps" and value.name is not None and value.increment is not None:
+                self._fallbacks[value.name] = self._fallbacks.get(value.name, 0) + int(value.increment)
+
+    def _new_recipes(self, record: RawRecord, state: _Metric) -> list[tuple[str, int]]:
+        """Name and nanoseconds of the recipes that this record lists and the one before did not."""
+        listed = record.statistics.get(_RECIPES)
+        if not isinstance(listed, (list, tuple)):
+            return []
+        new = listed[state.recipes :]
+        state.recipes = len(listed)
+        pairs = [pair for pair in map(_recipe, new) if pair is not None]
+        if len(pairs) < len(new):
+            self.tally.note("bad value", "an item of the recipe list is not a name and a time")
+        return pairs
+
+    def _count_compilations(self, snapshot: MetricSnapshot, recipes: list[tuple[str, int]]) -> None:
+        increments = {value.key: int(value.increment or 0) for value in snapshot.values if value.name is None}
+        for name, dur_ns in recipes:
+            self._compilations.append(self._compilation(snapshot, 1, dur_ns, name))
+        # Without details, or after a reset, the totals know of compilations that the list does not.
+        rest = increments.get("TotalNumber", 0) - len(recipes)
+        if rest > 0:
+            rest_ns = max(increments.get("TotalTime", 0) - sum(dur_ns for _, dur_ns in recipes), 0)
+            self._compilations.append(self._compilation(snapshot, rest, rest_ns, None))
+
+    def _compilation(self, snapshot: MetricSnapshot, count: int, dur_ns: int, recipe: str | None) -> CompilationRecord:
+        return CompilationRecord(
+            source="metrics",
+            count=count,
+            recipe=recipe,
+            dur_ns=dur_ns,
+            ordinal=snapshot.ordinal,
+            trigger=snapshot.trigger,
+            rank=self.rank,
+        )
+
+
+def _key(metric: str, key: str) -> _Key:
+    return _KEYS.get((metric, key), _COUNT)
+
+
+def _values(
+    metric: str,
+    totals: Mapping[tuple[str, str | None], float],
+    before: Mapping[tuple[str, str | None], float],
+) -> Iterator[MetricValue]:
+    for (key, name), total in totals.items():
+        known = _key(metric, key)
+        increment = None if known.gauge else total - before.get((key, name), 0)
+        if name is None or increment:
+            yield MetricValue(key, total, increment, known.unit, name)
+
+
+def _total(number: object, key: _Key) -> float | None:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return None
+    if not 0 <= number * key.scale < _LIMIT:  # false for NaN as well
+        return None
+    return round(number * key.scale) if key.unit == "ns" or number == int(number) else number
+
+
+def _recipe(item: object) -> tuple[str, int] | None:
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
+        return None
+    dur_ns = _total(item[1], _KEYS["graph_compilation", "TotalTime"])
+    return None if dur_ns is None else (str(item[0]), int(dur_ns))

@@ -1,0 +1,73 @@
+"""Metrics files in the text format: blocks of labelled lines, values printed by Python's ``repr``."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from perftool.readers.metrics.metrics_series import RawRecord
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_lines import TextLine
+
+_LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*)")
+_VALUE = re.compile(r"[ \t]+(?P<key>\w+): (?P<value>.+)")
+# Python 3.11 formats the enum member, 3.10 its value.
+_ENUM = "MetricDumpTrigger."
+
+
+@dataclass
+class _Block:
+    metric: str
+    labels: dict[str, str] = field(default_factory=dict)
+    statistics: dict[str, object] = field(default_factory=dict)
+
+
+def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
+    """Yield the records that have statistics; what is dropped goes to ``tally``."""
+    block: _Block | None = None
+    for line in lines:
+        if not line.ended and line.text.strip():
+            tally.note("damaged record", "the last line is cut off", line.number)
+        elif label := _LABEL.match(line.text):
+            if label["label"] == "Metric name":
+                yield from _finished(block, tally)
+                block = _Block(label["value"].strip())
+            elif block is not None:
+                block.labels[label["label"]] = label["value"].strip()
+        elif block is not None and (value := _VALUE.match(line.text)):
+            _keep(block, value, line, tally)
+        elif line.text.strip():
+            tally.note("unknown line", "a line of the metrics file is not understood", line.number)
+    yield from _finished(block, tally)
+
+
+def _keep(block: _Block, match: re.Match[str], line: TextLine, tally: IssueTally) -> None:
+    try:
+        block.statistics[match["key"]] = _literal(match["value"].strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        tally.note("bad value", "a value of the metrics file cannot be read", line.number)
+
+
+def _literal(text: str) -> object:
+    with warnings.catch_warnings():
+        # A damaged value can look like questionable Python; nobody wants to hear of that.
+        warnings.simplefilter("ignore")
+        return ast.literal_eval(text)
+
+
+def _finished(block: _Block | None, tally: IssueTally) -> Iterator[RawRecord]:
+    if block is None:
+        return
+    if not block.statistics:
+        tally.note("damaged record", "a metrics record has no statistics")
+        return
+    trigger = block.labels.get("Triggered by")
+    yield RawRecord(
+        block.metric,
+        None if trigger is None else trigger.removeprefix(_ENUM),
+        block.labels.get("Generated on"),
+        block.statistics,
+    )

@@ -1,0 +1,155 @@
+"""Log lines without what loggers and launchers put around them, remembering what those say.
+
+Before the text that matters a line may carry colours, the label of a launcher (Open MPI ``[1,0]<stdout>:``,
+torchrun ``[default0]:``, ``rank0: `` ...) and the groups of the Gaudi logger:
+``[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] ``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_time import parse_time
+from perftool.readers.text.text_lines import MAX_LINE, Source, read_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What stood before the text of a line. ``tid`` is as printed (hexadecimal), ``level`` in lower case."""
+
+    rank: int | None = None
+    time_ns: int | None = None
+    level: str | None = None
+    logger: str | None = None
+    tid: str | None = None
+
+    @property
+    def is_logger(self) -> bool:
+        """Whether a logger wrote the line, rather than a plain print behind a launcher."""
+        return self.time_ns is not None or self.logger is not None or self.tid is not None
+
+
+NO_PREFIX = Prefix()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: ``text`` is what remains after the prefix, ``rank`` the line's own or else the file's."""
+
+    number: int
+    text: str
+    rank: int | None = None
+    prefix: Prefix = NO_PREFIX
+    ended: bool = True
+
+
+def read_log_lines(source: Source, tally: IssueTally, rank: int | None = None) -> Iterator[LogLine]:
+    """Yield the lines of a log; ``rank`` is assumed where a line names none. Raises as read_lines does."""
+    for line in read_lines(source, tally):
+        text = line.text
+        if len(text) > MAX_LINE:
+            tally.note("long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number)
+        prefix, text = split_prefix(text[:MAX_LINE])
+        yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def strip_ansi(text: str) -> str:
+    """``text`` without colour and cursor escapes."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+def split_prefix(line: str) -> tuple[Prefix, str]:
+    """Separate what launchers and the logger wrote from the message."""
+    text, prefix = strip_ansi(line), NO_PREFIX
+    # Labels nest: a container runtime around a launcher around the logger.
+    for _ in range(_MAX_LABELS):
+        label = _LABEL.match(text)
+        if label is None:
+            break
+        if label.lastgroup is not None:
+            prefix = replace(prefix, rank=int(label[label.lastgroup]))
+        text = text[label.end() :]
+    if text.lstrip().startswith("["):
+        prefix, text = _logger_groups(prefix, text)
+    if prefix.is_logger:
+        text = _SOURCE_LINE.sub("", text, count=1)
+    return prefix, text
+
+
+_MAX_LABELS = 4
+_BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
+# Labels that could as well be text are taken only before something this program reads.
+_LABELS = (
+    r"\s*\[\d+,(?P<rank>\d{1,6})\]\s?<std(?:out|err)>:[ ]?",  # mpirun --tag-output
+    r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, and scripts of users
+    r"\s*\[[a-z_]+(?P<rank>\d{1,6})\]:[ \t]?",  # torchrun: role and local rank
+    r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?",  # containers
+    r"[\x20-\x7e]{10,32}\d{4}(?=\[\d+,\d+\]<std)",  # mpirun --timestamp-output
+    r"\(\w* ?pid=\d+(?:, ip=[\w.:]+)?\) ?",  # Ray
+    r" *(?P<rank>\d{1,6}): " + _BARE_LABEL_BEFORE,  # srun --label
+    r"[A-Za-z0-9][\w.-]*: " + _BARE_LABEL_BEFORE,  # pdsh, used by DeepSpeed: host name
+)
+# One alternation is several times faster than one pattern after the other; at most one rank group matches.
+_LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, label in enumerate(_LABELS)))
+_GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
+_SOURCE_LINE = re.compile(r"^\s*[\w./-]+\.(?:cpp|cc|h|hpp):\d+[:\t ]\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A kind of bracketed group: how it looks, what it sets."""
+
+    pattern: re.Pattern[str]
+    sets: Callable[[Prefix, str], Prefix]
+
+
+_GROUPS = tuple(
+    _Group(re.compile(pattern), sets)
+    for pattern, sets in (
+        (
+            r"([\d -]{0,12}[ T]?\d\d:\d\d:\d\d(?:\.|::)\d+)$",
+            lambda p, text: replace(p, time_ns=parse_time(text)),
+        ),
+        (
+            r"(?i)(trace|debug|info|warn|warning|error|critical|[tdiwec])\s*$",
+            lambda p, text: replace(p, level=text.lower()),
+        ),
+        (r"[Rr]ank:\s*(\d{1,6})$", lambda p, text: replace(p, rank=int(text))),
+        (r"R0*(\d{1,6})$", lambda p, text: replace(p, rank=int(text))),
+        (r"tid:\s*([0-9A-Fa-f]+)$", lambda p, text: replace(p, tid=text.upper())),
+        (r"((?:pid|hls|C):.*)$", lambda p, text: p),
+        (r"(PT_[A-Z_]+)\s*$", lambda p, text: replace(p, logger=text)),
+    )
+)
+# Other names are a logger only where the logger writes it, behind the time: [CACHEFILE] is part of a message.
+_ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
+_OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
+
+
+def _logger_groups(prefix: Prefix, text: str) -> tuple[Prefix, str]:
+    while (group := _GROUP.match(text)) and (known := _apply(prefix, group[1])) is not None:
+        prefix, text = known, text[group.end() :]
+    return prefix, text.lstrip() if prefix.is_logger else text
+
+
+def _apply(prefix: Prefix, content: str) -> Prefix | None:
+    """``prefix`` with what one group says, None when the group belongs to the message."""
+    for group in _GROUPS:
+        if match := group.pattern.match(content):
+            return group.sets(prefix, match[1])
+    if prefix.time_ns is not None and prefix.logger is None and (match := _ANY_LOGGER.match(content)):
+        return replace(prefix, logger=match[1])
+    if (
+        prefix.time_ns is not None
+        and prefix.logger is None
+        and prefix.tid is None
+        and (match := _OLD_TID.match(content))
+    ):
+        return replace(prefix, tid=match[1].upper())
+    return None

@@ -1,0 +1,123 @@
+"""Any text input as lines: encodings, line ends and compression are settled here and nowhere else.
+
+Logs reach gigabytes, so the input is decoded and split block by block. The encoding is told by the byte
+order mark, else by the zero bytes that UTF-16 puts between ASCII letters, else it is UTF-8; a line that is
+not valid UTF-8 is read as Latin-1, which maps every byte to some character.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike, fspath
+
+from perftool.readers.files.stream import ByteStream
+from perftool.readers.text.issue_tally import IssueTally
+
+# Longer than any log line; a file without line ends must not end up in memory.
+MAX_LINE = 1 << 20
+# All records of a JSON file may stand on one line when a tool has rewritten it.
+MAX_JSON_LINE = 64 << 20
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line without its end. ``number`` counts line feeds, so it is what an editor shows.
+
+    The parts of a line that carriage returns overwrite (progress bars) come one by one under the same number.
+    ``ended`` is false for a last line without a line end, which may have been cut.
+    """
+
+    number: int
+    text: str
+    ended: bool = True
+
+
+Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
+"""A path (``-`` is standard input), the content itself, or lines already split."""
+
+
+def read_lines(source: Source, tally: IssueTally, max_line: int = MAX_LINE) -> Iterator[TextLine]:
+    """Yield the lines of ``source``; problems go to ``tally``.
+
+    Raises InputError when the file cannot be opened or read, never because of its content.
+    """
+    if isinstance(source, bytes):
+        yield from _split(_decode(iter((source,)), tally), tally, max_line)
+    elif isinstance(source, (str, PathLike)):
+        with ByteStream(fspath(source)) as stream:
+            yield from _split(_decode(stream.blocks(), tally), tally, max_line)
+            for issue in stream.issues:
+                tally.note(issue.kind, issue.message)
+    else:
+        for number, line in enumerate(source, 1):
+            yield line if isinstance(line, TextLine) else TextLine(number, line.rstrip("\r\n"))
+
+
+def detect_encoding(head: bytes) -> tuple[str, int]:
+    """The codec name for a text that begins with ``head``, and the length of its byte order mark."""
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            return name, len(mark)
+    even, odd = head[0:_HEAD:2].count(0), head[1:_HEAD:2].count(0)
+    if max(even, odd) * 4 > min(len(head), _HEAD):
+        return ("utf-16-le" if odd > even else "utf-16-be"), 0
+    return "utf-8", 0
+
+
+def _decode(blocks: Iterator[bytes], tally: IssueTally) -> Iterator[str]:
+    head = next(blocks, b"")
+    encoding, mark = detect_encoding(head)
+    errors = "surrogateescape" if encoding == "utf-8" else "replace"
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    yield decoder.decode(head[mark:])
+    for block in blocks:
+        yield decoder.decode(block)
+    if rest := decoder.decode(b"", final=True):
+        if encoding != "utf-8":
+            tally.note("cut character", "the last character is cut off")
+        yield rest
+
+
+def _split(chunks: Iterator[str], tally: IssueTally, max_line: int) -> Iterator[TextLine]:
+    number, pending = 1, ""
+    for chunk in chunks:
+        text = pending + chunk
+        *whole, pending = text.replace("\r\n", "\n").split("\n")
+        for line in whole:
+            yield from _parts(line, number, tally, max_line)
+            number += 1
+        if len(pending) > max_line:
+            yield from _parts(pending, number, tally, max_line)
+            pending = ""
+    if pending:
+        yield from _parts(pending, number, tally, max_line, ended=False)
+
+
+def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Iterator[TextLine]:
+    if not line.isascii():
+        line = _repaired(line, number, tally)
+    for part in line.rstrip("\r").split("\r") if "\r" in line else (line,):
+        if len(part) > max_line:
+            tally.note("long line", f"a line is longer than {max_line} characters; its rest is ignored", number)
+        yield TextLine(number, part[:max_line], ended)
+
+
+def _repaired(line: str, number: int, tally: IssueTally) -> str:
+    """``line`` with bytes that are not UTF-8 (kept as lone surrogates so far) read as Latin-1."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        tally.note("not UTF-8", "text that is not UTF-8 was read as Latin-1", number)
+        return line.encode(errors="surrogateescape").decode("latin-1")
+    return line

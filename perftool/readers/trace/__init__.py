@@ -1,0 +1,1 @@
+"""Traces: Chrome JSON of every producer, and Gaudi's profiler CSV."""

@@ -1,0 +1,250 @@
+"""Chrome trace JSON (Kineto's format) as a sequence of small, valid array files.
+
+The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as
+a JSON array of its own, so that memory stays bounded and the store can read them in parallel. Cutting costs a
+search in the last kilobytes of each block; no byte of a healthy file is parsed here. A chunk the store cannot
+parse is handed back to ``repair``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool.errors import InputError
+from perftool.model.inputs import ImportIssue
+from perftool.readers.files.stream import ByteStream
+from perftool.readers.trace import envelope, mend
+from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
+
+# A head longer than this (metadata before the events) is searched for its key only.
+_LONGEST_HEAD = 256 << 20
+# Text without a sure boundary is kept together up to here; then it is cut where a boundary may be.
+_LONGEST_CARRY = 32 << 20
+# This much of a chunk tells how it writes times.
+_TELLING = 256 << 10
+# From here on microseconds with decimals do not fit a double: 2**53 ns.
+_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
+_DECIMALS = rb"-?\d+\.\d+(?:[eE][-+]?\d+)?"
+_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(%b)' % _DECIMALS)
+_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive events as one JSON array in the file ``path``; ``offset`` counts from the input's beginning.
+
+    With ``exact`` set, times with decimals are JSON strings, because a double would round them.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    exact: bool
+
+
+class ChromeTrace:
+    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted.
+
+    ``events_end`` is then the offset of the bracket that closes the events; None when it is not known, or when there
+    is damage before it.
+    """
+
+    def __init__(self, path: str, spool: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.issues: list[ImportIssue] = []
+        self.truncated = False
+        self.size = 0
+        self._spool = spool
+        self.bare = False
+        self.ended = False
+        self.events_end: int | None = None
+        self._damaged = False
+        self._last_offset = -1
+        self._closing = b""
+        self._exact = False
+        self._mended = mend.Mended()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Spool the events; each chunk's file exists when it is yielded and belongs to the caller.
+
+        Raises InputError when the file cannot be read or holds no event array.
+        """
+        with ByteStream(self.path) as stream:
+            blocks = stream.blocks()
+            head, block = self._read_head(stream, blocks)
+            self.metadata.update(head.metadata)
+            self.bare = head.bare
+            self._damaged = head.damaged > 0
+            if head.damaged:
+                text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
+                self.issues.append(ImportIssue("damaged metadata", head.damaged, text))
+            yield from self._cut(block[head.start :], blocks, head.start)
+            self.size = stream.size
+            self.issues += stream.issues
+            self.truncated = self.truncated or bool(stream.issues)
+
+    def repair(self, chunk: Chunk) -> Chunk | None:
+        """The readable events of a chunk that does not parse, as a new chunk; None when there are none.
+
+        Also notices that the event array ended inside the chunk, with more metadata after it. Repairs must be
+        asked for in file order.
+        """
+        if self.ended:
+            return None
+        data = chunk.path.read_bytes()[1:-1]
+        end = envelope.scan_end(data, 0)
+        if end is not None:
+            self.ended = True
+            # Quotes around times move what follows them.
+            self.events_end = None if chunk.exact else chunk.offset + end
+            closing = self._closing if chunk.offset == self._last_offset else b""
+            self._read_foreign(data[end + 1 :] + closing)
+            data = data[:end]
+        self._damaged = self._damaged or objects_in(data) is None
+        mended = mend.mend_events(data, chunk.offset)
+        self._mended.add(mended)
+        return self._write([b",".join(mended.events)], chunk.offset) if mended.events else None
+
+    def finish(self) -> None:
+        """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
+        found = self._mended
+        if self._damaged:
+            self.events_end = None
+        if self.ended:
+            # The end was found before the last chunk, so the last chunk was not cut off.
+            self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
+            self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
+        if isinstance(second := self.metadata.pop("traceEvents", None), list) and second:
+            text = f"{_events(len(second))} in a second traceEvents were not used"
+            self.issues.append(ImportIssue("second event array", len(second), text))
+        if found.repaired:
+            text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
+            self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
+        if found.dropped:
+            text = (
+                f"{_events(found.dropped)} ({found.dropped_bytes:,} bytes) could not be read, "
+                f"the first at byte {found.first_drop:,}"
+            )
+            issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
+            self.issues.append(issue)
+
+    def lost(self, chunk: Chunk, why: str) -> None:
+        """Record that a whole chunk could not be loaded even after its repair."""
+        text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
+        self.issues.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
+
+    def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes]:
+        data = b""
+        for block in blocks:
+            data += block
+            head = envelope.read_head(data)
+            if head is not None:
+                return head, data
+            if not _looks_like_json(data):
+                raise InputError(f"{self.path}: is not JSON, so not a trace")
+            if len(data) > _LONGEST_HEAD:
+                break
+        if stream.issues and not data:
+            raise InputError(f"{self.path}: {stream.issues[0].message}")
+        if not data.removeprefix(envelope.UTF8_BOM).strip():
+            raise InputError(f"{self.path}: is empty")
+        if not _looks_like_json(data):
+            raise InputError(f"{self.path}: is not JSON, so not a trace")
+        if stream.issues:
+            raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event lies in front of that")
+        raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
+
+    def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:
+        """Write a chunk for each block, cut at its last event boundary; the rest goes with the next block."""
+        carry: list[bytes | memoryview] = []
+        for block in _prepend(first, blocks):
+            cut = last_boundary(block)
+            if cut is None and sum(map(len, carry)) > _LONGEST_CARRY:
+                cut = any_boundary(block)
+            if cut is None:
+                carry.append(block)
+                continue
+            end, restart = cut
+            view = memoryview(block)
+            chunk = self._write([*carry, view[:end]], offset)
+            offset += sum(map(len, carry)) + restart
+            carry = [view[restart:]]
+            yield chunk
+        last = self._close(b"".join(carry), offset)
+        if last is not None:
+            yield last
+
+    def _close(self, data: bytes, offset: int) -> Chunk | None:
+        """The last chunk: what precedes the end of the event array, or all of it when the file is cut off."""
+        tail = envelope.read_tail(data, bare=self.bare)
+        if tail is not None:
+            self.metadata.update(tail.metadata)
+            self.events_end = offset + tail.end
+            # Should the array prove to end earlier, this belongs to what follows it.
+            self._last_offset, self._closing = offset, data[tail.end :]
+            data = data[: tail.end]
+        elif not self.bare or _needs_mending(data):
+            self.truncated = True
+            self.issues.append(ImportIssue("cut off", 1, "the file ends before the event array is closed"))
+        data = data.strip(b" \t\r\n,")
+        return self._write([data], offset) if data else None
+
+    def _write(self, parts: Sequence[bytes | memoryview], offset: int) -> Chunk:
+        path = self._spool / f"{offset:015d}.json"
+        self._exact = self._exact or any(_LOSSY_TIME.search(part, 0, _TELLING) for part in parts)
+        if self._exact:
+            # Joined first: a number may lie across two parts.
+            parts = [_quote_times(b"".join(parts))]
+        with open(path, "wb", buffering=0) as file:
+            size = sum(file.write(part) for part in (b"[", *parts, b"]"))
+        return Chunk(path, offset, size, self._exact)
+
+    def _read_foreign(self, data: bytes) -> None:
+        """Metadata after the events, when it fits in one chunk."""
+        try:
+            self.metadata.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
+        except orjson.JSONDecodeError:
+            text = f"{len(data):,} bytes after the event array were not used"
+            if not data.strip():
+                text = "the file ends right after the event array"
+            self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
+
+
+def _quote_times(text: bytes) -> bytes:
+    """``text`` with every time that has decimals as a JSON string."""
+    pieces = _TIME.split(text)
+    # A third of the pieces are the numbers; this is several times faster than a substitution.
+    pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
+    return b"".join(pieces)
+
+
+def unquote_times(text: bytes) -> bytes:
+    """``text`` of an exact chunk with its times as the numbers they were."""
+    return _QUOTED_TIME.sub(rb"\1\2", text)
+
+
+def _needs_mending(data: bytes) -> bool:
+    """Whether ``data`` is something else than whole events, as the unclosed array of a killed writer is."""
+    events = data.strip(b" \t\r\n,")
+    return bool(events) and not parses(events)
+
+
+def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _looks_like_json(data: bytes) -> bool:
+    text = data.removeprefix(envelope.UTF8_BOM).lstrip()
+    return not text or text[:1] in (b"{", b"[")
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count:,} events"

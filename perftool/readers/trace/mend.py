@@ -1,0 +1,184 @@
+"""Repair of damaged event text: keep every event that can be read, count what cannot.
+
+A stretch of events that does not parse is taken in ever smaller steps until the damage is alone in one event.
+That event is mended as text if the damage is one of the kinds real profilers write (raw control characters,
+bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers
+are never reparsed, so times keep every digit.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import orjson
+
+from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event, parses
+
+_BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
+_NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+# What may follow a quote that really ends a string, in an object and in an array.
+_AFTER_STRING = {
+    "{": re.compile(r'\s*(?:$|[:}]|,\s*"(?:[^"\\]|\\.)*"\s*:)'),
+    "[": re.compile(r"\s*(?:$|\]|,\s*[\"{\[\d\-tfnN])"),
+}
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
+_LONGEST_STEP = 4096
+_SALVAGE_TRIES = 64
+_BETWEEN = b" \t\r\n,"
+
+
+@dataclass
+class Mended:
+    """The outcome for one piece of text: readable events, and what happened on the way."""
+
+    events: list[bytes] = field(default_factory=list)
+    repaired: int = 0
+    dropped: int = 0
+    dropped_bytes: int = 0
+    first_repair: int | None = None
+    first_drop: int | None = None
+
+    def note_repair(self, offset: int) -> None:
+        self.repaired += 1
+        self.first_repair = offset if self.first_repair is None else self.first_repair
+
+    def note_drop(self, offset: int, size: int) -> None:
+        self.dropped += 1
+        self.dropped_bytes += size
+        self.first_drop = offset if self.first_drop is None else self.first_drop
+
+    def add(self, other: Mended) -> None:
+        """Add the counts of a later stretch; its events stay with it."""
+        self.repaired += other.repaired
+        self.dropped += other.dropped
+        self.dropped_bytes += other.dropped_bytes
+        self.first_repair = other.first_repair if self.first_repair is None else self.first_repair
+        self.first_drop = other.first_drop if self.first_drop is None else self.first_drop
+
+
+def mend_events(data: bytes, start: int = 0) -> Mended:
+    """Read what can be read of ``data``, comma-separated events that do not parse as they are.
+
+    ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
+    """
+    cuts = [0, *(match.end() for match in BOUNDARY.finditer(data)), len(data)]
+    result = Mended()
+    first, step = 0, _LONGEST_STEP
+    while first < len(cuts) - 1:
+        last = min(first + step, len(cuts) - 1)
+        text = _piece(data, cuts[first], cuts[last])
+        if not text or parses(text):
+            result.events.extend([text] if text else [])
+            first, step = last, min(2 * step, _LONGEST_STEP)
+        elif last - first > 1:
+            step = (last - first) // 2
+        else:
+            first += _mend_at(data, cuts, first, start, result)
+    return result
+
+
+def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mended) -> int:
+    """Deal with the piece at ``first``, which does not parse alone; returns how many pieces were used up."""
+    text = _piece(data, cuts[first], cuts[first + 1])
+    offset = start + cuts[first]
+    if (mended := _mended(text)) is not None:
+        result.note_repair(offset)
+        result.events.append(mended)
+        return 1
+    # Perhaps a boundary lies inside the event, between objects nested in its arguments.
+    begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
+    end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]])
+    if end > cuts[first + 1]:
+        result.events.append(data[begin:end])
+        following = bisect_right(cuts, end) - 1
+        cuts[following] = end
+        return following - first
+    _salvage(text, offset, result)
+    return 1
+
+
+def _salvage(text: bytes, offset: int, result: Mended) -> None:
+    """Keep a whole event before the garbage in ``text``, and one after it, as far as there are any."""
+    first_end = _end_of_event(text)
+    last_start = _start_of_event(text, first_end)
+    garbage = text[first_end:last_start].strip(_BETWEEN)
+    result.events += [event for event in (text[:first_end], text[last_start:]) if event]
+    if garbage:
+        result.note_drop(offset + first_end, len(garbage))
+    else:
+        result.note_repair(offset + first_end)
+
+
+def _end_of_event(text: bytes) -> int:
+    """Where the whole event ends with which ``text`` begins; 0 when it begins with none."""
+    end = 0
+    for _ in range(_SALVAGE_TRIES):
+        end = text.find(b"}", end) + 1
+        if end == 0 or parses(text[:end]):
+            return end
+    return 0
+
+
+def _start_of_event(text: bytes, after: int) -> int:
+    """Where the whole event starts with which ``text`` ends, not before ``after``; its length when there is none."""
+    for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
+        if is_event(text[start.start() :]):
+            return start.start()
+    return len(text)
+
+
+def _piece(data: bytes, start: int, end: int) -> bytes:
+    return data[start:end].strip(_BETWEEN)
+
+
+def _mended(text: bytes) -> bytes | None:
+    """One event as valid JSON, or None when it is beyond repair."""
+    plain = text.decode("utf-8", errors="replace")
+    for candidate in (_fix_tokens(plain), _fix_tokens(_escape_quotes(plain))):
+        try:
+            value = orjson.loads(candidate)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict) and "ph" in value:
+            return candidate.encode("utf-8", errors="replace")
+    return None
+
+
+def _fix_tokens(text: str) -> str:
+    """Escape control characters in strings; mend escapes, numbers that are none, and trailing commas."""
+    text = _STRING.sub(lambda string: _CONTROL.sub(_escape_control, string.group()), text)
+    text = _BAD_ESCAPE.sub(lambda escape: "\\" + escape.group(), text)
+    text = _PAIR_OR_HALF.sub(lambda escape: escape.group(1) or "\\ufffd", text)
+    text = _NOT_A_NUMBER.sub(r"\1null", text)
+    return _TRAILING_COMMA.sub(r"\1", text)
+
+
+def _escape_control(char: re.Match[str]) -> str:
+    return f"\\u{ord(char.group()):04x}"
+
+
+def _escape_quotes(text: str) -> str:
+    """Escape every quote inside a string that is not followed by what must follow a string."""
+    out: list[str] = []
+    containers = ["{"]
+    inside, at = False, 0
+    while at < len(text):
+        char = text[at]
+        step = 2 if inside and char == "\\" else 1
+        if char == '"':
+            if inside and not _AFTER_STRING[containers[-1]].match(text, at + 1):
+                char = '\\"'
+            else:
+                inside = not inside
+        elif not inside and char in "{[":
+            containers.append(char)
+        elif not inside and char in "}]" and len(containers) > 1:
+            containers.pop()
+        out.append(char if step == 1 else text[at : at + 2])
+        at += step
+    return "".join(out)

@@ -1,0 +1,136 @@
+"""A copy of a trace with events of our own at the end of its event array.
+
+The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every event that could be read,
+and the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+
+from perftool.model.annotations import CATEGORY
+from perftool.model.inputs import InputFile
+from perftool.readers.files.stream import ByteStream
+from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk, unquote_times
+from perftool.readers.trace.event_text import objects_in
+
+# All events that an earlier copy added are together at the end of the array, and the first begins like this.
+_OURS = b'{"cat":"%b"' % CATEGORY.encode()
+_SPACE = b" \t\r\n"
+
+
+def splice(read: InputFile, added: Iterable[bytes], spool: Path) -> Iterator[bytes]:
+    """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) put in.
+
+    Events that an earlier copy added are left out. ``spool`` is an empty folder for temporary files. Raises
+    InputError when the file cannot be read any more.
+    """
+    if read.status == "ok" and read.events_end is not None:
+        yield from _verbatim(read.path, read.events_end, added)
+    else:
+        yield from _mended(read.path, added, spool)
+
+
+def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
+    """The text with ``added`` before the offset ``end``, where the array is closed."""
+    last = b""
+    with ByteStream(path) as stream:
+        before, after = _split(stream.blocks(), end)
+        for text in _until_ours(before):
+            last = text.rstrip(_SPACE)[-1:] or last
+            yield text
+        yield from _separated(last, added)
+        yield from after
+
+
+def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
+    """``blocks`` before and from the offset ``end`` on; the first part must be used up before the second."""
+    rest: list[bytes] = []
+
+    def before() -> Iterator[bytes]:
+        left = end
+        while left > 0 and (block := next(blocks, b"")):
+            yield block[:left]
+            rest[:] = [block[left:]]
+            left -= len(block)
+
+    def after() -> Iterator[bytes]:
+        yield from rest
+        yield from blocks
+
+    return before(), after()
+
+
+def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """``blocks`` up to the first event of ours; all blocks are consumed either way."""
+    held, found = b"", False
+    for block in blocks:
+        if found:
+            continue
+        text = held + block
+        start = text.find(_OURS)
+        found = start >= 0
+        cut = start if found else max(len(text) - len(_OURS), 0)
+        held = b"" if found else text[cut:]
+        yield text[:cut]
+    yield held
+
+
+def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """``pieces`` with commas between them, and one before them unless ``last``, what precedes, makes it wrong."""
+    for piece in pieces:
+        if last not in (b"[", b","):
+            yield b",\n"
+        yield piece
+        last = b"}"
+
+
+def _mended(path: str, added: Iterable[bytes], spool: Path) -> Iterator[bytes]:
+    trace = ChromeTrace(path, spool)
+    pieces = _pieces(trace)
+    # The head is known once the first piece is.
+    first = next(pieces, b"")
+    yield b"[" if trace.bare else b'{"traceEvents":['
+    yield from _separated(b"[", _all(first, pieces, added))
+    yield b"]" if trace.bare else _metadata(trace)
+
+
+def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from pieces
+    yield from added
+
+
+def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
+    """The readable events of the trace, but those an earlier copy added."""
+    for chunk in trace.chunks():
+        text = _readable(trace, chunk)
+        text = b"".join(_until_ours([text])).rstrip(_SPACE + b",")
+        if text:
+            yield text
+        chunk.path.unlink(missing_ok=True)
+
+
+def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
+    """The events of a chunk, each as it was or mended; nothing when the event array ended before."""
+    if trace.ended:
+        return b""
+    found: Chunk | None = chunk
+    text = chunk.path.read_bytes()[1:-1]
+    if objects_in(text) is None:
+        found = trace.repair(chunk)
+        text = found.path.read_bytes()[1:-1] if found else b""
+    if objects_in(text) is None:
+        # Other things than objects mean nothing in a trace, and a viewer may refuse all of it for their sake.
+        text = b",".join(orjson.dumps(value) for value in orjson.loads(b"[" + text + b"]") if isinstance(value, dict))
+    return unquote_times(text) if chunk.exact else text
+
+
+def _metadata(trace: ChromeTrace) -> bytes:
+    """The end of the document, with what surrounded the events."""
+    rest = {key: value for key, value in trace.metadata.items() if key != "traceEvents"}
+    return b"]," + orjson.dumps(rest)[1:] if rest else b"]}"
