@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,6 +167,10 @@ class TraceStore:
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Run our own SQL over tables that were built; for the engine and the summary."""
         return _as_dicts(self._connection.execute(sql, params or {}))
+
+    def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of our own SQL as numpy arrays; masked where one holds NULL."""
+        return dict(self._connection.execute(sql, dict(params)).fetchnumpy())
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
