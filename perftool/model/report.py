@@ -62,6 +62,7 @@ class Finding:
     url: str | None = None
     suppressed: bool = False
     path: str | None = None
+    short_fix: str = ""
 
 
 @dataclass(frozen=True)
