@@ -11,6 +11,7 @@ from typing import Any
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Advice, Param, Rule
+from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
@@ -18,7 +19,7 @@ CASES = "cases"
 _SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
+DEVICES = ("any", "accelerators", *accelerators(), "cpu")
 _TEXT_KEYS: dict[str, type | tuple[type, ...]] = {
     "message": str, "why": str, "fix": (str, dict), "short_fix": (str, dict), "example": str, "references": list,
 }  # fmt: skip
