@@ -114,10 +114,13 @@ def test_the_short_fix_fits_a_line_of_a_table(rule: Rule) -> None:
 @every_rule
 def test_advice_for_one_device_names_nothing_of_another(rule: Rule) -> None:
     """Nobody on an A100 reads about torch.hpu, nobody on a Gaudi about CUDA graphs."""
+    gaudi = r"torch\.hpu|habana|HPU|Gaudi|hccl"
     foreign = {
-        "hpu": r"torch\.cuda|CUDA|\bnccl\b", "cuda": r"torch\.hpu|habana|HPU|Gaudi|hccl", "rocm": r"torch\.hpu|habana|HPU|Gaudi|hccl",
+        "hpu": r"torch\.cuda|CUDA|\bnccl\b",
+        "cuda": gaudi,
+        "rocm": gaudi,
         "cpu": r"torch\.(hpu|cuda)|habana_frameworks|CUDA",
-    }  # fmt: skip
+    }
     said = {
         device: re.findall(pattern, rule.fix.text_for(device) + " " + rule.short_fix.text_for(device))
         for device, pattern in foreign.items() if rule.applies_to(device) and rule.code not in ENGINE_RULES
