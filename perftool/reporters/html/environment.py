@@ -10,8 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from perftool.model.words import kind_label
 from perftool.reporters.escape import json_text, one_line
-from perftool.reporters.labels import format_metric, kind_label
+from perftool.reporters.labels import format_metric
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 HERE = Path(__file__).parent

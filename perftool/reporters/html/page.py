@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from perftool import __version__
 from perftool.model.pictures import NO_PICTURES, Pictures
-from perftool.model.report import Report
+from perftool.model.report import Report, Verdict
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
-from perftool.reporters.verdict import Verdict, origins, verdict
+from perftool.reporters.verdict import origins
 
 _MOST_STEP_CHARTS = 4
 _MOST_STEPS_LISTED = 60
@@ -91,7 +91,7 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         version=__version__,
         report=report,
         pictures=pictures,
-        verdict=verdict(report),
+        verdict=report.verdict,
         origins=origins(report),
         tiles=view.tiles(report, findings),
         slots=view.slots(report, pictures),
