@@ -46,6 +46,8 @@ def diff(
     config: options.Config = None,
     isolated: options.Isolated = False,
     trust_config: options.TrustConfig = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
@@ -69,7 +71,7 @@ def diff(
         [new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules), trust_config
     )
     with progress(quiet or silent) as show:
-        sides = [load_side(path, prepared.rules, show) for path in (base, new)]
+        sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
     result = compare(*(replace(side, name=shown[side.name]) for side in sides))
     if is_file(output_file) or not silent:

@@ -202,7 +202,7 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 
 def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintReport:
     from perftool.engine.gate.lint import lint_inputs
-    from perftool.engine.ranks.schedule import choose_schedule
+    from perftool.engine.ranks.choice import choose_schedule
 
     inputs = _inputs(plan, call)
     require_no_input([*targets, call.write_baseline], [*inputs.traces, *inputs.texts])

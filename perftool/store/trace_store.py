@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -16,7 +15,7 @@ from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
-from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.catalog import build_order, catalog, macros, names_in
 from perftool.store.clocks import align_clocks
 from perftool.store.deadline import interrupted_after, whole_or_not
 from perftool.store.derive import nest_slices, pair_slices
@@ -27,6 +26,7 @@ from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
 from perftool.store.room.room import Bounds, Result, Room
+from perftool.store.shift import shift_to
 from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
-_DEFAULT_TIME_LIMIT_S = 60.0
+QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
 
 
@@ -53,8 +53,8 @@ class TraceStore:
         self._built: set[str] = set()
         self._filled: dict[str, bool] = {}
         self._ready = False
-        # Files of other ranks may count from another zero; the first file's is everyone's.
-        self._base_ns = 0
+        # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
+        self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
@@ -126,9 +126,9 @@ class TraceStore:
 
     def _align(self, rank: int, base_ns: int) -> None:
         """Count the times of a rank from the same origin as those of the first one, when both name theirs."""
-        if base_ns and self._base_ns and base_ns != self._base_ns:
-            self._connection.execute(f"UPDATE raw SET ts = ts + {base_ns - self._base_ns} WHERE rank = {rank}")
-        self._base_ns = self._base_ns or base_ns
+        self.base_ns = self.base_ns or base_ns
+        if shift := shift_to(self.base_ns, base_ns, [rank]):
+            self._connection.execute(f"UPDATE raw SET ts = {shift.sql('ts')} WHERE rank = {rank}")
 
     def add_reading(self, reading: Reading) -> None:
         """Add what a log, a metrics file or a configuration says."""
@@ -173,6 +173,10 @@ class TraceStore:
         """Run our own SQL over tables that were built; for the engine and the summary."""
         return _as_dicts(self._connection.execute(sql, params or {}))
 
+    def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of our own SQL as numpy arrays; masked where one holds NULL."""
+        return dict(self._connection.execute(sql, dict(params)).fetchnumpy())
+
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
         result = self._connection.execute(sql, params or {})
@@ -180,7 +184,7 @@ class TraceStore:
             yield from rows
 
     def query(
-        self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = _DEFAULT_TIME_LIMIT_S
+        self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run SQL from outside; returns column names and rows. See ``ask`` for the limits and what is raised."""
         result = self.ask(sql, params, Bounds(time_limit_s))
@@ -196,10 +200,9 @@ class TraceStore:
         except UnicodeEncodeError:
             raise QueryError("the SQL is not valid UTF-8") from None
         begun = monotonic()
-        names = re.findall(r"\w+", sql)
         with interrupted_after(self._connection, bounds.seconds):
-            self.build(sorted(set(map(str.lower, names)) & set(catalog())))
-            files = self._handed.files(names)
+            self.build(names_in(sql))
+            files = self._handed.files(sql)
         left = max(bounds.seconds - (monotonic() - begun), 0.001)
         try:
             return self._room.ask(sql, params or {}, files, replace(bounds, seconds=left))
@@ -208,7 +211,7 @@ class TraceStore:
 
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run our own SQL, of the shipped rules; returns column names and rows. Raises QueryError like ``query``."""
-        self.build(_names_in(sql))
+        self.build(names_in(sql))
         with interrupted_after(self._connection, time_limit_s):
             result = self._connection.execute(sql, params)
             return [column[0] for column in result.description or []], result.fetchall()
@@ -283,8 +286,3 @@ class TraceStore:
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _names_in(sql: str) -> list[str]:
-    """Every table name that occurs in ``sql`` as a word."""
-    return [name for name in re.findall(r"\w+", sql) if name in catalog()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from pathlib import Path
 
 import duckdb
@@ -19,10 +19,10 @@ class HandedTables:
         self._folder = folder
         self._files: dict[str, Path] = {}
 
-    def files(self, names: Iterable[str]) -> dict[str, Path]:
-        """The files of the tables that are called one of ``names``; other names are left out."""
-        known = {name.lower(): name for (name,) in self._connection.execute(_TABLES).fetchall()}
-        wanted = sorted({known[name.lower()] for name in names if name.lower() in known})
+    def files(self, sql: str) -> dict[str, Path]:
+        """The files of the tables whose names occur in ``sql`` as words, in capitals or not."""
+        words = set(re.findall(r"\w+", sql.lower()))
+        wanted = sorted(name for (name,) in self._connection.execute(_TABLES).fetchall() if name.lower() in words)
         return {name: self._files.get(name) or self._write(name) for name in wanted}
 
     def _write(self, name: str) -> Path:
