@@ -17,6 +17,7 @@ from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
 
 if TYPE_CHECKING:
+    from perftool.engine.compare.run_side import RunSide
     from perftool.model.diff import Comparison
 
 
@@ -62,24 +63,30 @@ def diff(
 
       habana_perf_tool diff main.json branch.json --output-format markdown
     """
-    from perftool.engine.compare.diff import compare, fails, load_side, parse_fail_if
-    from perftool.engine.report.portable import shown_paths
+    from perftool.engine.compare.diff import fails, load_side, parse_fail_if
 
     _require_sides(base, new, output_file)
     limit = None if fail_if is None else parse_fail_if(fail_if)
-    prepared = prepare(
-        [new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules), trust_config
-    )
+    given = Given(select=select, ignore=ignore, rule_packs=rules)
+    prepared = prepare([new], config or [], isolated, given, trust_config)
     with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
-    shown = shown_paths([side.name for side in sides], project_root())
-    result = compare(*(replace(side, name=shown[side.name]) for side in sides))
+    result = _compared(*sides)
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
     if not (quiet or silent):
         note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
+
+
+def _compared(base: RunSide, new: RunSide) -> Comparison:
+    """The comparison of the two sides, with no absolute path in it."""
+    from perftool.engine.compare.diff import compare
+    from perftool.engine.report.portable import shown_paths
+
+    shown = shown_paths([base.name, new.name], project_root())
+    return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]))
 
 
 def _require_sides(base: str, new: str, output_file: str | None) -> None:
