@@ -195,7 +195,7 @@ class TraceStore:
         return self._run_limited(statements[0], params or {}, time_limit_s)
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; names that are no tables are ignored."""
+        """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
         for name in build_order(names, self._built):
             self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')

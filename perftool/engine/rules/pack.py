@@ -75,7 +75,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 def load_user_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
     if not folder.is_dir():
-        raise RuleError(f"{folder}: is no folder")
+        raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
     for rule in rules:
         if not USER_CODE.fullmatch(rule.code):
@@ -193,10 +193,10 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
     for text in data.get("explained_by", ()):
         if not isinstance(text, str) or not CODE_START.fullmatch(text):
-            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
+            raise RuleError(f"{path}: key explained_by: {text!r} is neither a code nor the beginning of one")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
-            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
+            raise RuleError(f"{path}: key retired: {text!r} is neither a code nor a name")
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:
