@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perftool.engine.report.causes import CLAUSES
 from perftool.model.inputs import InputFile
 from perftool.model.report import Cause, Finding, Metric, NotApplicable, Share, Verdict
 from perftool.model.rule import Rule
@@ -54,6 +55,8 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
     title = next((rule.summary for rule in rules if rule.code == first.code), first.name.replace("-", " "))
+    # A symptom knows the largest of its causes.
+    title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
     if gain and step_ns:
         return f"Up to {format_ns(gain)} of a step of {format_ns(step_ns)} is lost (estimate): {_lower(title)}."
     return f"{title.rstrip('.')}."
