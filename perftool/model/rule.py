@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perftool.model.vendors import accelerators
+
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 Status = Literal["preview", "stable", "deprecated"]
@@ -72,4 +74,6 @@ class Rule:
 
         A configuration file alone names no device: then nothing speaks against a rule.
         """
-        return device is None or self.devices == ("any",) or device in self.devices
+        if device is None or self.devices == ("any",) or device in self.devices:
+            return True
+        return "accelerators" in self.devices and device in accelerators()

@@ -86,11 +86,18 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
         return "No trace was read, so no times are known: this is what logs, metrics and configuration tell."
     if idle is None:
         return "The input shows no work of a device, so nothing is said about how busy one is."
+    unknown = summary["device_unknown_ratio"]
+    untold = ""
+    if unknown.value and unknown.numerator:
+        what = f"its state in the first {format_ns(unknown.numerator * 1e6)} is not recorded and counts as neither"
+        untold = f" ({what})"
     if idle < _NOTEWORTHY_IDLE or not idle_causes:
-        return f"The device works {format_ratio(1 - idle)} of the time."
+        return f"The device works {format_ratio(1 - idle)} of the time{untold}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    return f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}."
+    return (
+        f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
+    )
 
 
 def _lower(title: str) -> str:

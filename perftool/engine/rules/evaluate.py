@@ -23,7 +23,10 @@ Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
-_ANY_NAME = "SELECT 1 FROM _names, unnest($names) AS wanted(pattern) WHERE name GLOB pattern LIMIT 1"
+_ANY_NAME = """
+SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
+WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
+"""
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))

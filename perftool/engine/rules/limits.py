@@ -16,7 +16,8 @@ def limited(
 
     A row that names no rank has the largest limit of all. A run without device work has no limits.
     """
-    ratios = {row["rank"]: row[f"{relieves}_ratio"] for row in store.rows("gain_limits")}
+    column = f"{relieves}_ratio"
+    ratios = {row["rank"]: row[column] for row in store.rows("gain_limits") if row[column] is not None}
     widest = max(ratios.values(), default=1.0)
     for row in rows:
         gain_ns = row.get("gain_ns")

@@ -11,13 +11,14 @@ from typing import Any
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Param, Rule
+from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
+DEVICES = ("any", "accelerators", *accelerators(), "cpu")
 _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,

@@ -23,6 +23,8 @@ def claimed_once(findings: Sequence[Finding], explained_by: Mapping[str, Sequenc
             return finding
         gains = [other.gain for other in findings if other.code.startswith(causes) and _beside(other, finding)]
         explained = max((gain.ns_per_step for gain in gains if gain), default=0)
+        if not explained:
+            return finding
         left = finding.gain.ns_per_step - explained
         share = finding.gain.share_of_step * left / max(finding.gain.ns_per_step, 1)
         return replace(finding, gain=replace(finding.gain, ns_per_step=left, share_of_step=share) if left > 0 else None)
