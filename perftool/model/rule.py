@@ -31,6 +31,33 @@ class Param:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What to change, where it differs by device: a text for each device type, for ``any`` other, or for a variant
+    that the rule's query names in its column ``fix_for``."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def text_for(self, device: str | None, variant: str | None = None) -> str:
+        """The text for ``variant`` if there is one, else for ``device`` (None when unknown), else for any."""
+        known = dict(self.texts)
+        return next((known[key] for key in (variant, device, "any") if key in known), self.texts[0][1])
+
+    @property
+    def by_device(self) -> tuple[tuple[str, str], ...]:
+        """Each different text once, with the devices (or the variant) it is for."""
+        merged: dict[str, list[str]] = {}
+        for key, text in self.texts:
+            merged.setdefault(text, []).append(key)
+        return tuple((", ".join(keys), text) for text, keys in merged.items())
+
+    @property
+    def whole(self) -> str:
+        """Everything it says: one text, or a paragraph for each device."""
+        texts = self.by_device
+        return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
+
+
+@dataclass(frozen=True)
 class Rule:
     """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
 
@@ -58,7 +85,8 @@ class Rule:
     sql: str | None
     message: str
     why: str
-    fix: str
+    fix: Advice
+    short_fix: Advice
     example: str
     references: tuple[str, ...] = field(default=())
     retired: tuple[str, ...] = field(default=())
