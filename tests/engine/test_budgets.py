@@ -64,7 +64,7 @@ def check(tmp_path: Path, *budgets: Budget) -> list[tuple[str, str]]:
     trace.write_text(json.dumps({"traceEvents": [event]}))
     with TraceStore.for_files([str(trace)]) as store:
         store.add_trace(str(trace))
-        return [(found.code, found.message) for found in check_budgets(budgets, SUMMARY, store, RULES)]
+        return [(found.code, found.message) for found in check_budgets(budgets, SUMMARY, store.query, RULES)]
 
 
 def test_a_budget_that_holds_says_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Advice, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
@@ -27,12 +27,13 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
+    "relieves": str,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice",
+    "advice", "relieves",
 }  # fmt: skip
-_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
 
 @cache
@@ -133,6 +134,7 @@ def load_rule(path: Path) -> Rule:
         needs_names=tuple(data.get("needs_names", ())),
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
+        relieves=data.get("relieves"),
     )
 
 
