@@ -17,8 +17,7 @@ from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
 
 if TYPE_CHECKING:
-    from perftool.engine.compare.run_side import RunSide
-    from perftool.model.diff import Comparison
+    from perftool.model.diff import Comparison, RunSide
 
 
 class Format(str, Enum):

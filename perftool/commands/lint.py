@@ -90,7 +90,7 @@ AllowEmpty = Annotated[
     typer.Option(
         "--allow-empty",
         metavar=options.NO_VALUE,
-        help="Having nothing to check is no error.",
+        help="Succeed when there is nothing to check.",
         rich_help_panel="File selection",
     ),
 ]

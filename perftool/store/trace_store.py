@@ -217,7 +217,7 @@ class TraceStore:
             return [column[0] for column in result.description or []], result.fetchall()
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; names that are no tables are ignored."""
+        """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
         for name in build_order(names, self._built):
             with whole_or_not(self._connection):

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
 from perftool.engine.rules.pack import is_shipped
-from perftool.engine.rules.ranking import ranked
+from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
@@ -107,7 +108,7 @@ def conclude(
         if answer.cut and crash_rule is not None:
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(findings, causes), tuple(skipped))
+    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -181,8 +182,9 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     }  # fmt: skip
     used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
     columns, rows, cut = _select(store, rule, rule.sql, used)
-    found = tuple(dict(zip(columns, row, strict=True)) for row in rows)
-    return Answer(rule.code, found, cut=cut)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
+    return Answer(rule.code, tuple(bounded), cut=cut)
 
 
 def _select(
