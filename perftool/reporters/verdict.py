@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from perftool.model.report import Finding, Report
@@ -42,11 +43,23 @@ def finding_title(finding: Finding, report: Report) -> str:
 
 
 def origins(report: Report) -> list[str]:
-    """What to say, above all else, about inputs that no device left behind."""
+    """What to say, above all else, about inputs that no device left behind: which, unless there is one trace only."""
+    alone = sum(read.kind == "trace" for read in report.inputs) == 1
     told = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in told})
-    return [f"{message[:1].upper()}{message[1:]}: {', '.join(sorted(p for m, p in told if m == message))}"
-            for message in messages]  # fmt: skip
+    paths = {message: ", ".join(sorted(path for said, path in told if said == message)) for message in messages}
+    return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
+
+
+def is_advice(finding: Finding, report: Report) -> bool:
+    """Whether ``finding`` says what to change in the run; the others speak of the recording."""
+    rule = next((rule for rule in report.rules if rule.code == finding.code), None)
+    return getattr(rule, "advice", not finding.code.startswith("TRC"))
+
+
+def short_fix(finding: Finding) -> str:
+    """What to change, in one sentence."""
+    return re.split(r"(?<=[.!?])\s", " ".join(finding.fix.split()), maxsplit=1)[0]
 
 
 def _nothing_found(report: Report) -> str:

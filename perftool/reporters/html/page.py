@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from perftool import __version__
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report
+from perftool.reporters.colours import style_sheet
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
+from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import Verdict, origins, verdict
 
 _MOST_STEP_CHARTS = 4
@@ -32,7 +34,7 @@ class Page:
     verdict: Verdict
     origins: Sequence[str]
     tiles: Sequence[view.Tile]
-    slots: Sequence[view.Slot]
+    slots: Sequence[TimePart]
     findings: Sequence[view.ShownFinding]
     listed: Sequence[view.ShownFinding]
     left_out: int
@@ -68,7 +70,7 @@ def render_html(report: Report, pictures: Pictures = NO_PICTURES, interactive: b
     script = page_script() if interactive else None
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(
-        page=page, style=asset("report.css"), script=script, packed=packed, policy=policy(script),
+        page=page, style=style_sheet() + asset("report.css"), script=script, packed=packed, policy=policy(script),
         most_steps=_MOST_STEPS_LISTED, most_elsewhere=_MOST_ELSEWHERE,
     )  # fmt: skip
     return text.encode("utf-8", "replace")
@@ -94,7 +96,7 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         verdict=verdict(report),
         origins=origins(report),
         tiles=view.tiles(report, findings),
-        slots=view.slots(report, pictures),
+        slots=time_parts(report),
         findings=full,
         listed=listed,
         left_out=len(rest) - len(listed),
