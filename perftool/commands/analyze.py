@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -65,9 +65,9 @@ def analyze(
     rules: options.RulePacks = None,
     output_format: FormatOption = None,
     output_file: options.OutputFile = None,
+    min_severity: options.MinSeverity = None,
     full: Full = False,
     top: Top = None,
-    min_severity: options.MinSeverity = None,
     each: Each = False,
     exclude: options.Exclude = None,
     config: options.Config = None,
@@ -94,15 +94,12 @@ def analyze(
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
-    given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude,
-        output_format.value if output_format else None, output_file, min_severity=min_severity,
-    )  # fmt: skip
+    form = output_format and output_format.value
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, form, output_file)
+    given = replace(given, min_severity=min_severity)
     prepared = prepare(paths or texts, config or [], isolated, given)
     if settings:
         show_settings(prepared.settings)
-    elif not paths and not texts:
-        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     else:
         run(paths or [], texts, prepared, color, quiet, View(full, top, each), Ranks(jobs, scheduler))
 
@@ -138,6 +135,8 @@ def run(
     from perftool.engine.ranks.schedule import choose_schedule
     from perftool.readers.files.discover import find_inputs
 
+    if not paths and not logs:
+        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
     inputs = find_inputs(paths, logs, settings.exclude)
     if view.each:

@@ -9,6 +9,7 @@ from perftool.engine.ranks.joined import analyze_ranks
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, read_texts, require_input, unreadable
+from perftool.engine.report.verdict import verdict
 from perftool.engine.rules.evaluate import evaluate
 from perftool.engine.rules.pack import USER_CODE, builtin_folder, load_pack
 from perftool.errors import InputError
@@ -91,10 +92,11 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 def empty_report(rules: Sequence[Rule]) -> Report:
     """The report over no input at all: every number is missing, and no rule has anything to say."""
     reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
+    summary = overview.metrics([])
     return Report(
         inputs=(),
         device=Device(None, None, 0),
-        summary=overview.metrics([]),
+        summary=summary,
         steps=(),
         idle_causes=(),
         top_device_ops=(),
@@ -104,5 +106,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
+        verdict=verdict((), summary, (), (), reasons, rules),
         rules=tuple(rules),
     )

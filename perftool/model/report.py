@@ -64,7 +64,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class Finding:
-    """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them."""
+    """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
+
+    ``advice`` is false for what concerns the trace instead of the run.
+    """
 
     code: str
     name: str
@@ -84,6 +87,7 @@ class Finding:
     url: str | None = None
     suppressed: bool = False
     path: str | None = None
+    advice: bool = True
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,42 @@ class Device:
     type: str | None
     name: str | None
     count: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the run did. ``kind`` is None when its traces do not show it."""
+
+    kind: Literal["training", "inference"] | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Something that takes a large part of the window while the device does not compute.
+
+    ``name`` is an idle cause (the table gap_causes) or ``exposed_collectives``, ``text`` the same as a clause.
+    ``share`` is of the window, ``ns_per_step`` the mean, ``codes`` are the findings that explain it, and ``longest`` is
+    its longest stretch.
+    """
+
+    name: str
+    text: str
+    share: float
+    ns_per_step: int
+    codes: tuple[str, ...]
+    longest: Location | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an expert would say first: ``headline`` in a sentence, ``detail`` how the time goes, and the large causes.
+
+    ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.
+    """
+
+    headline: str
+    detail: str
+    causes: tuple[Cause, ...]
 
 
 @dataclass(frozen=True)
@@ -216,8 +256,15 @@ class Report:
     fallbacks: tuple[Fallback, ...]
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
+    verdict: Verdict
+    run: Run = field(default=Run(None))
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
+
+    @property
+    def advice(self) -> tuple[Finding, ...]:
+        """The findings that say what to change in the run, the most worthwhile first."""
+        return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
     # How a notebook shows a report is a reporter's business; the Python door puts it here.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None

@@ -34,7 +34,8 @@ class Rule:
     that meant this rule, or what it took over, in earlier versions. ``explained_by`` are codes, or how these
     begin, of rules that name causes of what this one sees; it ranks below the cause that explains it.
     ``needs_names`` are names of host slices, with ``*`` for any text: where none occurs the rule finds nothing, and its
-    query is not run.
+    query is not run. ``advice`` is false for a rule that speaks of the trace instead of the run. ``explains`` are the
+    causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
     """
 
     code: str
@@ -59,6 +60,8 @@ class Rule:
     scope: Scope = "rank"
     explained_by: tuple[str, ...] = field(default=())
     needs_names: tuple[str, ...] = field(default=())
+    advice: bool = True
+    explains: tuple[str, ...] = field(default=())
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).

@@ -34,6 +34,18 @@ def as_dict(report: Report) -> dict[str, Any]:
             for read in report.inputs
         ],
         "device": {"type": report.device.type, "name": report.device.name, "count": report.device.count},
+        "run": asdict(report.run),
+        "verdict": {
+            "headline": report.verdict.headline,
+            "detail": report.verdict.detail,
+            "causes": [
+                {
+                    "name": cause.name, "text": cause.text, "share": cause.share, "ns_per_step": cause.ns_per_step,
+                    "codes": list(cause.codes), "longest": cause.longest and _place(cause.longest),
+                }
+                for cause in report.verdict.causes
+            ],
+        },
         "summary": {
             name: {"value": m.value, "unit": m.unit, "numerator": m.numerator, "denominator": m.denominator}
             for name, m in report.summary.items()
@@ -71,7 +83,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
             "ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind,
         },
         "fingerprint": finding.fingerprint, "suppressed": finding.suppressed, "benchmark": finding.benchmark,
-        "url": finding.url,
+        "advice": finding.advice, "url": finding.url,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What people read where the program has a name: metrics, parts of a step, causes of idle time, kinds of work."""
+"""What people read where the program has a name: the metrics of the summary."""
 
 from __future__ import annotations
 
@@ -46,20 +46,3 @@ def format_metric(metric: Metric) -> str:
     if metric.unit == "ms":
         return format_ns(metric.value * 1e6)
     return format_bytes(metric.value) if metric.unit == "bytes" else format_count(metric.value)
-
-
-# Parts of a step, device work, causes of idle time and what host threads do: one word means one thing everywhere.
-KIND_LABELS = {
-    "kernel": "kernels", "MME": "MME", "TPC": "TPC", "NIC": "NIC", "memcpy": "copies", "memset": "fills",
-    "collective": "collectives", "communication": "collectives", "runtime": "runtime calls",
-    "dataloader": "waiting for data", "cpu_op": "framework ops", "other": "other",
-    "compile": "compiling", "fallback": "CPU fallback", "sync": "host waits for device", "copy": "copying",
-    "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "work queued, not started",
-    "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
-    "python": "Python", "unknown": "unknown",
-}  # fmt: skip
-
-
-def kind_label(kind: str) -> str:
-    """What to call a kind of work or a cause; names that nobody foresaw are shown as they are."""
-    return KIND_LABELS.get(kind, kind.replace("_", " "))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perftool.model.report import Metric, Report
-from perftool.reporters.labels import kind_label
+from perftool.model.words import kind_label
 
 
 @dataclass(frozen=True)

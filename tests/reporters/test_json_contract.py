@@ -28,6 +28,10 @@ CONTRACT: dict[str, Any] = {
         "issues": [{"kind": TEXT, "count": WHOLE, "message": TEXT}],
     }],
     "device": {"type": (str, NONE), "name": (str, NONE), "count": WHOLE},
+    "run": {"kind": (str, NONE)},
+    "verdict": {"headline": TEXT, "detail": TEXT, "causes": [{
+        "name": TEXT, "text": TEXT, "share": Number, "ns_per_step": WHOLE, "codes": [TEXT], "longest": PLACE,
+    }]},
     "summary": {
         name: {"value": (*Number, NONE), "unit": TEXT, "numerator": (*Number, NONE), "denominator": (*Number, NONE)}
         for name, _ in METRICS
@@ -44,11 +48,11 @@ CONTRACT: dict[str, Any] = {
         "code": TEXT, "name": TEXT, "severity": TEXT, "confidence": TEXT, "subject": TEXT, "message": TEXT, "why": TEXT,
         "fix": TEXT, "rank": (int, NONE), "location": PLACE, "related": [PLACE], "evidence": (dict,),
         "gain": {"ns_per_step": WHOLE, "share_of_step": Number, "kind": TEXT}, "fingerprint": TEXT, "suppressed": BOOL,
-        "benchmark": (str, NONE), "url": (str, NONE),
+        "benchmark": (str, NONE), "advice": BOOL, "url": (str, NONE),
     }],
     "not_applicable": [{"code": TEXT, "reason": TEXT}],
 }  # fmt: skip
-NULLABLE = {"gain"}
+NULLABLE = {"gain", "longest"}
 PROMISED = {
     "steps", "step_time_ms", "device_busy_ratio", "device_idle_ratio", "kernel_time_ms", "collective_time_ms",
     "exposed_collective_ratio", "mme_time_ms", "tpc_time_ms", "dma_time_ms", "mme_tpc_overlap_ms", "engines_idle_ms",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from perftool.engine.report import overview
+from perftool.engine.report.causes import causes
+from perftool.engine.report.verdict import verdict
 from perftool.engine.rules.evaluate import Context, Outcome, make_finding
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
@@ -21,24 +23,31 @@ def compose(
 ) -> Report:
     """The report over ``store``; ``evaluated`` gives what ``rules`` find once the context is known."""
     summary = overview.summary(store)
+    run = overview.run(store)
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
     store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes"])
     outcome = evaluated(context_of(steps, device.type))
+    inputs = (*store.inputs_with_issues(), *store.unreadable)
+    findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
+    idle_causes = overview.shares(store, overview.IDLE_CAUSES)
+    large = causes(store, findings, rules)
     return Report(
-        inputs=(*store.inputs_with_issues(), *store.unreadable),
+        inputs=inputs,
         device=device,
         summary=summary,
         steps=steps,
-        idle_causes=overview.shares(store, overview.IDLE_CAUSES),
+        idle_causes=idle_causes,
         top_device_ops=overview.shares(store, overview.TOP_DEVICE_OPS),
         top_ops=overview.shares(store, overview.TOP_OPS),
         engines=overview.engines(store),
         recipes=overview.recipes(store),
         fallbacks=overview.fallbacks(store),
-        findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings),
+        findings=findings,
         not_applicable=outcome.not_applicable,
+        verdict=verdict(inputs, summary, idle_causes, findings, outcome.not_applicable, rules, large),
+        run=run,
         rules=tuple(rules),
         ranks=ranks,
     )

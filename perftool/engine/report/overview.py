@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Share, Step
+from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Run, Share, Step
 from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
@@ -101,6 +101,14 @@ def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
     """Every rank that was given, also those that could not be read."""
     return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
+
+
+def run(store: TraceStore) -> Run:
+    """What the run did: training when any rank shows it, inference when all ranks do."""
+    kinds = {row["kind"] for row in store.rows("run_kinds")}
+    if "training" in kinds:
+        return Run("training")
+    return Run("inference" if kinds == {"inference"} else None)
 
 
 def _on_gaudi(store: TraceStore) -> bool:

@@ -134,6 +134,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         gain=_gain(row.get("gain_ns"), context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
+        advice=rule.advice,
     )
 
 

@@ -22,9 +22,12 @@ _TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "reference
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
-    "retired": list, "scope": str, "explained_by": list, "needs_names": list,
+    "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
 }  # fmt: skip
-_OPTIONAL = {"benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "needs_names"}
+_OPTIONAL = {
+    "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
+    "advice",
+}  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
 
 
@@ -122,6 +125,8 @@ def load_rule(path: Path) -> Rule:
         scope=data.get("scope", "rank"),
         explained_by=tuple(data.get("explained_by", ())),
         needs_names=tuple(data.get("needs_names", ())),
+        advice=data.get("advice", True),
+        explains=tuple(data.get("explains", ())),
     )
 
 
@@ -151,7 +156,7 @@ def _check_keys(
             raise RuleError(f"{path}: key {prefix}{key} must be a list of texts")
 
 
-_TOML_NAMES = {str: "a text", list: "a list", dict: "a table"}
+_TOML_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
 
 
 def _check_values(path: Path, data: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from perftool.model.pictures import MemoryCurve, RankTimes, Strip
 from perftool.model.report import BREAKDOWN, Step
-from perftool.reporters.labels import kind_label
+from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perftool.model.pictures import Bar, Lane, Timeline
+from perftool.model.words import kind_label
 from perftool.reporters.html.charts import Tick, nice_ticks, round_label
-from perftool.reporters.labels import kind_label
 from perftool.units import format_count, format_ns
 
 _ROW = 16

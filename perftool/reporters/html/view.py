@@ -12,8 +12,9 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
+from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
-from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric, kind_label
+from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 

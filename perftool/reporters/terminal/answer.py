@@ -10,16 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
+from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import format_metric
-from perftool.reporters.naming import device_name, run_name
+from perftool.reporters.naming import facts, run_name
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.bar import bar
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.time_parts import time_parts
-from perftool.reporters.verdict import is_advice, origins, short_fix, verdict
-from perftool.units import format_ns, format_ratio
+from perftool.reporters.verdict import gain_text, origins, short_fix
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
@@ -44,7 +43,7 @@ class _Row:
 def print_answer(report: Report, console: Console, choice: Choice | None = None) -> None:
     """Print ``report`` in at most ``MOST_LINES`` lines of 80 columns, unless ``choice`` asks for more findings."""
     choice = choice or Choice()
-    told = verdict(report)
+    told = report.verdict
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(told.headline, style="bold"), console)
@@ -69,19 +68,10 @@ def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) 
 
 
 def _header(report: Report, console: Console) -> list[Text]:
-    summary = report.summary
-    facts = [one_line(name) for name in [device_name(report.device)] if name]
-    steps, window = summary["steps"].value, summary["window_ms"].value
-    if steps:
-        facts.append(f"{steps:.0f} step{'s' if steps > 1 else ''}, median {format_metric(summary['step_time_ms'])}")
-    elif window is not None:
-        facts.append(f"{format_metric(summary['window_ms'])} without steps")
-    busy = summary["device_busy_ratio"].value
-    if busy is not None:
-        facts.append(f"busy {format_ratio(busy)}")
-    name = one_line(run_name(report))
-    room = max(12, console.width - sum(map(cell_len, facts)) - 3 * len(facts))
-    return [Text.assemble((_shortened(name, room), "bold"), *((f"   {fact}", "") for fact in facts))]
+    known = [one_line(fact) for fact in facts(report)]
+    room = max(12, console.width - sum(map(cell_len, known)) - 3 * len(known))
+    name = _shortened(one_line(run_name(report)), room)
+    return [Text.assemble((name, "bold"), *((f"   {fact}", "") for fact in known))]
 
 
 def _shortened(name: str, width: int) -> str:
@@ -105,12 +95,17 @@ def _notes(report: Report, console: Console) -> list[Text]:
     """What must be known of the inputs first: that no device left them, and what was dropped or repaired."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     told = set(strange)
-    issues = [f"{one_line(read.path)}: {one_line(issue.message)}" for read in report.inputs for issue in read.issues
+    issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
               if issue.kind not in ("handMade", "simulated")]  # fmt: skip
     notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in told)]
     shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
     more = len(notes) - _MOST_NOTES
     return [*shown, *([Text(f"and {more} more remarks on the inputs; --full prints them", style="dim")] * (more > 0))]
+
+
+def _remark(read: InputFile, message: str) -> str:
+    """``message``, after the name of its file unless it begins with that."""
+    return one_line(message if message.startswith(f"{read.path}: ") else f"{read.path}: {message}")
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
@@ -119,7 +114,7 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
         finding = chosen[group[0]]
-        if not finding.suppressed and is_advice(finding, report):
+        if finding.advice and not finding.suppressed:
             of_code.setdefault(finding.code, []).append(group)
     return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
 
@@ -130,15 +125,6 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     where = f" on {ranks} ranks" if ranks > 1 else ""
     cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
     return _Row(first, cells, one_line(short_fix(first)))
-
-
-def gain_text(finding: Finding) -> str:
-    """``≤ 221 ms (57.8 %)``: per step, an upper bound unless it was predicted; empty without a gain."""
-    gain = finding.gain
-    if gain is None:
-        return ""
-    bound = "" if gain.kind == "predicted" else "≤ "
-    return f"{bound}{format_ns(gain.ns_per_step)} ({format_ratio(gain.share_of_step)})"
 
 
 def _table(rows: Sequence[_Row], console: Console) -> list[Text]:

@@ -8,8 +8,7 @@ from perftool.model.report import Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
 from perftool.reporters.naming import device_name
-from perftool.reporters.terminal.answer import gain_text
-from perftool.reporters.verdict import is_advice
+from perftool.reporters.verdict import gain_text
 from perftool.units import format_ratio
 
 
@@ -21,7 +20,7 @@ def line_of(trace: str, report: Report, width: int) -> Text:
         f"{format_metric(step) if step.value is not None else 'no step':>8}",
         f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
     )
-    first = next((one for one in report.findings if not one.suppressed and is_advice(one, report)), None)
+    first = next(iter(report.advice), None)
     advice = f"{first.code} {first.name}  {gain_text(first)}".rstrip() if first else "nothing to change"
     return Text(f"{one_line(trace):<{width}}  {'  '.join(map(one_line, cells))}  {advice}")
 

@@ -24,7 +24,6 @@ from perftool.reporters.terminal.tables import (
     shares_table,
     steps_table,
 )
-from perftool.reporters.verdict import verdict
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -77,7 +76,7 @@ def _print_input(read: InputFile, console: Console) -> None:
 
 
 def _print_verdict(report: Report, console: Console) -> None:
-    told = verdict(report)
+    told = report.verdict
     console.print(Text(f"\n{told.headline}", style="bold"))
     if told.detail:
         console.print(told.detail)
@@ -94,6 +93,8 @@ def _print_summary(report: Report, console: Console) -> None:
     table.add_row("device", named or "none seen", "")
     if steps:
         table.add_row("steps", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", "")
+    if report.run.kind:
+        table.add_row("run", report.run.kind, "")
     if report.summary["window_ms"].value is not None:
         window = format_metric(report.summary["window_ms"])
         table.add_row("window", window, "the steps" if steps else "the whole recording")
@@ -141,8 +142,8 @@ def _print_findings(report: Report, console: Console) -> None:
     if any(finding.gain for finding in findings):
         note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
-    if findings:
-        code = findings[0].code
+    if advice := report.advice:
+        code = advice[0].code
         console.print(
             Text(f"Begin with {code}: habana_perf_tool rule {code} explains it, with an example.", style="dim")
         )

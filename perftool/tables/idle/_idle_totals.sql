@@ -5,4 +5,8 @@
 -- column name: VARCHAR, gap_causes.cause
 -- column total_ns: BIGINT, time
 -- column count: BIGINT, in how many parts of gaps
-SELECT rank, cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count FROM gap_causes GROUP BY rank, cause
+-- column ts: BIGINT, start of the longest part in ns
+-- column longest_ns: BIGINT, its length
+SELECT rank, cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,
+       arg_min(ts, (-dur, ts)) AS ts, max(dur) AS longest_ns
+FROM gap_causes GROUP BY rank, cause

@@ -1,0 +1,34 @@
+-- What each rank does: training or inference, by what its trace shows.
+--
+-- Training shows itself by a backward pass, an optimizer or the gradients that data parallelism reduces, on the host or
+-- in the names of kernels. Inference is the absence of all that in a trace whose ops were recorded, none of them under
+-- autograd, which numbers the ops it will differentiate.
+--
+-- needs: slices, ops
+-- column rank: INTEGER, distributed rank
+-- column kind: VARCHAR, training or inference; NULL when the trace shows neither
+-- column backward: BIGINT, slices that belong to a backward pass
+-- column optimizer: BIGINT, slices that belong to an optimizer
+-- column numbered: BIGINT, ops that autograd numbered
+-- column ops: BIGINT, framework ops
+WITH names AS (
+    SELECT name, side,
+           side = 'host' AND regexp_matches(name, '^autograd::engine::evaluate_function|Backward[0-9]*$|^torch.distributed.ddp.reducer')
+               OR side = 'device' AND regexp_matches(name, '(^|[^a-z])(d|w|b?wd?)grad|_bwd_|backward|_bw_', 'i') AS backward,
+           side = 'host' AND regexp_matches(name, '^Optimizer\.(step|zero_grad)#|^aten::_(fused|foreach)_(adam|sgd|adagrad)')
+               AS optimizer
+    FROM (SELECT DISTINCT name, side FROM slices WHERE cat <> 'python_function')
+),
+signs AS (
+    SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer
+    FROM slices AS s JOIN names AS n ON n.name = s.name AND n.side = s.side
+    WHERE n.backward OR n.optimizer GROUP BY s.rank
+),
+counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank)
+SELECT c.rank,
+       CASE WHEN coalesce(s.backward, 0) + coalesce(s.optimizer, 0) > 0 THEN 'training'
+            -- A handful of ops may be any part of anything.
+            WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
+       coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops
+FROM counted AS c LEFT JOIN signs AS s USING (rank)
+ORDER BY c.rank

@@ -1,0 +1,48 @@
+"""What a report says first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from events import Event, document, kernel, launch, runtime, step, x
+
+from perftool.engine.analysis import analyze
+from perftool.model.report import Report
+
+
+def report_of(events: list[Event], folder: Path) -> Report:
+    path = folder / "trace.json"
+    path.write_bytes(document(events))
+    return analyze([str(path)])
+
+
+def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
+    copying = [runtime("cudaMemcpyAsync", 0, 600), *launch(1, 700, 10, 720, 280)]
+    report = report_of([step(1, 0, 1000), *copying], tmp_path)
+
+    (cause,) = report.verdict.causes
+    assert (cause.name, cause.codes, cause.share, cause.ns_per_step) == ("copy", (), 0.6, 600_000)
+    assert cause.longest
+    assert (cause.longest.ts_ns, cause.longest.dur_ns) == (0, 600_000)
+    assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call 60.0 % of")
+
+
+def test_what_concerns_the_trace_is_no_advice(tmp_path: Path) -> None:
+    report = report_of([x("aten::add", 0, 100), kernel("add", 0, 100)], tmp_path)
+
+    assert [finding.code for finding in report.findings] == ["TRC102"]
+    assert report.advice == ()
+
+
+def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
+    forward = [x("aten::add", 10 * at, 5) for at in range(20)]
+    backward = x("autograd::engine::evaluate_function: AddBackward0", 300, 5)
+
+    assert report_of(forward, tmp_path).run.kind == "inference"
+    assert report_of([*forward, backward], tmp_path).run.kind == "training"
+
+
+def test_forward_ops_that_autograd_numbers_may_be_either(tmp_path: Path) -> None:
+    numbered = [x("aten::add", 10 * at, 5, **{"Sequence number": at}) for at in range(20)]
+
+    assert report_of(numbered, tmp_path).run.kind is None
