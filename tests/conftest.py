@@ -23,7 +23,6 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="rewrite tests/golden from what the program does")
-    parser.addoption("--all-benchmarks", action="store_true", help="validate those too that compile for minutes")
 
 
 @pytest.fixture(autouse=True)

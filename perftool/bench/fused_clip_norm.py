@@ -20,25 +20,18 @@ Clip = Callable[[float], object]
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """clip_grad_norm_ with its loop over tensors, or FusedClipNorm.
-
-    Both beside a fused optimizer and with gradients that stay, so many small ones lie in one buffer.
-    """
+    """clip_grad_norm_ with its loop over tensors, or FusedClipNorm, both beside a fused optimizer."""
     title, clip_of = ("clip_grad_norm_(foreach=False)", _plain) if form == "naive" else ("FusedClipNorm", _fused)
     timed = _Timed(weights_of(setting), clip_of)
     model = layered_network(setting)
     optimizer, clip = FusedSGD(model.parameters(), lr=1e-3), clip_of(list(model.parameters()))
-    step = training_step(model, optimizer, setting, lambda: clip(_LIMIT_OF_STEPS), keep_gradients=True)
+    step = training_step(model, optimizer, setting, lambda: clip(_LIMIT_OF_STEPS))
     return Form(title, timed.run, timed.gradients, step)
 
 
 class _Timed:
     def __init__(self, params: Sequence[nn.Parameter], clip_of: Callable[[Sequence[nn.Parameter]], Clip]) -> None:
         self._params = params
-        # The buffer of the gradients lives as long as the optimizer.
-        self._optimizer = FusedSGD(params, lr=0.0)
-        for _ in range(3):
-            self._optimizer.step()
         self._clip = clip_of(params)
         self._limit = float(nn.utils.get_total_norm(self.gradients()))
 

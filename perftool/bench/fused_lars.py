@@ -18,13 +18,10 @@ _RATE = _EETA = 1.0
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """LARS as a loop over tensors, in place, or FusedLars around FusedResourceApplyMomentum.
-
-    Gradients stay the same tensors in the recorded steps too: FusedLars goes tensor by tensor through new ones.
-    """
+    """LARS as a loop over tensors, in place, or FusedLars around FusedResourceApplyMomentum."""
     if form == "naive":
-        return optimizer_form("a loop over tensors", _plain, setting, keep_gradients=True)
-    return optimizer_form("FusedLars", _fused, setting, keep_gradients=True)
+        return optimizer_form("a loop over tensors", _plain, setting)
+    return optimizer_form("FusedLars", _fused, setting)
 
 
 def _plain(params: Iterable[nn.Parameter]) -> Lars:

@@ -11,15 +11,15 @@ from typing import Any
 from perftool.errors import MissingExtraError
 
 _MODULE_OF = {
-    "FusedAdagrad": "adagrad",
-    "FusedAdamW": "adamw",
-    "FusedClipNorm": "clip_norm",
-    "FusedEMA": "ema",
-    "FusedLamb": "lamb",
-    "FusedLars": "lars",
-    "FusedResourceApplyMomentum": "resource_momentum",
+    "FusedAdagrad": "optimizers.adagrad",
+    "FusedAdamW": "optimizers.adamw",
+    "FusedClipNorm": "optimizers.clip_norm",
+    "FusedEMA": "optimizers.ema",
+    "FusedLamb": "optimizers.lamb",
+    "FusedLars": "optimizers.lars",
+    "FusedResourceApplyMomentum": "optimizers.resource_momentum",
     "FusedSDPA": "attention",
-    "FusedSGD": "sgd",
+    "FusedSGD": "optimizers.sgd",
     "HPUGraph": "graphs",
     "ModuleCacher": "graphs",
     "all_reduce_gradients": "all_reduce",

@@ -27,23 +27,6 @@ PREFERENCE = ("habana", "fast", "fallback", "reference")
 ANY_DEVICE = ("*",)
 ENVIRONMENT_VARIABLE = "PERFTOOL_FUSED_BACKEND"
 
-# backends() reports on every op, so it has to know the modules that register them.
-OP_MODULES = (
-    "sgd",
-    "adagrad",
-    "adamw",
-    "lamb",
-    "lars",
-    "resource_momentum",
-    "ema",
-    "clip_norm",
-    "distributed",
-    "attention",
-    "moe",
-    "all_reduce",
-    "graphs",
-)
-
 
 class BackendError(PerfToolError):
     """An implementation that was asked for by name cannot run here; the text says why."""
@@ -160,8 +143,9 @@ def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, 
     `device_types` defaults to the devices of this machine: `cpu`, and `cuda` or `hpu` where present.
     An explicit choice that cannot run is reported as chosen `none`, with the reason.
     """
-    for module in OP_MODULES:
-        importlib.import_module(f"perftool.fused.{module}")
+    package = importlib.import_module("perftool.fused")
+    for name in package.__all__:
+        getattr(package, name)  # an op registers itself when its module is imported
     devices = tuple(device_types) if device_types is not None else _present_devices()
     return tuple(_report(op, device) for op in sorted(_registry) for device in devices)
 

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.adamw import MOMENTS, SCALES, MomentsDtype, adamw_step, moment_dtypes
-from perftool.fused.bucket import conform
 from perftool.fused.dispatch import choose, native, register_native
-from perftool.fused.flat import is_dense
-from perftool.fused.kernels import best_kernel, register_stages
-from perftool.fused.moments import is_scaled
+from perftool.fused.optimizers.adamw import MOMENTS, SCALES, MomentsDtype, adamw_step, moment_dtypes
+from perftool.fused.optimizers.kernels import best_kernel, register_stages
+from perftool.fused.optimizers.memory import conform, is_dense
+from perftool.fused.optimizers.moments import is_scaled
 
 NATIVE_MODULE = "hpex.optimizers.distributed"
 OP = "distributed.FusedAdamW"
@@ -99,7 +98,7 @@ class FusedAdamW:
             for name, scale, dtype in zip(MOMENTS, SCALES, moment_dtypes(self.moments_dtype), strict=True):
                 state[name] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
                 if dtype is not None and is_scaled(dtype):
-                    state[scale] = torch.ones((), device=param.device)
+                    state[scale] = torch.ones(1, device=param.device)
             self.state[param] = state
         return self.state[param]
 

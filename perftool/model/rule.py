@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perftool.model.vendors import accelerators
+
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 Status = Literal["preview", "stable", "deprecated"]
@@ -24,6 +26,33 @@ class Param:
     value: float | int | str | bool
     unit: str
     why: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to change, where it differs by device: a text for each device type, for ``any`` other, or for a variant
+    that the rule's query names in its column ``fix_for``."""
+
+    texts: tuple[tuple[str, str], ...]
+
+    def text_for(self, device: str | None, variant: str | None = None) -> str:
+        """The text for ``variant`` if there is one, else for ``device`` (None when unknown), else for any."""
+        known = dict(self.texts)
+        return next((known[key] for key in (variant, device, "any") if key in known), self.texts[0][1])
+
+    @property
+    def by_device(self) -> tuple[tuple[str, str], ...]:
+        """Each different text once, with the devices (or the variant) it is for."""
+        merged: dict[str, list[str]] = {}
+        for key, text in self.texts:
+            merged.setdefault(text, []).append(key)
+        return tuple((", ".join(keys), text) for text, keys in merged.items())
+
+    @property
+    def whole(self) -> str:
+        """Everything it says: one text, or a paragraph for each device."""
+        texts = self.by_device
+        return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 
 
 @dataclass(frozen=True)
@@ -53,7 +82,8 @@ class Rule:
     sql: str | None
     message: str
     why: str
-    fix: str
+    fix: Advice
+    short_fix: Advice
     example: str
     references: tuple[str, ...] = field(default=())
     retired: tuple[str, ...] = field(default=())
@@ -68,4 +98,6 @@ class Rule:
 
         A configuration file alone names no device: then nothing speaks against a rule.
         """
-        return device is None or self.devices == ("any",) or device in self.devices
+        if device is None or self.devices == ("any",) or device in self.devices:
+            return True
+        return "accelerators" in self.devices and device in accelerators()

@@ -14,7 +14,7 @@ from perftool.reporters.escape import one_line
 from perftool.reporters.naming import facts, run_name
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.time_parts import TimePart, time_parts
-from perftool.reporters.verdict import gain_text, origins, short_fix
+from perftool.reporters.verdict import gain_text, origins
 from perftool.units import format_ratio
 
 _MOST_FINDINGS = 5
@@ -81,6 +81,6 @@ def _row(finding: Finding) -> str:
     where = escape(shown_sources(finding))
     head = f"<b>{escape(finding.code)}</b><br>{escape(finding.severity)}"
     place = f"<br>{where}" if where else ""
-    text = f"{escape(one_line(finding.message))}<br><b>Fix:</b> {escape(short_fix(finding))}{place}"
+    text = f"{escape(one_line(finding.message))}<br><b>Fix:</b> {escape(finding.short_fix)}{place}"
     cells = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in (head, escape(gain), text))
     return f"<tr>{cells}</tr>"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from perftool.model.report import Finding, Report
 from perftool.units import format_ns, format_ratio
 
@@ -22,11 +20,6 @@ def origins(report: Report) -> list[str]:
     messages = sorted({message for message, _ in told})
     paths = {message: ", ".join(sorted(path for said, path in told if said == message)) for message in messages}
     return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
-
-
-def short_fix(finding: Finding) -> str:
-    """What to change, in one sentence."""
-    return re.split(r"(?<=[.!?])\s", " ".join(finding.fix.split()), maxsplit=1)[0]
 
 
 def gain_text(finding: Finding) -> str:

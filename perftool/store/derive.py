@@ -34,7 +34,7 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
     # Old traces write steps as ops, and every op of a step lies inside it.
     spans = connection.execute(
         """SELECT id, track, ts, "end",
-                  (hash(CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
+                  (hash(CASE WHEN is_step(name) THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
            FROM _spans WHERE side = 'host'"""
     ).fetchnumpy()
     ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))

@@ -7,29 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.report import Device
+from perftool.model.vendors import accelerators, type_of_name
 from perftool.store.trace_store import TraceStore
 
-# What the name of a device in the trace's metadata starts with or holds, and the type that means.
-_NAMES = (
-    ("GAUDI", "hpu"), ("HPU", "hpu"), ("NVIDIA", "cuda"), ("TESLA", "cuda"), ("GEFORCE", "cuda"), ("AMD", "rocm"),
-    ("RADEON", "rocm"), ("INSTINCT", "rocm"), ("INTEL", "xpu"), ("ARC", "xpu"), ("MTIA", "mtia"),
-)  # fmt: skip
-# What the events say when the metadata is silent: a pattern in the raw category, or in the name of a host call.
-_EVENTS = """
-SELECT CASE WHEN bool_or(lower(t.process) LIKE '/device:hpu%') THEN 'hpu'
-            WHEN bool_or(lower(r.cat) LIKE 'mtia%') THEN 'mtia'
-            WHEN bool_or(lower(r.cat) LIKE 'xpu%') THEN 'xpu'
-            WHEN bool_or(lower(r.cat) = 'cuda_runtime' AND starts_with(r.name, 'hip')) THEN 'rocm'
-            WHEN bool_or(lower(r.cat) IN ('cuda_runtime', 'cuda_driver')) THEN 'cuda'
-            WHEN bool_or(s.side = 'device' AND s.cat = 'kernel') THEN 'cuda'
-            ELSE 'cpu' END AS type
-FROM (SELECT DISTINCT track, cat, side, min(id) AS id FROM slices GROUP BY ALL) AS s
-JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
+# The vendors that categories, lanes and host calls show, when the metadata is silent.
+_SIGNS = """
+WITH seen AS (
+    SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
+    UNION ALL SELECT DISTINCT 'process', process FROM tracks
+    UNION ALL SELECT 'runtime', name FROM _names WHERE cat = 'runtime'
+)
+SELECT DISTINCT v.vendor
+FROM seen AS s JOIN _vocabulary AS v ON v.subject = s.subject AND v.role = 'sign' AND lower(s.name) GLOB v.pattern
 """
-
-
-# When ranks show different things, the first of these counts.
-_PRECEDENCE = ("hpu", "mtia", "xpu", "rocm", "cuda", "cpu")
+# Device work that no vendor's sign comes with: the categories are those that Kineto has for GPUs.
+_UNSIGNED = "cuda"
 
 
 @dataclass(frozen=True)
@@ -55,13 +47,11 @@ def detect_device(store: TraceStore) -> Device:
 
 def device_signs(store: TraceStore) -> DeviceSigns:
     """What the inputs of ``store`` say about the device."""
-    store.build(["slices", "tracks", "device_ops"])
-    has_slices = store.has_rows("slices")
+    store.build(["slices", "tracks", "device_ops", "_names"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
-    seen = store.select(_EVENTS) if has_slices else []
     return DeviceSigns(
         names=tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata))),
-        by_event=seen[0]["type"] if seen else None,
+        by_event=_type_of_events(store) if store.has_rows("slices") else None,
         devices=tracks[0]["n"],
         has_work=store.has_rows("device_ops"),
         has_trace=bool(store.inputs),
@@ -75,13 +65,20 @@ def decide_device(signs: Sequence[DeviceSigns]) -> Device:
     if not any(sign.has_trace for sign in signs):
         return Device(next((sign.by_text for sign in signs if sign.by_text), None), None, 0)
     shown = {sign.by_event for sign in signs}
-    by_event = next((kind for kind in _PRECEDENCE if kind in shown), None)
-    by_name = next((kind for name in names for part, kind in _NAMES if part in name.upper()), None)
+    by_event = next((kind for kind in (*accelerators(), "cpu") if kind in shown), None)
+    by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     name = names[0] if names else None
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):
         # A device that did nothing in the recording is still the run's device, if its metadata names it.
         return Device(by_name or by_event, name, 0)
     return Device(by_name or by_event, name, max(sum(sign.devices for sign in signs), 1))
+
+
+def _type_of_events(store: TraceStore) -> str:
+    signed = {row["vendor"] for row in store.select(_SIGNS)}
+    return next(
+        (kind for kind in accelerators() if kind in signed), _UNSIGNED if store.has_rows("device_ops") else "cpu"
+    )
 
 
 def _speaks_of_gaudi(store: TraceStore) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perftool.model import vendors
 from perftool.model.inputs import InputFile
 from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
-from perftool.store.lanes import CATEGORIES, LANES
 from perftool.store.ranks import RANK_COLUMNS, ranks_of_run
 from perftool.store.readings import Reading, reading_tables
 
@@ -26,8 +26,8 @@ def given_tables(
     facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
     issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
     return {
-        "_categories(category VARCHAR, kind VARCHAR, side VARCHAR)": CATEGORIES,
-        "_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)": LANES,
+        "_vocabulary(vendor VARCHAR, subject VARCHAR, role VARCHAR, pattern VARCHAR)": _vocabulary(),
+        "_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)": _lane_patterns(),
         "_device_facts" + FACT_COLUMNS: device_facts(),
         "_devices" + DEVICE_COLUMNS: named_devices(metadata),
         "_ranks" + RANK_COLUMNS: ranks_of_run(metadata, unreadable),
@@ -35,3 +35,15 @@ def given_tables(
         "_issues" + _ISSUE_COLUMNS: issues,
         **reading_tables(readings),
     }
+
+
+def _vocabulary() -> list[tuple[Any, ...]]:
+    """Every name that some vendor's file gives a role."""
+    known = vendors.vendors(vendors.FOLDER)
+    return [(vendor.type, name.subject, name.role, name.pattern) for vendor in known for name in vendor.names]
+
+
+def _lane_patterns() -> list[tuple[Any, ...]]:
+    known = vendors.vendors(vendors.FOLDER)
+    lanes = [lane for vendor in known for lane in vendor.lanes]
+    return [(number, lane.field, lane.pattern, lane.engine) for number, lane in enumerate(lanes)]

@@ -64,14 +64,8 @@ CREATE MACRO clock_slack_ns() AS 20000;
 -- Whether something can have taken that long: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
--- Names that PyTorch gives to fetching a batch.
-CREATE MACRO is_dataloader(name) AS
-    (starts_with(name, 'enumerate(DataLoader)#') AND ends_with(name, '.__next__'))
-    OR starts_with(name, 'enumerate(DataPipe)#');
-
--- Names that PyTorch's process groups give to their operations on the host.
-CREATE MACRO is_host_collective(name) AS
-    regexp_full_match(name, '(nccl|gloo|hccl):(broadcast|reduce|all_reduce|all_gather|reduce_scatter)');
+-- The annotation of a profiler step.
+CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
 -- The bits of some classes, to test a mask of interval_sweep with.
 CREATE MACRO class_bits(classes) AS list_sum(list_transform(classes, lambda c: 1::BIGINT << c))::BIGINT;

@@ -143,12 +143,12 @@ CHANGES = [
 @settings(deadline=None, max_examples=60)
 @given(
     changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, len(SHAPES) - 1)), max_size=12),
-    flat_first=st.booleans(),
+    stepped_first=st.booleans(),
 )
-def test_any_sequence_of_changes_is_stepped_as_by_torch(changes, flat_first):
+def test_any_sequence_of_changes_is_stepped_as_by_torch(changes, stepped_first):
     ours = Side(lambda params: FusedSGD(params, 0.1, 0.9))
     theirs = Side(lambda params: torch.optim.SGD(params, 0.1, 0.9))
-    start = [(write_gradients, 0), (step, 0)] * 4 if flat_first else []
+    start = [(write_gradients, 0), (step, 0)] * 4 if stepped_first else []
     for turn, (change, index) in enumerate([*start, *changes, (write_gradients, 0), (step, 0), (step, 0)]):
         generator = torch.Generator().manual_seed(turn)
         values = [torch.randn(shape, generator=generator) for shape in SHAPES]

@@ -85,11 +85,10 @@ OPTIMIZERS = [
 
 @pytest.mark.parametrize("make", OPTIMIZERS)
 @pytest.mark.parametrize("limit", [0.5, 1e6])
-@pytest.mark.parametrize("flat", [None, False])
 @pytest.mark.parametrize("backend", [None, "fallback", "reference"])
-def test_clipping_folded_into_the_step(make, limit, flat, backend):
+def test_clipping_folded_into_the_step(make, limit, backend):
     ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
-    folded, plain = make(ours, flat=flat, backend=backend), make(theirs, flat=False)
+    folded, plain = make(ours, backend=backend), make(theirs)
     clip = FusedClipNorm(ours, limit, optimizer=folded)
     for step in range(4):
         grads = give_gradients(ours, theirs, seed=step)
@@ -119,33 +118,70 @@ def test_an_optimizer_that_cannot_fold_is_refused():
         FusedClipNorm(params, 1.0, optimizer=FusedLamb(params))
 
 
-def test_gradients_in_a_flat_buffer_are_scaled_there():
-    params = parameters(MANY_SHAPES)
-    fused = FusedSGD(params, 0.1)
-    give_gradients(params, seed=0)
-    for _ in range(3):
-        fused.step()
-    (bucket,) = fused._current.buckets
-    assert bucket._exposed
-    grads = [param.grad.clone() for param in params]
-    norm = FusedClipNorm(params, 1.0).clip_norm(params)
-    assert_same([param.grad for param in params], [grad / norm.item() for grad in grads])
-    assert bucket.gradients.buffer.norm().item() == pytest.approx(1.0, rel=1e-4)
-
-
-def test_a_folded_clip_reads_replaced_gradients_and_asks_for_no_others():
+def test_clipping_a_part_scales_that_part_alone():
     ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
     fused, plain = FusedSGD(ours, 0.1), torch.optim.SGD(theirs, 0.1)
     give_gradients(ours, theirs, seed=0)
-    for _ in range(4):
-        fused.step()
-        plain.step()
-    assert fused.flat_gradients(ours) is not None
-    assert fused.flat_gradients(ours[1:]) is None
-    for params in (ours, theirs):
-        params[2].grad = params[2].grad * 100.0
-    norm = FusedClipNorm(ours, 0.5, optimizer=fused).clip_norm(ours)
-    assert_same([norm], [torch.nn.utils.clip_grad_norm_(theirs, 0.5).reshape(1)])
+    parts = (slice(0, 5), slice(5, 20))
+    for limit, part in zip((0.1, 0.2), parts, strict=True):
+        norm = FusedClipNorm(ours, limit, optimizer=fused).clip_norm(ours[part])
+        assert_same([norm], [torch.nn.utils.clip_grad_norm_(theirs[part], limit).reshape(1)])
+    fused.step()
+    plain.step()
+    assert_same(ours, theirs)
+
+
+def test_a_clip_after_a_clip_sees_what_the_first_one_did():
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    fused, plain = FusedSGD(ours, 0.1), torch.optim.SGD(theirs, 0.1)
+    give_gradients(ours, theirs, seed=0)
+    for limit in (0.5, 0.1):
+        norm = FusedClipNorm(ours, limit, optimizer=fused).clip_norm(ours)
+        assert_same([norm], [torch.nn.utils.clip_grad_norm_(theirs, limit).reshape(1)])
+    fused.step()
+    plain.step()
+    assert_same(ours, theirs)
+
+
+def _zero(fused, params):
+    fused.zero_grad()
+
+
+def _zero_the_model(fused, params):
+    for param in params:
+        param.grad = None
+
+
+def _zero_in_place(fused, params):
+    for param in params:
+        param.grad.zero_()
+
+
+@pytest.mark.parametrize("forget", [_zero, _zero_the_model, _zero_in_place])
+def test_a_clip_without_a_step_leaves_nothing_behind(forget):
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    fused = FusedSGD(ours, 1.0)
+    give_gradients(ours, seed=0)
+    FusedClipNorm(ours, 1e-3, optimizer=fused).clip_norm(ours)
+    forget(fused, ours)
+    grads = give_gradients(theirs, seed=1)
+    for param, grad in zip(ours, grads, strict=True):
+        if param.grad is None:
+            param.grad = grad.clone()
+        else:
+            param.grad.add_(grad)
+    fused.step()
+    assert_same(ours, [param - grad for param, grad in zip(theirs, grads, strict=True)])
+
+
+def test_parameters_without_a_gradient_do_not_prevent_folding():
+    ours, theirs = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
+    fused, plain = FusedSGD(ours, 0.1), torch.optim.SGD(theirs, 0.1)
+    grads = give_gradients(ours, theirs, seed=0)
+    ours[3].grad = theirs[3].grad = None
+    FusedClipNorm(ours, 0.5, optimizer=fused).clip_norm(ours)
+    assert_same([ours[0].grad], [grads[0]])
+    torch.nn.utils.clip_grad_norm_(theirs, 0.5)
     fused.step()
     plain.step()
     assert_same(ours, theirs)

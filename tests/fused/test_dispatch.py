@@ -19,8 +19,6 @@ from perftool.fused import (
     FusedLars,
     FusedSGD,
     dispatch,
-    kernels,
-    optimizer,
 )
 from perftool.fused.dispatch import (
     ANY_DEVICE,
@@ -34,6 +32,7 @@ from perftool.fused.dispatch import (
     choose,
     register,
 )
+from perftool.fused.optimizers import kernels, optimizer
 
 
 @pytest.fixture
@@ -202,7 +201,7 @@ def gaudi(monkeypatch):
         return choose(op, "hpu", requested)
 
     for module in ("optimizer", "clip_norm", "ema", "lars"):
-        monkeypatch.setattr(f"perftool.fused.{module}.choose", choose_on_hpu)
+        monkeypatch.setattr(f"perftool.fused.optimizers.{module}.choose", choose_on_hpu)
 
 
 @pytest.mark.usefixtures("gaudi")

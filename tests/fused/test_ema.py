@@ -70,19 +70,6 @@ def test_constant_decay_is_the_averaged_model_of_torch():
     assert_same(ema.ema.parameters(), averaged.module.parameters())
 
 
-def test_many_small_parameters_are_averaged_in_one_buffer():
-    model = small()
-    ema = FusedEMA(model)
-    train(model, 0)
-    ema.update(model)
-    assert len(ema._pairs.flat) == 1
-    assert len(ema._pairs.lists) == 2
-    pairs = ema._pairs
-    train(model, 1)
-    ema.update(model)
-    assert ema._pairs is pairs
-
-
 def _replace_parameter(model):
     model[3].weight.data = torch.ones(4, 4)
 
@@ -151,14 +138,3 @@ def test_attributes_are_copied_on_request():
 def test_a_negative_decay_is_refused():
     with pytest.raises(ValueError, match=r"Invalid decay value: -0\.1"):
         FusedEMA(small(), -0.1)
-
-
-def test_optimizer_and_average_share_one_buffer():
-    model = small()
-    optimizer = FusedAdamW(model.parameters(), 0.1)
-    ema = FusedEMA(model)
-    for step in range(3):
-        train(model, step, optimizer)
-        ema.update(model)
-    (bucket,) = optimizer._current.buckets
-    assert bucket.flat is ema._pairs.flat[0][1]

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from perftool.fused import FusedAdamW, FusedSDPA, FusedSGD, HPUGraph, graph, mixture_of_experts
 from perftool.fused.dispatch import BackendError
-from perftool.fused.graph_program import StaticProgram, compiler_obstacle
-from perftool.fused.graph_substitutes import adagrad, adamw, sgd
 from perftool.fused.graphs import GraphCaptureError
+from perftool.fused.graphs.program import StaticProgram, compiler_obstacle
+from perftool.fused.graphs.substitutes import adagrad, adamw, sgd
 
 needs_compiler = pytest.mark.skipif(compiler_obstacle() is not None, reason="no C++ compiler for inductor")
 
@@ -331,7 +331,7 @@ def test_a_failed_compilation_falls_back_unless_it_was_asked_for(monkeypatch):
         raise RuntimeError("no luck\nlong story")
 
     monkeypatch.setattr(StaticProgram, "compile", fail)
-    monkeypatch.setattr("perftool.fused.graph_capture.choose", lambda *_: Chosen())
+    monkeypatch.setattr("perftool.fused.graphs.capture.choose", lambda *_: Chosen())
     static, captured = torch.ones(2), new_graph()
     with graph(captured):
         result = static * 3

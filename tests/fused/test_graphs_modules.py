@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from perftool.fused import ModuleCacher, make_graphed_callables, wrap_in_hpu_graph
-from perftool.fused.graph_program import compiler_obstacle
 from perftool.fused.graphs import GraphCaptureError, wrap_in_hpu_graph_func
+from perftool.fused.graphs.program import compiler_obstacle
 
 
 @pytest.fixture(autouse=True)

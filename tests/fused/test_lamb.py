@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, is_flat, parameters
+from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedLamb, reference
 
@@ -45,30 +45,27 @@ def definition(weights, grads, moments, step, options):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("backend", [None, "fallback", "reference"])
-def test_the_definition(options, flat, backend):
+def test_the_definition(options, backend):
     ours = parameters()
     weights = [param.detach().double() for param in ours]
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    fused = FusedLamb(ours, 1e-2, **options, flat=flat, backend=backend)
+    fused = FusedLamb(ours, 1e-2, **options, backend=backend)
     for step in range(1, 6):
         grads = give_gradients(ours, seed=step)
         assert fused.step() is None
         definition(weights, [grad.double() for grad in grads], moments, step, options)
-    assert is_flat(fused) is flat
     assert_same(ours, weights, rtol=1e-4, atol=1e-5)
 
 
 @settings(deadline=None, max_examples=20)
 @given(
     shapes=st.lists(st.lists(st.integers(1, 9), max_size=3).map(tuple), min_size=1, max_size=40),
-    flat=st.sampled_from([None, True, False]),
 )
-def test_any_shapes_follow_the_reference(shapes, flat):
+def test_any_shapes_follow_the_reference(shapes):
     ours, theirs = parameters(shapes), [param.detach() for param in parameters(shapes)]
     moments = [[torch.zeros_like(p) for p in theirs] for _ in range(2)]
-    fused = FusedLamb(ours, 1e-2, flat=flat)
+    fused = FusedLamb(ours, 1e-2)
     for step in range(1, 4):
         grads = give_gradients(ours, seed=step)
         fused.step()
@@ -78,12 +75,11 @@ def test_any_shapes_follow_the_reference(shapes, flat):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("flat", [True, False])
-def test_dtypes(dtype, flat):
+def test_dtypes(dtype):
     ours = parameters(dtype=dtype)
     weights = [param.detach().double() for param in ours]
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    fused = FusedLamb(ours, 1e-2, flat=flat, dtype=torch.float32)
+    fused = FusedLamb(ours, 1e-2, dtype=torch.float32)
     for step in range(1, 4):
         grads = give_gradients(ours, seed=step)
         fused.step()
@@ -102,19 +98,17 @@ def test_the_norm_is_that_of_all_groups():
     assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize("flat", [True, False])
-def test_zero_weights_stay_zero_and_zero_updates_do_nothing(flat):
+def test_zero_weights_stay_zero_and_zero_updates_do_nothing():
     params = [torch.nn.Parameter(torch.zeros(4)), torch.nn.Parameter(torch.ones(4))]
     params[0].grad, params[1].grad = torch.ones(4), torch.zeros(4)
-    FusedLamb(params, 0.1, weight_decay=0.0, use_lamb=True, flat=flat).step()
+    FusedLamb(params, 0.1, weight_decay=0.0, use_lamb=True).step()
     assert params[0].tolist() == [0.0] * 4
     assert params[1].tolist() == [1.0] * 4
 
 
-@pytest.mark.parametrize("flat", [True, False])
-def test_padding_does_not_keep_a_nan(flat):
+def test_nothing_keeps_a_nan():
     ours, theirs = parameters(), parameters()
-    fused = FusedLamb(ours, 1e-2, flat=flat)
+    fused = FusedLamb(ours, 1e-2)
     give_gradients(ours, seed=0)
     ours[0].grad[0] = math.nan
     fused.step()
@@ -147,8 +141,8 @@ def test_the_default_decay_is_that_of_the_code():
 
 
 def test_pickling_keeps_what_is_not_in_the_groups():
-    fused = pickle.loads(pickle.dumps(FusedLamb(parameters(), set_grad_none=False, dtype=torch.float64, flat=True)))
-    assert (fused.set_grad_none, fused.dtype, fused.flat) == (False, torch.float64, True)
+    fused = pickle.loads(pickle.dumps(FusedLamb(parameters(), set_grad_none=False, dtype=torch.float64)))
+    assert (fused.set_grad_none, fused.dtype) == (False, torch.float64)
     assert set(fused._native_options()) >= {"set_grad_none", "dtype", "max_grad_norm", "use_lamb"}
     assert "differentiable" not in fused._native_options()
 

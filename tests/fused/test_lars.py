@@ -35,15 +35,14 @@ def give_persistent_gradients(params, seed):
     return [value.double() for value in values]
 
 
-@pytest.mark.parametrize("flat", [None, False])
 @pytest.mark.parametrize("backend", [None, "reference"])
 @pytest.mark.parametrize("persistent", [True, False])
-def test_with_momentum_that_adds_gradients_as_they_are(flat, backend, persistent):
+def test_with_momentum_that_adds_gradients_as_they_are(backend, persistent):
     params = parameters(MANY_SHAPES)
     mask = [int(param.dim() > 1) for param in params]
     weights = [param.detach().double() for param in params]
     buffers = [torch.zeros_like(weight) for weight in weights]
-    base = FusedResourceApplyMomentum(params, LR, MOMENTUM, DECAY, flat=flat)
+    base = FusedResourceApplyMomentum(params, LR, MOMENTUM, DECAY)
     lars = FusedLars(base, mask, EETA, EPS, backend=backend)
     for step in range(6):
         if not persistent:
@@ -54,8 +53,6 @@ def test_with_momentum_that_adds_gradients_as_they_are(flat, backend, persistent
             scaled = adapted(w, g, adapt)
             b.copy_(scaled if step == 0 else MOMENTUM * b - scaled)
             w += b
-    (bucket,) = base._current.buckets
-    assert bucket._exposed is (flat is None and persistent)
     assert base.param_groups[0]["weight_decay"] == DECAY
     assert_same(params, weights)
     assert_same([base.state[param]["momentum_buffer"] for param in params], buffers)

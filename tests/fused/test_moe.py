@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perftool.fused import mixture_of_experts
 from perftool.fused.dispatch import BackendError
-from perftool.fused.moe import SMALL_ACTIVATIONS
+from perftool.fused.moe.experts import SMALL_ACTIVATIONS
 from perftool.fused.reference.moe import dense_mixture_of_experts
 from perftool.fused.reference.moe import mixture_of_experts as reference
 

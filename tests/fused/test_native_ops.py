@@ -74,13 +74,13 @@ def recorder(monkeypatch):
     for module in (hpu, kernels):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in (
-        "attention",
-        "moe",
+        "attention.sdpa",
+        "moe.experts",
         "all_reduce",
-        "graph_capture",
-        "graph_callables",
-        "graph_wrapped",
-        "graph_cacher",
+        "graphs.capture",
+        "graphs.callables",
+        "graphs.wrapped",
+        "graphs.cacher",
     ):
         monkeypatch.setattr(f"perftool.fused.{name}.choose", lambda op, *_: Choice(op, "habana", "test"))
     return recorder

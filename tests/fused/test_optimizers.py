@@ -9,39 +9,35 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, is_flat, parameters
+from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD, reference
 
-FLAT = pytest.mark.parametrize("flat", [True, False])
 STAGES = pytest.mark.parametrize("backend", [None, "fast", "fallback", "reference"])
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
-@FLAT
 @STAGES
 @pytest.mark.parametrize(
     "options",
     [{}, {"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}],
 )
-def test_sgd_is_the_sgd_of_torch(flat, backend, options):
+def test_sgd_is_the_sgd_of_torch(backend, options):
     ours, theirs = parameters(), parameters()
-    fused = FusedSGD(ours, 0.1, **options, flat=flat, backend=backend)
+    fused = FusedSGD(ours, 0.1, **options, backend=backend)
     plain = torch.optim.SGD(theirs, 0.1, **options, foreach=False)
     for step in range(5):
         give_gradients(ours, theirs, seed=step)
         assert fused.step() is None
         plain.step()
-    assert is_flat(fused) is flat
     assert_same(ours, theirs)
 
 
-@FLAT
 @STAGES
-def test_sgd_starts_its_buffer_at_zero_so_dampening_acts_on_the_first_gradient(flat, backend):
+def test_sgd_starts_its_buffer_at_zero_so_dampening_acts_on_the_first_gradient(backend):
     (param,) = [nn.Parameter(torch.tensor([1.0, 2.0]))]
     other = nn.Parameter(torch.tensor([5.0]))
-    fused = FusedSGD([param, other], 0.5, 0.9, 0.0, 0.25, flat=flat, backend=backend)
+    fused = FusedSGD([param, other], 0.5, 0.9, 0.0, 0.25, backend=backend)
     param.grad, other.grad = torch.tensor([1.0, -2.0]), torch.tensor([4.0])
     fused.step()
     assert param.tolist() == [1.0 - 0.5 * 0.75, 2.0 + 0.5 * 0.75 * 2.0]
@@ -53,18 +49,16 @@ def test_sgd_takes_weight_decay_before_dampening():
     assert (fused.defaults["weight_decay"], fused.defaults["dampening"]) == (0.3, 0.2)
 
 
-@FLAT
 @STAGES
-def test_adagrad_is_the_adagrad_of_torch(flat, backend):
+def test_adagrad_is_the_adagrad_of_torch(backend):
     ours, theirs = parameters(), parameters()
     options = {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.01, "initial_accumulator_value": 0.2}
-    fused = FusedAdagrad(ours, **options, flat=flat, backend=backend)
+    fused = FusedAdagrad(ours, **options, backend=backend)
     plain = torch.optim.Adagrad(theirs, **options, foreach=False)
     for step in range(5):
         give_gradients(ours, theirs, seed=step)
         fused.step()
         plain.step()
-    assert is_flat(fused) is flat
     assert_same(ours, theirs)
 
 
@@ -78,15 +72,14 @@ def test_adagrad_freezes_its_learning_rate_and_returns_none():
     assert_same(ours, theirs)
 
 
-@FLAT
 @STAGES
 @pytest.mark.parametrize("bias_correction", [True, False])
-def test_adamw_adds_eps_to_the_plain_root(flat, backend, bias_correction):
+def test_adamw_adds_eps_to_the_plain_root(backend, bias_correction):
     """A loop in double precision over the definition, with gradients near eps, where torch's form differs."""
     ours = parameters()
     weights = [param.detach().double() for param in ours]
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    fused = FusedAdamW(ours, 1e-2, (0.8, 0.95), 1e-3, 0.1, bias_correction, flat=flat, backend=backend)
+    fused = FusedAdamW(ours, 1e-2, (0.8, 0.95), 1e-3, 0.1, bias_correction, backend=backend)
     for step in range(1, 6):
         grads = give_gradients(ours, seed=step, scale=1e-3)
         fused.step()
@@ -95,14 +88,12 @@ def test_adamw_adds_eps_to_the_plain_root(flat, backend, bias_correction):
             m.copy_(0.8 * m + 0.2 * grad.double())
             v.copy_(0.95 * v + 0.05 * grad.double() ** 2)
             weight.copy_(weight * (1 - 1e-2 * 0.1) - scale * m / (v.sqrt() + 1e-3))
-    assert is_flat(fused) is flat
     assert_same(ours, weights)
 
 
-@FLAT
-def test_adamw_without_eps_is_the_adamw_of_torch(flat):
+def test_adamw_without_eps_is_the_adamw_of_torch():
     ours, theirs = parameters(), parameters()
-    fused = FusedAdamW(ours, 1e-2, eps=0.0, weight_decay=0.1, flat=flat)
+    fused = FusedAdamW(ours, 1e-2, eps=0.0, weight_decay=0.1)
     plain = torch.optim.AdamW(theirs, 1e-2, eps=0.0, weight_decay=0.1, foreach=False)
     for step in range(20):
         give_gradients(ours, theirs, seed=step)
@@ -111,12 +102,11 @@ def test_adamw_without_eps_is_the_adamw_of_torch(flat):
     assert_same(ours, theirs)
 
 
-@FLAT
 @pytest.mark.parametrize("dtype", list(TOLERANCE))
-def test_every_dtype_follows_the_reference(flat, dtype):
+def test_every_dtype_follows_the_reference(dtype):
     ours, theirs = parameters(dtype=dtype), [p.detach().double() for p in parameters(dtype=dtype)]
     moments = [[torch.zeros_like(p) for p in theirs] for _ in range(2)]
-    fused = FusedAdamW(ours, 1e-2, weight_decay=0.1, eps=1e-4, flat=flat)
+    fused = FusedAdamW(ours, 1e-2, weight_decay=0.1, eps=1e-4)
     for step in range(1, 4):
         grads = [grad.double() for grad in give_gradients(ours, seed=step)]
         fused.step()
@@ -128,12 +118,11 @@ def test_every_dtype_follows_the_reference(flat, dtype):
 @settings(deadline=None, max_examples=25)
 @given(
     shapes=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=40),
-    flat=st.sampled_from([None, True, False]),
     missing=st.sets(st.integers(0, 39)),
 )
-def test_any_shapes_and_missing_gradients_follow_the_reference(shapes, flat, missing):
+def test_any_shapes_and_missing_gradients_follow_the_reference(shapes, missing):
     ours, theirs = parameters(shapes), parameters(shapes)
-    fused = FusedSGD(ours, 0.1, 0.9, 0.01, flat=flat)
+    fused = FusedSGD(ours, 0.1, 0.9, 0.01)
     plain = torch.optim.SGD(theirs, 0.1, 0.9, weight_decay=0.01, foreach=False)
     for step in range(4):
         give_gradients(ours, theirs, seed=step)
@@ -145,11 +134,10 @@ def test_any_shapes_and_missing_gradients_follow_the_reference(shapes, flat, mis
     assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize("make", [FusedAdamW, FusedAdagrad, lambda params, **kw: FusedSGD(params, 0.1, 0.9, **kw)])
-@FLAT
-def test_nan_and_infinity_stay_in_their_element(make, flat):
+@pytest.mark.parametrize("make", [FusedAdamW, FusedAdagrad, lambda params: FusedSGD(params, 0.1, 0.9)])
+def test_nan_and_infinity_stay_in_their_element(make):
     ours, clean = parameters(MANY_SHAPES), parameters(MANY_SHAPES)
-    fused, other = make(ours, flat=flat), make(clean, flat=flat)
+    fused, other = make(ours), make(clean)
     give_gradients(ours, clean, seed=0)
     ours[1].grad[0, 0], ours[3].grad[0, 0, 0] = math.nan, math.inf
     fused.step()
@@ -196,12 +184,11 @@ def test_mixed_dtypes_in_one_group():
     dtypes = (torch.float32, torch.float64, torch.bfloat16)
     ours = [p for dtype in dtypes for p in parameters(dtype=dtype)]
     theirs = [p for dtype in dtypes for p in parameters(dtype=dtype)]
-    fused, plain = FusedSGD(ours, 0.1, 0.9, flat=True), torch.optim.SGD(theirs, 0.1, 0.9, foreach=False)
+    fused, plain = FusedSGD(ours, 0.1, 0.9), torch.optim.SGD(theirs, 0.1, 0.9, foreach=False)
     for step in range(3):
         give_gradients(ours, theirs, seed=step)
         fused.step()
         plain.step()
-    assert len(fused._current.buckets) == 3
     assert_same(ours, theirs, rtol=1e-2, atol=1e-2)
 
 
@@ -222,8 +209,7 @@ def test_a_closure_is_run_with_gradients_and_its_loss_returned():
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "transposed", "with gaps", "transposed gradient"])
-@pytest.mark.parametrize("flat", [True, False])
-def test_memory_layouts(layout, flat):
+def test_memory_layouts(layout):
     def build():
         values = torch.arange(2 * 3 * 4 * 4, dtype=torch.float32).reshape(2, 3, 4, 4) / 50
         tensor = {
@@ -236,7 +222,7 @@ def test_memory_layouts(layout, flat):
         return param, nn.Parameter(torch.ones(3))
 
     (ours, other), (theirs, other_too) = build(), build()
-    fused = FusedAdamW([ours, other], 0.1, eps=0.0, flat=flat)
+    fused = FusedAdamW([ours, other], 0.1, eps=0.0)
     plain = torch.optim.AdamW([theirs, other_too], 0.1, eps=0.0, weight_decay=0.0, foreach=False)
     for step in range(3):
         give_gradients([ours, other], [theirs, other_too], seed=step)
@@ -335,12 +321,11 @@ def test_a_small_model_converges(make):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("flat", [True, False])
-def test_sgd_in_half_precision_is_right_where_the_kernel_of_torch_is_not(dtype, flat):
+def test_sgd_in_half_precision_is_right_where_the_kernel_of_torch_is_not(dtype):
     shapes = [(100,), (33, 7)]
     ours, theirs = parameters(shapes, dtype), [p.detach().double() for p in parameters(shapes, dtype)]
     buffers = [torch.zeros_like(p) for p in theirs]
-    fused = FusedSGD(ours, 0.1, 0.9, 0.1, flat=flat)
+    fused = FusedSGD(ours, 0.1, 0.9, 0.1)
     for step in range(3):
         grads = [grad.double() for grad in give_gradients(ours, seed=step)]
         fused.step()

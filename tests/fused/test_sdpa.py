@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from perftool.fused import FusedSDPA, enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
-from perftool.fused.attention import fast_algorithm
-from perftool.fused.attention_request import read_request
-from perftool.fused.attention_scores import group_heads, probabilities
-from perftool.fused.attention_tiled import TileOptions, tiled_attention
+from perftool.fused.attention.request import read_request
+from perftool.fused.attention.scores import group_heads, probabilities
+from perftool.fused.attention.sdpa import fast_algorithm
+from perftool.fused.attention.tiled import TileOptions, tiled_attention
 from perftool.fused.reference.attention import attention
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}

@@ -25,7 +25,7 @@ from perftool.fused import (
     sdp_kernel,
     wrap_in_hpu_graph,
 )
-from perftool.fused.graph_program import compiler_obstacle
+from perftool.fused.graphs.program import compiler_obstacle
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

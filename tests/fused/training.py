@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 ODD_SHAPES = ((3,), (4, 5), (1,), (7, 2, 3), ())
 MANY_SHAPES = ODD_SHAPES * 8
-"""Enough small tensors for the flat buffer."""
+"""More small tensors than one comparison takes at a time would be slow to test: enough to fill rows."""
 
 
 def parameters(
@@ -36,8 +36,3 @@ def assert_same(actual: Iterable[Tensor], expected: Iterable[Tensor], rtol: floa
     """Compare tensor by tensor, in double precision."""
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one.detach().double(), other.detach().double(), rtol=rtol, atol=atol)
-
-
-def is_flat(optimizer: object) -> bool:
-    """Whether the last step of an optimizer used flat buffers throughout."""
-    return all(bucket.flat is not None for bucket in optimizer._current.buckets)  # type: ignore[attr-defined]

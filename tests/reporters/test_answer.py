@@ -60,7 +60,7 @@ def test_every_part_stands_in_its_place(shown: Callable[..., list[str]]) -> None
         "",
         "What to change           gain per step",
         "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)",
-        "       Load ahead.",
+        "       Load ahead",
         "",
         "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
     ]
@@ -116,7 +116,7 @@ def test_what_was_dropped_is_said_first(shown: Callable[..., list[str]]) -> None
 
 
 def test_in_a_pipe_a_finding_is_one_line(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding(fix="Load ahead, " * 30)])
+    report, _ = analysed(starved(), findings=[finding(short_fix="Load ahead, " * 30)])
     lines = shown(report, columns=None)
 
     assert len([line for line in lines if line.startswith("GAP901") and "Load ahead" in line]) == 1

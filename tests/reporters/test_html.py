@@ -253,7 +253,7 @@ def test_ranks_are_shown_side_by_side() -> None:
 
 
 def test_what_to_change_first_is_what_nobody_has_accepted() -> None:
-    found = [finding(code=f"GAP90{n}", fix=f"Do {n}. Then rest.", suppressed=n == 1) for n in range(1, 6)]
+    found = [finding(code=f"GAP90{n}", short_fix=f"Do {n}.", suppressed=n == 1) for n in range(1, 6)]
     report, _ = analysed(starved(), findings=found)
     box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]
     assert re.findall(r'href="#(GAP90\d)"', box) == ["GAP902", "GAP903", "GAP904"]

@@ -56,6 +56,18 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (3, 0, '1', '1', 'python', 'main', 'host', None),
         (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
     ]),
+    # What the files of vendors say of names, by category.
+    "roles": ([
+        runtime("cudaMemcpy", 0, 5), x("aten::item", 0, 5), x("aten::mm", 9, 5), kernel("ncclDevKernel", 0, 5),
+        memcpy("Memcpy DtoH (Device -> Pinned)", 5, 5),
+    ], [
+        ('Memcpy DtoH (Device -> Pinned)', 'memcpy', 'device_to_host'),
+        ('Memcpy DtoH (Device -> Pinned)', 'memcpy', 'pinned'),
+        ('aten::item', 'cpu_op', 'scalar_read'),
+        ('cudaMemcpy', 'runtime', 'blocking_copy'),
+        ('cudaMemcpy', 'runtime', 'copy'),
+        ('ncclDevKernel', 'kernel', 'collective'),
+    ]),
     # Complete events, pairs, odd categories; on the host a negative length is no slice.
     "slices": ([
         x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
@@ -169,8 +181,8 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
                "dtype": "Float", "Process Group Name": "0"}),
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
-        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, 'Float', 70_000),
-        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None),
+        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, 'Float', 'all_reduce', 70_000),
+        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None),
     ]),
     # With and without worker processes, in the step where it begins.
     "dataloader": ([
@@ -260,7 +272,13 @@ def test_table(table: str, rows: Rows) -> None:
 
 
 def order(row: dict[str, object]) -> tuple[object, ...]:
-    return (row.get("rank") or 0, row.get("ts") or 0, row.get("id") or 0, str(row.get("metric")), str(row.get("kind")))
+    return (
+        row.get("rank") or 0,
+        row.get("ts") or 0,
+        row.get("id") or 0,
+        str(row.get("metric") or row.get("name")),
+        str(row.get("kind") or row.get("role")),
+    )
 
 
 def test_arrows_stand_in_parentheses() -> None:

@@ -20,9 +20,9 @@ def weights_of(setting: Setting) -> list[nn.Parameter]:
     return parameters(small_shapes() if setting.size == "small" else resnet50_shapes(), setting)
 
 
-def optimizer_form(title: str, make: MakeOptimizer, setting: Setting, keep_gradients: bool = False) -> Form:
+def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
     """Timed: ``step`` over the weights, whose gradients stay. Recorded: a training step around it."""
     weights = weights_of(setting)
     model = layered_network(setting)
-    step = training_step(model, make(model.parameters()), setting, keep_gradients=keep_gradients)
+    step = training_step(model, make(model.parameters()), setting)
     return Form(title, make(weights).step, lambda: weights, step)

@@ -70,16 +70,12 @@ def training_step(
     optimizer: torch.optim.Optimizer,
     setting: Setting,
     before: Callable[[], object] = lambda: None,
-    keep_gradients: bool = False,
 ) -> Callable[[], object]:
-    """A whole step of ``layered_network``; ``before`` is called between backward and optimizer.
-
-    With ``keep_gradients`` they are the same tensors in every step, so that a fused optimizer holds them in one buffer.
-    """
+    """A whole step of ``layered_network``; ``before`` is called between backward and optimizer."""
     inputs = torch.randn(_BATCH, _WIDTH, generator=setting.generator()).to(setting.device)
 
     def step() -> None:
-        optimizer.zero_grad(set_to_none=not keep_gradients)
+        optimizer.zero_grad()
         model(inputs).square().mean().backward()
         before()
         optimizer.step()

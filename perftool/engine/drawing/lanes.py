@@ -50,7 +50,7 @@ WITH cut AS (
     LEFT JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
     LEFT JOIN (SELECT DISTINCT id FROM syncs WHERE rank = $rank) AS y ON y.id = s.id
     WHERE s.rank = $rank AND list_contains($tracks, s.track) AND s.ts < $until AND s."end" > $begin AND s.dur >= 0
-      AND s.cat IS DISTINCT FROM 'python_function' AND NOT starts_with(s.name, 'ProfilerStep#')
+      AND s.cat IS DISTINCT FROM 'python_function' AND NOT is_step(s.name)
 ), {_JOINED}
 """
 _IDLE = f"""
@@ -67,7 +67,7 @@ SELECT t.id, t.process, t.thread,
 FROM slices AS s JOIN tracks AS t ON t.id = s.track
 WHERE s.rank = $rank AND s.side = 'host' AND s.ts < $until AND s."end" > $begin
   AND (s.track IN (SELECT track FROM _feeding_tracks) OR (s.ts = $mark AND s."end" = $mark_end))
-GROUP BY ALL HAVING bool_or(s.cat IS DISTINCT FROM 'python_function' AND NOT starts_with(s.name, 'ProfilerStep#'))
+GROUP BY ALL HAVING bool_or(s.cat IS DISTINCT FROM 'python_function' AND NOT is_step(s.name))
 ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 """
 

@@ -22,8 +22,11 @@ Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
 _PARAM = re.compile(r"\$(\w+)")
-_ANY_NAME = "SELECT 1 FROM _names, unnest($names) AS wanted(pattern) WHERE name GLOB pattern LIMIT 1"
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
+_ANY_NAME = """
+SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
+WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
+"""
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
@@ -114,6 +117,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     """A finding of ``rule`` from one row of its query."""
     evidence = {key: value for key, value in row.items() if key not in _PLACE}
     shown = {"subject": row["subject"], **evidence}
+    device, variant = context.device if context else None, row.get("fix_for")
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
         code=rule.code,
@@ -123,7 +127,8 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         subject=str(row["subject"]),
         message=rule.message.format_map(_formatted(shown)),
         why=rule.why,
-        fix=rule.fix,
+        fix=rule.fix.text_for(device, variant),
+        short_fix=rule.short_fix.text_for(device, variant),
         rank=row.get("rank"),
         location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
         related=tuple(

@@ -10,15 +10,19 @@ from typing import Any
 
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Advice, Param, Rule
+from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
+_SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-DEVICES = ("any", "hpu", "cuda", "rocm", "xpu", "mtia", "cpu")
-_TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
+DEVICES = ("any", "accelerators", *accelerators(), "cpu")
+_TEXT_KEYS: dict[str, type | tuple[type, ...]] = {
+    "message": str, "why": str, "fix": (str, dict), "short_fix": (str, dict), "example": str, "references": list,
+}  # fmt: skip
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
@@ -100,8 +104,9 @@ def load_rule(path: Path) -> Rule:
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)
     text = data["text"]
-    _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
+    _check_keys(path, text, _TEXT_KEYS, {"short_fix", "example", "references"}, "text.")
     devices = data["devices"]
+    fix = _advice(path, "fix", text)
     return Rule(
         code=data["code"],
         name=data["name"],
@@ -118,7 +123,8 @@ def load_rule(path: Path) -> Rule:
         sql=_sql(path, data),
         message=text["message"].strip(),
         why=text["why"].strip(),
-        fix=text["fix"].strip(),
+        fix=fix,
+        short_fix=_advice(path, "short_fix", text) if "short_fix" in text else _first_sentences(fix),
         example=text.get("example", "").strip("\n"),
         references=tuple(text.get("references", ())),
         retired=tuple(data.get("retired", ())),
@@ -128,6 +134,22 @@ def load_rule(path: Path) -> Rule:
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
     )
+
+
+def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
+    """A text for all devices, or a table with one for each; other keys are variants that the query names."""
+    given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
+    for name, words in given.items():
+        if not isinstance(words, str) or not words.strip():
+            raise RuleError(f"{path}: key text.{key}.{name} must be a text")
+    if "any" not in given:
+        raise RuleError(f"{path}: key text.{key}.any is missing: the text for every other device")
+    return Advice(tuple((name, words.strip()) for name, words in given.items()))
+
+
+def _first_sentences(fix: Advice) -> Advice:
+    """The first sentence of each text, for a rule without a short fix."""
+    return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 
 def _sql(path: Path, data: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from perftool.model.words import kind_label
 from perftool.reporters.escape import json_text, one_line
 from perftool.reporters.labels import format_metric
-from perftool.reporters.verdict import gain_text, short_fix
+from perftool.reporters.verdict import gain_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
-        unbroken=_unbroken, short_fix=short_fix, gain=gain_text,
+        unbroken=_unbroken, gain=gain_text,
     )  # fmt: skip
     return made
 

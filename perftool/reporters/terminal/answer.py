@@ -18,7 +18,7 @@ from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.bar import bar
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.time_parts import time_parts
-from perftool.reporters.verdict import gain_text, origins, short_fix
+from perftool.reporters.verdict import gain_text, origins
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
@@ -124,7 +124,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     times = f" x {len(findings)}" if len(findings) > 1 else ""
     where = f" on {ranks} ranks" if ranks > 1 else ""
     cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
-    return _Row(first, cells, one_line(short_fix(first)))
+    return _Row(first, cells, one_line(first.short_fix))
 
 
 def _table(rows: Sequence[_Row], console: Console) -> list[Text]:

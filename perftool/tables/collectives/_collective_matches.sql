@@ -15,10 +15,10 @@
 WITH placed AS (
     SELECT c.rank, s.step, c.side, c.group_name, c.members, c.name, c.ts, c.dur, c."end",
            -- In an all-to-all each rank sends what it has.
-           CASE WHEN NOT regexp_matches(c.name, 'all_?to_?all', 'i') THEN c.bytes END AS bytes
+           CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes, c.operation
     FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
     -- Sends and receives are no business of the whole group.
-    WHERE c.ts < s."end" AND NOT s.partial AND NOT regexp_matches(c.name, 'send|recv', 'i')
+    WHERE c.ts < s."end" AND NOT s.partial AND c.operation IS DISTINCT FROM 'send_receive'
 ),
 numbered AS (
     SELECT *, row_number() OVER (kind ORDER BY ts, "end") AS nth, count(*) OVER kind AS calls
@@ -30,6 +30,6 @@ compared AS (
 )
 SELECT dense_rank() OVER (ORDER BY step, side, group_name, members, name, bytes, nth) AS match,
        rank, step, side, group_name, members,
-       regexp_matches(name, 'all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier', 'i') AS ends_together,
+       coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier'), false) AS ends_together,
        ts, dur, "end"
 FROM compared WHERE ranks > 1 AND agreed

@@ -1,6 +1,6 @@
 -- One row per collective on the device, or on the host when no device shows it (gloo, MPI).
 --
--- needs: device_ops, _communication
+-- needs: device_ops, _communication, roles, _vocabulary
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column side: VARCHAR, 'device' or 'host'
@@ -12,6 +12,7 @@
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, ranks of the group as the trace lists them, when recorded
 -- column dtype: VARCHAR, data type, when recorded
+-- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive by its name; NULL for another one
 -- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
 WITH device AS (
     SELECT d.id, d.rank, 'device' AS side, d.name AS kernel, d.ts, d."end", r.args
@@ -21,7 +22,7 @@ WITH device AS (
 host AS (
     SELECT c.id, c.rank, 'host' AS side, c.name AS kernel, c.ts, c."end", r.args
     FROM _communication AS c JOIN raw AS r ON r.rowid = c.id
-    WHERE starts_with(c.name, 'gloo:') OR c.rank NOT IN (SELECT rank FROM device)
+    WHERE c.name IN (SELECT name FROM roles WHERE role = 'host_collective') OR c.rank NOT IN (SELECT rank FROM device)
 ),
 every AS (SELECT * FROM device UNION ALL SELECT * FROM host),
 compute AS (
@@ -40,8 +41,14 @@ hidden AS (
     SELECT e.id, sum(e.sign * (c.before + least(e.t, c."end") - c.ts))::BIGINT AS ns
     FROM edges AS e ASOF JOIN computing AS c ON c.rank = e.rank AND e.t >= c.ts
     GROUP BY e.id
+),
+named AS (SELECT *, coalesce(arg(args, 'Collective name'), kernel) AS name FROM every),
+operations AS (
+    SELECT n.name, min(v.role) AS operation
+    FROM (SELECT DISTINCT name FROM named) AS n JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(n.name) GLOB v.pattern
+    GROUP BY n.name
 )
-SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) AS name,
+SELECT e.id, e.rank, e.side, e.name,
        e.ts, e."end" - e.ts AS dur, e."end",
        -- NCCL's kernels name the number of elements; a host op has the shape of its first input.
        try_cast(coalesce(int_arg(e.args, 'In msg nelems'),
@@ -51,7 +58,7 @@ SELECT e.id, e.rank, e.side, coalesce(arg(e.args, 'Collective name'), e.kernel) 
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
            WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
        coalesce(arg(e.args, 'Process Group Name'), arg(e.args, 'Process Group Description')) AS group_name,
-       arg(e.args, 'Process Group Ranks') AS members, arg(e.args, 'dtype') AS dtype,
+       arg(e.args, 'Process Group Ranks') AS members, arg(e.args, 'dtype') AS dtype, o.operation,
        CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns
-FROM every AS e LEFT JOIN hidden AS h USING (id)
+FROM named AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name
 ORDER BY e.rank, e.ts

@@ -1,11 +1,12 @@
 -- Work on a device as the trace shows it, with the reason why an impossible event is set aside.
 --
--- needs: slices, _extents
+-- needs: slices, _extents, _names
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 -- column name: VARCHAR, kernel or copy name
 -- column cat: VARCHAR, kernel, memcpy or memset
+-- column kind: VARCHAR, that, or collective, or wait: a kernel that waits for others
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column engine: VARCHAR, Gaudi engine group, NULL elsewhere
@@ -14,7 +15,8 @@
 -- column bytes: BIGINT, bytes moved, for copies
 -- column dtype: VARCHAR, data type (Gaudi)
 -- column recipe: BIGINT, id of the recipe (Gaudi), 0 for none
--- column direction: VARCHAR, of a transfer (Gaudi)
+-- column direction: VARCHAR, of a copy: host_to_device, device_to_host, device_to_device or peer; NULL when the trace does not say
+-- column transfer: BOOLEAN, work of a lane that transfers between host and device (Gaudi)
 -- column correlation: BIGINT, id shared with the launch
 -- column external_id: BIGINT, id of the framework op
 -- column set_aside: VARCHAR, why the event cannot be true; NULL for valid events
@@ -39,9 +41,13 @@ work AS (
     WHERE p.engine IS NULL OR coalesce(regexp_matches(r.args ->> 'HW event name',
         '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true)
 )
-SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine,
+SELECT w.id, w.rank, w.track, w.name, w.cat,
+       CASE WHEN w.engine = 'NIC' OR list_contains(n.roles, 'collective') THEN 'collective'
+            WHEN list_contains(n.roles, 'wait') THEN 'wait' ELSE w.cat END AS kind,
+       w.ts, w."end", w.engine,
        a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
-       try_cast(a[10] AS INTEGER)::BIGINT AS recipe, a[11] AS direction,
+       try_cast(a[10] AS INTEGER)::BIGINT AS recipe, coalesce(n.direction, CASE WHEN a[11] IN ('HOST_TO_DEVICE', 'DEVICE_TO_HOST', 'DEVICE_TO_DEVICE') THEN lower(a[11]) END) AS direction,
+       coalesce(w.engine = 'PDMA' OR list_contains(n.roles, 'transfer'), false) AS transfer,
        try_cast(a[1] AS BIGINT) AS correlation, try_cast(coalesce(a[2], a[3]) AS BIGINT) AS external_id,
        CASE WHEN w."end" < w.ts THEN 'negative length'
             WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'
@@ -52,3 +58,4 @@ SELECT w.id, w.rank, w.track, w.name, w.cat, w.ts, w."end", w.engine,
        END AS set_aside
 FROM work AS w
 LEFT JOIN _extents AS e USING (rank)
+LEFT JOIN _names AS n ON n.name = w.name AND n.cat = w.cat

@@ -1,6 +1,6 @@
 -- One row per transfer.
 --
--- needs: device_ops, _device_work, launches, syncs, _synapse_copies
+-- needs: device_ops, _device_work, _names, launches, syncs, _synapse_copies
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
 -- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say
@@ -19,27 +19,21 @@ WITH waited AS (
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL
 )
 SELECT d.id, d.rank,
-       CASE WHEN c.direction IS NOT NULL THEN c.direction
-            WHEN regexp_matches(d.name, 'HtoD|Host ?-> ?Device|HostToDevice|H2D', 'i') THEN 'host_to_device'
-            WHEN regexp_matches(d.name, 'DtoH|Device ?-> ?(Host|Pageable|Pinned)|DeviceToHost|D2H', 'i')
-                THEN 'device_to_host'
-            WHEN regexp_matches(d.name, 'PtoP|Peer', 'i') THEN 'peer'
-            WHEN regexp_matches(d.name, 'DtoD|Device ?-> ?Device|DeviceToDevice|D2D', 'i') THEN 'device_to_device'
-            WHEN k.direction = 'DEVICE_TO_HOST' THEN 'device_to_host'
-            WHEN k.direction = 'HOST_TO_DEVICE' THEN 'host_to_device'
-            WHEN k.direction = 'DEVICE_TO_DEVICE' THEN 'device_to_device' END AS direction,
+       coalesce(c.direction, k.direction) AS direction,
        coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
        coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
-       CASE WHEN d.name ILIKE '%pageable%' THEN false WHEN d.name ILIKE '%pinned%' THEN true END AS pinned,
+       CASE WHEN list_contains(n.roles, 'pageable') THEN false WHEN list_contains(n.roles, 'pinned') THEN true END AS pinned,
        -- On Gaudi the op that asked for the copy returns after the transfer when it is blocking.
-       coalesce(l.name IN ('cudaMemcpy', 'hipMemcpy', 'hipMemcpyWithStream') OR w.op IS NOT NULL
+       coalesce(list_contains(h.roles, 'blocking_copy') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
        coalesce(c.op_name, d.op_name) AS op_name,
        coalesce(c.call, d.launch) AS call,
        coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
 FROM device_ops AS d
 JOIN _device_work AS k ON k.id = d.id
+LEFT JOIN _names AS n ON n.name = d.name AND n.cat = 'memcpy'
 LEFT JOIN launches AS l ON l.id = d.launch
+LEFT JOIN _names AS h ON h.name = l.name AND h.cat = 'runtime'
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
 LEFT JOIN waited AS w ON w.op = d.op
 LEFT JOIN slices AS o ON o.id = d.op

@@ -8,6 +8,6 @@
 WITH work AS (
     SELECT d.rank, 0 AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN _windows AS w USING (rank)
-    WHERE d.valid
+    WHERE d.valid AND d.kind <> 'wait'
 )
 SELECT rank, ts, "end" - ts AS dur, "end" FROM interval_union(work) ORDER BY rank, ts

@@ -1,11 +1,11 @@
 -- One row per unit of work on a device: kernels, copies, fills and collectives.
 --
--- needs: _device_work, _work_names, _links, launches, slices
+-- needs: _device_work, _links, launches, slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, stream or engine lane (tracks.id)
 -- column name: VARCHAR, kernel or copy name
--- column kind: VARCHAR, kernel, memcpy, memset or collective
+-- column kind: VARCHAR, kernel, memcpy, memset, collective, or wait: a kernel that only waits, which is no work
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); elsewhere compute, copy or collective
 -- column dtype: VARCHAR, data type when the trace names it (Gaudi)
 -- column stream: VARCHAR, stream id when the trace names it
@@ -31,14 +31,13 @@ callers AS (
     SELECT id, name FROM slices WHERE id IN (SELECT parent FROM launched) AND cat IN ('cpu_op', 'user_annotation')
 )
 SELECT f.id, f.rank, f.track, f.name,
-       CASE WHEN f.engine = 'NIC' OR n.collective THEN 'collective' ELSE f.cat END AS kind,
-       coalesce(f.engine, CASE WHEN kind = 'collective' THEN 'collective' WHEN f.cat = 'kernel' THEN 'compute'
+       f.kind,
+       coalesce(f.engine, CASE WHEN f.kind = 'collective' THEN 'collective' WHEN f.cat = 'kernel' THEN 'compute'
                                ELSE 'copy' END) AS engine,
        f.dtype, f.stream, f.device, nullif(f.recipe, 0) AS recipe,
        f.ts, f."end" - f.ts AS dur, f."end",
        f.bytes, l.launch, p.id AS op, p.name AS op_name,
        f.set_aside IS NULL AS valid, f.set_aside
 FROM _device_work AS f
-LEFT JOIN _work_names AS n ON n.name = f.name
 LEFT JOIN launched AS l ON l.id = f.id
 LEFT JOIN callers AS p ON p.id = l.parent

@@ -1,7 +1,7 @@
 -- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
 -- once; a rank adds to the summary what it has here.
 --
--- needs: _engine_masks, device_ops, _windows, slices, tracks, _names
+-- needs: _engine_masks, device_ops, _windows, slices, tracks, _names, _vocabulary
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
 -- column any_ns: BIGINT, any engine works
@@ -40,7 +40,7 @@ precision AS (
 building AS (
     SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
     FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN _windows AS w ON w.rank = s.rank
-    WHERE n.feeding = 13
+    WHERE n.cat = 'runtime' AND list_contains(n.roles, 'graph_build')
 ),
 built AS (SELECT rank, sum("end" - ts) AS ns FROM interval_union(building) GROUP BY rank)
 SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coalesce(t.mme, 0)::BIGINT AS mme_ns,
@@ -49,7 +49,8 @@ SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coa
        coalesce(t.dma_alone, 0)::BIGINT AS dma_alone_ns, coalesce(t.others_alone, 0)::BIGINT AS others_ns,
        coalesce(p.low, 0)::BIGINT AS low_ns, coalesce(p.every, 0)::BIGINT AS typed_ns,
        coalesce(b.ns, 0)::BIGINT AS build_ns,
-       rank IN (SELECT rank FROM tracks WHERE process = 'Bridge Logs') AS bridge
+       rank IN (SELECT t.rank FROM tracks AS t JOIN _vocabulary AS v
+                ON v.subject = 'process' AND v.role = 'bridge' AND lower(t.process) GLOB v.pattern) AS bridge
 FROM win AS w
 LEFT JOIN together AS t USING (rank)
 LEFT JOIN precision AS p USING (rank)

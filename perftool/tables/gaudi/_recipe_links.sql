@@ -3,13 +3,13 @@
 -- A recipe's runs follow its launches in order. When as many runs as launches are seen they are paired by
 -- position; at the edges of a recording, where one side lacks some, work belongs to the last launch before it.
 --
--- needs: _device_work, _runtime
+-- needs: _device_work, _runtime, roles
 -- column rank: INTEGER, distributed rank
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)
 WITH calls AS (
     SELECT id, rank, ts, recipe, row_number() OVER (PARTITION BY rank, recipe ORDER BY ts, id) AS ordinal
-    FROM _runtime WHERE recipe > 0 AND starts_with(name, 'enqueueWithExternalEvents')
+    FROM _runtime WHERE recipe > 0 AND name IN (SELECT name FROM roles WHERE role = 'recipe_launch')
 ),
 work AS (
     SELECT id, rank, ts, "end", recipe, lag(recipe) OVER (PARTITION BY rank ORDER BY ts, id) AS recipe_before

@@ -1,7 +1,7 @@
 -- Gaudi: which host call asked for which transfer. The calls know direction and size, the device lanes the time.
 -- They are paired in order when there are equally many, else a transfer belongs to the last call before it.
 --
--- needs: slices, tracks, _device_work
+-- needs: slices, tracks, roles, _device_work
 -- column work: BIGINT, device event (slices.id)
 -- column call: BIGINT, host call (slices.id)
 -- column direction: VARCHAR, host_to_device, device_to_host or device_to_device
@@ -15,12 +15,11 @@ WITH calls AS (
                                          WHEN '2' THEN 'device_to_device' END AS direction,
            int_arg(r.args, 'size') AS bytes, row_number() OVER (PARTITION BY s.rank ORDER BY s.ts, s.id) AS ordinal
     FROM slices AS s JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
-    WHERE s.side = 'host' AND s.cat = 'runtime' AND starts_with(s.name, 'synMemCopyAsync')
+    WHERE s.side = 'host' AND s.cat = 'runtime' AND s.name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'transfer')
 ),
 transfers AS (
     SELECT id, rank, ts, row_number() OVER (PARTITION BY rank ORDER BY ts, id) AS ordinal
-    -- The first Gaudi has no lane of its own for them.
-    FROM _device_work WHERE (engine = 'PDMA' OR starts_with(name, 'pdma_tx_commands')) AND set_aside IS NULL
+    FROM _device_work WHERE transfer AND engine IS NOT NULL AND set_aside IS NULL
 ),
 paired_ranks AS (
     SELECT rank FROM (SELECT rank, count(*) AS n FROM calls GROUP BY rank)

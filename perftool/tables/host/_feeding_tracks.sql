@@ -2,7 +2,7 @@
 -- watchdogs launch little or nothing. Without launches it is the thread of the profiler steps, or the one that
 -- runs most of the ops.
 --
--- needs: launches, slices, tracks
+-- needs: launches, slices, tracks, _vocabulary
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 WITH counted AS (
@@ -10,7 +10,7 @@ WITH counted AS (
     FROM launches GROUP BY rank, track
 ),
 stepping AS (
-    SELECT DISTINCT rank, track FROM slices WHERE side = 'host' AND starts_with(name, 'ProfilerStep#')
+    SELECT DISTINCT rank, track FROM slices WHERE side = 'host' AND is_step(name)
 ),
 busiest AS (
     SELECT rank, first(track ORDER BY ops DESC, track) AS track
@@ -18,11 +18,13 @@ busiest AS (
     GROUP BY rank
 ),
 -- Gaudi's bridge and Synapse show their part of the same threads, and the launch thread, on lanes of their own.
-gaudi AS (
-    SELECT rank, id AS track FROM tracks
-    WHERE side = 'host' AND (process IN ('Bridge Logs', 'Synapse Logger') OR starts_with(thread, 'Synapse/'))
+named AS (
+    SELECT DISTINCT t.rank, t.id AS track
+    FROM tracks AS t JOIN _vocabulary AS v
+        ON v.role = 'feeding' AND lower(CASE v.subject WHEN 'process' THEN t.process ELSE t.thread END) GLOB v.pattern
+    WHERE t.side = 'host'
 )
 SELECT rank, track FROM counted WHERE launched >= 0.05 * total
 UNION SELECT rank, track FROM stepping
-UNION SELECT rank, track FROM gaudi
+UNION SELECT rank, track FROM named
 UNION SELECT rank, track FROM busiest WHERE rank NOT IN (SELECT rank FROM counted UNION SELECT rank FROM stepping)

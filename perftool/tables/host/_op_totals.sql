@@ -7,5 +7,5 @@
 -- column count: BIGINT, calls
 SELECT o.rank, o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count
 FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
-WHERE NOT starts_with(o.name, 'ProfilerStep#')
+WHERE NOT is_step(o.name)
 GROUP BY o.rank, o.name

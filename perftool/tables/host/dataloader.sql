@@ -12,6 +12,6 @@
 -- column end: BIGINT, end in ns
 SELECT l.id, l.rank, l.track, s.step, l.name, contains(l.name, 'MultiProcessing') AS workers, l.ts, l.dur, l."end"
 FROM slices AS l
-JOIN _names AS n ON n.name = l.name AND n.cat = l.cat AND n.elsewhere = 8
+JOIN _names AS n ON n.name = l.name AND n.cat = l.cat AND list_contains(n.roles, 'dataloader')
 ASOF LEFT JOIN _step_bounds AS s ON s.rank = l.rank AND l.ts >= s.ts
 WHERE l.side = 'host'

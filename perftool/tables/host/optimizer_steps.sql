@@ -1,6 +1,6 @@
 -- One row per call of an optimizer's step.
 --
--- needs: slices, launches
+-- needs: slices, roles, launches
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -12,7 +12,7 @@
 -- column launched: BIGINT, units of device work submitted inside
 WITH steps AS (
     SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end"
-    FROM slices WHERE side = 'host' AND starts_with(name, 'Optimizer.step#')
+    FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 ops AS (
     SELECT id, track AS lane, ts, "end" FROM slices WHERE cat = 'cpu_op' AND track IN (SELECT track FROM steps)

@@ -1,7 +1,7 @@
 -- One row per time the host waits for the device. Reading a value that is in host memory already is no wait and
 -- has no row.
 --
--- needs: slices, tracks, ops, _runtime, _names, _device_work, _work_names
+-- needs: slices, tracks, ops, roles, _runtime, _names, _device_work
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -19,28 +19,28 @@ WITH calls AS (
     JOIN tracks AS t ON t.id = r.track
     WHERE n.waits OR n.copies
 ),
+readers AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'scalar_read'),
 -- The outermost of the ops that fetch a value: aten::equal and aten::is_nonzero call aten::item, and that the dense read.
 candidates AS (
     SELECT o.id, o.rank, o.track, t.tid, o.name, o.ts, o."end", o.call_stack
     FROM ops AS o JOIN tracks AS t ON t.id = o.track LEFT JOIN slices AS p ON p.id = o.parent
-    WHERE o.name IN ('aten::item', 'aten::is_nonzero', 'aten::equal', 'aten::_local_scalar_dense')
-        AND coalesce(p.name, '') NOT IN ('aten::item', 'aten::is_nonzero', 'aten::equal')
+    WHERE o.name IN (SELECT name FROM readers) AND coalesce(p.name, '') NOT IN (SELECT name FROM readers)
 ),
 -- Only a read during which the host calls for data, or data comes from the device, waits for the device.
 fetches AS (
     SELECT rank, ts FROM calls
-    UNION ALL SELECT w.rank, w."end" FROM _device_work AS w LEFT JOIN _work_names AS n ON n.name = w.name
-              WHERE w.set_aside IS NULL AND (n.to_host OR w.direction = 'DEVICE_TO_HOST')
+    UNION ALL SELECT rank, "end" FROM _device_work WHERE set_aside IS NULL AND direction = 'device_to_host'
 ),
 reads AS (
     SELECT c.* FROM candidates AS c
     ASOF JOIN fetches AS f ON f.rank = c.rank AND f.ts <= c."end"
     WHERE f.ts >= c.ts
 ),
+copy_ops AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'copy'),
 -- Where a wait has no parent, on the lanes of Gaudi's runtime, a copy on its thread may still be around it.
 copiers AS (
     SELECT o.rank, t.tid, o.name, o.ts, o."end" FROM ops AS o JOIN tracks AS t ON t.id = o.track
-    WHERE o.name IN ('aten::copy_', 'aten::_to_copy', 'aten::to', 'aten::cpu')
+    WHERE o.name IN (SELECT name FROM copy_ops)
         AND o.rank IN (SELECT rank FROM calls WHERE waits AND parent IS NULL)
 ),
 others AS (
@@ -57,7 +57,7 @@ SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end" - ts 
 FROM reads
 UNION ALL
 SELECT id, rank, track,
-       CASE WHEN copies OR regexp_matches(coalesce(op, ''), '^aten::(copy_|_to_copy|to|cpu)$') THEN 'copy'
+       CASE WHEN copies OR coalesce(op, '') IN (SELECT name FROM copy_ops) THEN 'copy'
             ELSE 'explicit' END,
        name, CASE WHEN parent_cat = 'cpu_op' THEN op END, ts, "end" - ts, "end", NULL
 FROM others

@@ -1,14 +1,14 @@
 -- Every stretch of time in which nothing changes, and what goes on in it: bit c of mask is set while class c is
 -- active on any lane of the rank. One sweep serves the breakdown of steps, the causes of idle time and the summary.
 --
--- Device: 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
+-- Device (kernels that only wait are no work): 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
 -- Host threads that do not feed the device: 6 process group (any thread), 7 runtime, 8 data loading, 9 framework op.
 -- Host threads that feed it: 10 runtime call, 11 runtime call that copies, 12 fallback, 13 graph building, 14 data
 -- loading, 15 framework op, 16 op of a process group, 17 optimizer, 18 Python, 19 annotation of a process group,
 -- 25 op of an optimizer. Waits of these threads: 20 for the device, 21 for a compiler. 22 and 23: the work that ends a
 -- gap is submitted, inside the gap and before it. 24 host calls that copy inputs to the device.
 --
--- needs: device_ops, _device_work, _communication, slices, _names, _feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds
+-- needs: device_ops, _device_work, _communication, slices, _names, roles, _feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -22,7 +22,7 @@ device AS (
     FROM device_ops AS d
     JOIN _device_work AS w USING (id)
     LEFT JOIN communicating AS c ON c.rank = w.rank AND c.external_id = w.external_id AND w.cat = 'kernel'
-    WHERE d.valid
+    WHERE d.valid AND d.kind <> 'wait'
 ),
 host AS (
     SELECT s.rank, CASE WHEN f.track IS NULL THEN n.elsewhere ELSE n.feeding END AS class, s.ts, s."end", s.outermost
@@ -52,7 +52,9 @@ marked AS (
     UNION ALL
     SELECT s.rank, 24, s.ts, s."end" FROM copies AS c JOIN slices AS s ON s.id = c.call
     WHERE c.direction = 'host_to_device'
-    UNION ALL SELECT rank, 24, ts, "end" FROM slices WHERE starts_with(name, 'copy_hpu_lazy_H2D')
+    UNION ALL
+    SELECT rank, 24, ts, "end" FROM slices
+    WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
 merged AS (
     SELECT * FROM interval_union(marked) WHERE class IS NOT NULL

@@ -1,14 +1,15 @@
 -- Executions of an operator on the CPU as the trace shows them: by the bridge's own event, or because a log names
 -- the operator.
 --
--- needs: slices, tracks, _log_fallbacks
+-- needs: slices, tracks, roles, _log_fallbacks
 -- column rank: INTEGER, distributed rank
 -- column base: VARCHAR, operator without overload
 -- column ts: BIGINT, start of the op in ns
 -- column end: BIGINT, end in ns, copies and waiting included
 -- column certain: BOOLEAN, the bridge recorded the fallback
 WITH events AS (
-    SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track WHERE s.name = 'cpu_fallback'
+    SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track
+    WHERE s.name IN (SELECT name FROM roles WHERE role = 'fallback')
 ),
 -- Most runs have no fallback at all, and then there is no op to look at.
 ops AS (

@@ -19,7 +19,7 @@ WITH annotated AS (
     -- The same annotation may stand on several lanes, or in both categories.
     SELECT DISTINCT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
     FROM slices
-    WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND starts_with(name, 'ProfilerStep#')
+    WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND is_step(name)
 ),
 -- Ranks to look at rather than ranks to leave out: for none of them, no slice is read.
 without_steps AS (SELECT rank FROM tracks EXCEPT SELECT rank FROM annotated),
@@ -69,7 +69,7 @@ earlier_work AS (
 last_ops AS (
     SELECT rank, max(ts) AS last_op
     FROM slices
-    WHERE side = 'host' AND cat = 'cpu_op' AND NOT starts_with(name, 'ProfilerStep#')
+    WHERE side = 'host' AND cat = 'cpu_op' AND NOT is_step(name)
     GROUP BY rank
 ),
 ends AS (

@@ -1,6 +1,6 @@
 -- Every complete event with what it is, before it is known how they nest. Dropped once there are slices.
 --
--- needs: tracks, _pairs
+-- needs: tracks, _pairs, _categories, _vocabulary
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, the lane
@@ -18,16 +18,23 @@ WITH complete AS (
 ),
 spellings AS (
     SELECT cat AS spelled, c.* FROM (SELECT DISTINCT cat FROM raw) JOIN _categories AS c ON c.category = lower(cat)
+),
+-- Where the category does not tell work from copies and fills, the name does.
+telling AS (
+    SELECT n.name, min(v.role) AS kind
+    FROM (SELECT DISTINCT name FROM raw WHERE cat IN (SELECT spelled FROM spellings WHERE by_name)) AS n
+    JOIN _vocabulary AS v ON v.subject = 'event' AND lower(n.name) GLOB v.pattern
+    GROUP BY n.name
 )
 SELECT e.id, e.rank, t.id AS track, t.side, e.name,
-       CASE WHEN t.side = 'device' AND c.side = 'lane' THEN
-                CASE WHEN e.name ILIKE 'memcpy%' OR t.engine IN ('DMA', 'PDMA') THEN 'memcpy'
-                     WHEN e.name ILIKE 'memset%' THEN 'memset' ELSE 'kernel' END
-            WHEN c.category = 'mtia_ccp_events' AND e.name = 'dma_request' THEN 'memcpy'
+       CASE WHEN t.side = 'device' AND c.by_name AND n.kind IS NOT NULL THEN n.kind
+            WHEN t.side = 'device' AND c.side = 'lane'
+                THEN CASE WHEN t.engine IN ('DMA', 'PDMA') THEN 'memcpy' ELSE 'kernel' END
             ELSE coalesce(c.kind, lower(e.cat), '') END AS cat,
        e.ts, e."end"
 FROM complete AS e
 JOIN tracks AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
+LEFT JOIN telling AS n ON n.name = e.name AND c.by_name
 -- What is impossible on a device is set aside later.
 WHERE t.side = 'device' OR is_length(e."end" - e.ts)

@@ -1,6 +1,6 @@
 -- One row per lane: a host thread, a device stream or a device engine.
 --
--- needs: _categories
+-- needs: _categories, _vocabulary, _lanes
 -- column id: BIGINT, identifies the track within the store
 -- column rank: INTEGER, distributed rank of the trace
 -- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)
@@ -19,6 +19,10 @@ WITH named AS (
 processes AS (
     SELECT rank, pid, max(process) AS process FROM named GROUP BY ALL
 ),
+with_engines AS (
+    SELECT DISTINCT p.process FROM processes AS p JOIN _vocabulary AS v
+        ON v.subject = 'process' AND v.role = 'device' AND lower(p.process) GLOB v.pattern
+),
 used AS (
     SELECT rank, pid, tid,
            bool_or(side = 'device' AND kind <> 'device_annotation') AS device_work,
@@ -29,16 +33,17 @@ used AS (
     GROUP BY ALL
 ),
 described AS (
-    SELECT u.*, p.process, n.thread, lower(p.process) LIKE '/device:hpu%' AS gaudi,
+    SELECT u.*, p.process, n.thread, e.process IS NOT NULL AS has_engines,
            lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
     FROM used AS u
     LEFT JOIN processes AS p USING (rank, pid)
+    LEFT JOIN with_engines AS e ON e.process = p.process
     LEFT JOIN named AS n USING (rank, pid, tid)
 )
 SELECT row_number() OVER (ORDER BY rank, pid, tid) - 1 AS id, rank, pid, tid, process, thread,
-       CASE WHEN gaudi OR device_work OR device_notes THEN 'device' ELSE 'host' END AS side,
-       CASE WHEN gaudi THEN (
+       CASE WHEN has_engines OR device_work OR device_notes THEN 'device' ELSE 'host' END AS side,
+       CASE WHEN has_engines THEN (
            SELECT first(engine ORDER BY ordinal) FROM _lanes
            WHERE regexp_matches(CASE field WHEN 'process' THEN label ELSE base END, pattern)
        ) END AS engine

@@ -1,0 +1,169 @@
+"""A function captured at one input layout: a forward graph, and a backward graph if gradients are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from perftool.fused.graphs.capture import HPUGraph, graph
+from perftool.fused.graphs.inputs import CallInputs
+
+STALE = (
+    "This backward pass belongs to an earlier call of a captured module; a later call has overwritten the"
+    " memory it needs. Run backward before the module is called again with the same input shapes."
+)
+
+
+class CapturedCall:
+    """A function of tensors that replays graphs on static memory.
+
+    Results live in that memory: the next call overwrites them, so clone what must last. `state` names
+    tensors (a module's buffers) that capturing must not change.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        sample: CallInputs,
+        parameters: Iterable[torch.Tensor] = (),
+        state: Iterable[torch.Tensor] = (),
+        differentiable: bool = True,
+        warmups: int = 0,
+        allow_unused_input: bool = False,
+    ) -> None:
+        self._function = function
+        self._sample = sample
+        self._static = tuple(
+            tensor.detach().clone().requires_grad_(differentiable and tensor.requires_grad) for tensor in sample.tensors
+        )
+        self._parameters = tuple(parameter for parameter in parameters if parameter.requires_grad)
+        self._differentiable = differentiable
+        self._allow_unused = allow_unused_input
+        self._generation = 0
+        device = sample.tensors[0].device.type if sample.tensors else None
+        self.forward_graph: HPUGraph = HPUGraph(device)
+        self.backward_graph: HPUGraph | None = None
+        kept = [(tensor, tensor.clone()) for tensor in state]
+        self._warm_up(warmups, device)
+        self._capture(device)
+        with torch.no_grad():
+            for tensor, copy in kept:
+                tensor.copy_(copy)
+
+    @property
+    def captured_outputs(self) -> Any:
+        """What the function returned while it was captured, without gradient history."""
+        return tree_unflatten([_detached(output) for output in self._outputs], self._structure)
+
+    @property
+    def static_inputs(self) -> tuple[torch.Tensor, ...]:
+        """The memory a call copies its tensors into."""
+        return self._static
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Copy the tensors in, replay, return the outputs; differentiable if captured so."""
+        if self.backward_graph is None:
+            self._replay_forward(tensors)
+            return self.captured_outputs
+        results = _Replay.apply(self, len(tensors), *tensors, *self._parameters)  # type: ignore[no-untyped-call]
+        flat = list(self._outputs)
+        for index, result in zip(self._tensor_outputs, results, strict=True):
+            flat[index] = result
+        return tree_unflatten(flat, self._structure)
+
+    def _run(self) -> Any:
+        args, kwargs = self._sample.rebuild(self._static)
+        return self._function(*args, **kwargs)
+
+    def _grad_mode(self) -> AbstractContextManager[Any]:
+        return torch.enable_grad() if self._differentiable else torch.no_grad()
+
+    def _warm_up(self, times: int, device: str | None) -> None:
+        """CUDA libraries allocate at their first use, which must not happen within a capture."""
+        on_side = device == "cuda"
+        stream: AbstractContextManager[Any] = (
+            torch.cuda.stream(torch.cuda.Stream()) if on_side else nullcontext()  # type: ignore[no-untyped-call]
+        )
+        with self._grad_mode(), stream:
+            for _ in range(max(times, 3) if on_side else times):
+                results = [output for output in tree_flatten(self._run())[0] if _has_gradient(output)]
+                if results:
+                    self._gradients(results, [torch.empty_like(output) for output in results])
+        if on_side:
+            torch.cuda.synchronize()
+
+    def _capture(self, device: str | None) -> None:
+        with self._grad_mode():
+            with graph(self.forward_graph):
+                outputs = self._run()
+            self._outputs, self._structure = tree_flatten(outputs)
+            self._tensor_outputs = [i for i, x in enumerate(self._outputs) if isinstance(x, torch.Tensor)]
+            differentiable = [output for output in self._outputs if _has_gradient(output)]
+            if not differentiable:
+                return
+            self.backward_graph = HPUGraph(device)
+            self._grad_outputs = [torch.zeros_like(output) for output in differentiable]
+            with graph(self.backward_graph):
+                self._grads = self._gradients(differentiable, self._grad_outputs)
+        # Autograd adopts a gradient that nobody else holds as the parameter's own; held here, it is copied.
+        self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
+
+    def _gradients(
+        self, outputs: list[torch.Tensor], grad_outputs: list[torch.Tensor]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """One gradient for each static input and parameter, None where none is needed or none flows."""
+        sources = (*self._static, *self._parameters)
+        wanted = [source for source in sources if source.requires_grad]
+        found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, allow_unused=self._allow_unused))
+        return tuple(next(found) if source.requires_grad else None for source in sources)
+
+    def _replay_forward(self, tensors: Sequence[torch.Tensor]) -> int:
+        with torch.no_grad():
+            for static, tensor in zip(self._static, tensors, strict=True):
+                if static.data_ptr() != tensor.data_ptr():
+                    static.copy_(tensor)
+        self.forward_graph.replay()
+        self._generation += 1
+        return self._generation
+
+    def _replay_backward(self, generation: int, grads: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        if generation != self._generation:
+            raise RuntimeError(STALE)
+        assert self.backward_graph is not None
+        for static, grad in zip(self._grad_outputs, grads, strict=True):
+            static.copy_(grad)
+        self.backward_graph.replay()
+        return self._grads
+
+
+class _Replay(torch.autograd.Function):
+    """Joins the two graphs of a CapturedCall to autograd; parameters are inputs so that it asks for them."""
+
+    @staticmethod
+    def forward(ctx: Any, call: CapturedCall, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.call, ctx.generation = call, call._replay_forward(tensors[:count])
+        captured = [call._outputs[index] for index in call._tensor_outputs]
+        results = tuple(output.detach() for output in captured)
+        ctx.differentiable = [_has_gradient(output) for output in captured]
+        without = [result for result, flag in zip(results, ctx.differentiable, strict=True) if not flag]
+        ctx.mark_non_differentiable(*without)
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        wanted = [grad for grad, flag in zip(grads, ctx.differentiable, strict=True) if flag]
+        return (None, None, *ctx.call._replay_backward(ctx.generation, wanted))
+
+
+def _has_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value

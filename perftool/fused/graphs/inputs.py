@@ -1,0 +1,75 @@
+"""A call's arguments taken apart: the tensors a graph reads, and a key for all it was captured with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from perftool.fused.graphs.record import GraphCaptureError
+
+
+@dataclass(frozen=True)
+class GraphKey:
+    """Two calls with equal keys can share a graph.
+
+    Unlike Gaudi's key it holds the dtype: filling an integer graph from a float tensor would truncate.
+    """
+
+    structure: str
+    layouts: tuple[tuple[Hashable, ...], ...]
+    values: tuple[Hashable, ...]
+    autocast: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class CallInputs:
+    """The leaves of (args, kwargs); `tensors` in order, None in `leaves` where one belongs."""
+
+    tensors: tuple[torch.Tensor, ...]
+    leaves: tuple[Any, ...]
+    positions: tuple[int, ...]
+    structure: TreeSpec
+
+    def rebuild(self, tensors: tuple[torch.Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) with other tensors in the places of this call's."""
+        leaves = list(self.leaves)
+        for position, tensor in zip(self.positions, tensors, strict=True):
+            leaves[position] = tensor
+        args, kwargs = tree_unflatten(leaves, self.structure)
+        return args, kwargs
+
+    def key(self) -> GraphKey:
+        """What must be equal for a graph to be used again; GraphCaptureError for an unhashable value."""
+        for leaf in self.leaves:
+            if not isinstance(leaf, Hashable):
+                raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
+        return GraphKey(
+            repr(self.structure),
+            tuple(_layout(tensor) for tensor in self.tensors),
+            tuple((type(leaf).__name__, leaf) for leaf in self.leaves),
+            _autocast_state(),
+        )
+
+
+def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
+    """Take the arguments of a call apart; nested tuples, lists and dictionaries are understood."""
+    leaves, structure = tree_flatten((args, kwargs))
+    positions = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
+    tensors = tuple(leaves[index] for index in positions)
+    values = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
+    return CallInputs(tensors, values, positions, structure)
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Hashable, ...]:
+    return (tensor.size(), tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
+
+
+def _autocast_state() -> tuple[Hashable, ...]:
+    state: list[Hashable] = []
+    for device in ("cpu", "cuda"):
+        state += [torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)]
+    return tuple(state)

@@ -1,0 +1,95 @@
+"""g += wd*w; sum += g*g; w -= lr/(1 + (t-1)*lr_decay) * g/(sqrt(sum) + eps)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perftool.fused.dispatch import register_native
+from perftool.fused.optimizers.batches import Batch, Group
+from perftool.fused.optimizers.kernels import register_stages
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
+
+register_native("FusedAdagrad", NATIVE_MODULE, "FusedAdagrad")
+register_stages("FusedAdagrad", "adagrad")
+
+
+class FusedAdagrad(FusedOptimizer):
+    """torch.optim.Adagrad, with the learning rate frozen when a group is added.
+
+    A later change of `group["lr"]`, by a scheduler for instance, has no effect, as on Gaudi: the rate in use
+    is `group["lr_t"]`. `step()` returns None, with a closure too.
+    """
+
+    op = "FusedAdagrad"
+    kernel_name = "adagrad"
+    state_names = ("sum",)
+    counter = "step_t"
+    sparse_error = "Adagrad does not support sparse gradients, please consider SparseAdagrad"
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        *,
+        backend: str | None = None,
+    ) -> None:
+        """ValueError for a negative argument."""
+        for name, value in (
+            ("learning rate", lr),
+            ("lr_decay value", lr_decay),
+            ("weight_decay value", weight_decay),
+            ("initial_accumulator_value value", initial_accumulator_value),
+            ("epsilon value", eps),
+        ):
+            if value < 0:
+                raise ValueError(f"Invalid {name}: {value}")
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps,
+        }
+        super().__init__(params, defaults, backend=backend)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group; its accumulators are filled and its learning rate is frozen now."""
+        super().add_param_group(param_group)
+        self._freeze(self.param_groups[-1], 0)
+        for param in self.param_groups[-1]["params"]:
+            self.state[param]["sum"] = self._new_state("sum", param, self.param_groups[-1])
+
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
+        super().step(closure)
+
+    def _freeze(self, group: Group, count: int) -> None:
+        group.setdefault("lr_t", torch.tensor(float(group["lr"]), dtype=torch.float64))
+        group.setdefault("step_t", torch.tensor(count))
+
+    def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
+        return torch.full_like(param, group["initial_accumulator_value"])
+
+    def _continue_from(self, group: Group, count: int) -> None:
+        self._freeze(group, count)
+
+    def _update(self, group: Group, batch: Batch) -> None:
+        self._kernel(batch)(
+            batch.params,
+            batch.grads,
+            batch.states["sum"],
+            step=int(group["step_t"]),
+            lr=float(group["lr_t"]),
+            lr_decay=group["lr_decay"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            grad_scale=self._divisor_on(batch),
+        )

@@ -1,0 +1,163 @@
+"""g /= max(1, norm(all g)/max_norm); u = (m/c1)/(sqrt(v/c2) + eps) + wd*w; w -= lr*norm(w)/norm(u)*u."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perftool.fused.dispatch import register_native
+from perftool.fused.optimizers.adamw import MOMENTS, check_lr_and_eps
+from perftool.fused.optimizers.batches import Batch, Group
+from perftool.fused.optimizers.kernels import best_kernel, has_fast_kernel, register_stages
+from perftool.fused.optimizers.norms import Rows, divisor_for, norms, total_norm
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
+
+register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
+register_stages("FusedLamb", "adamw")
+
+
+class FusedLamb(FusedOptimizer):
+    """LAMB (https://arxiv.org/abs/1904.00962) as Gaudi computes it.
+
+    `weight_decay` defaults to the 0.01 of Gaudi's code; its documentation says 0.0. Weights of norm zero stay
+    zero: the trust ratio has no guard for them. `adam_w_mode` and `fused` change nothing, decay is always
+    decoupled. The clipping norm is that of the whole optimizer, its limit that of the constructor;
+    gradients above it are divided in place. `step()` returns None.
+    """
+
+    op = "FusedLamb"
+    kernel_name = "adamw"
+    state_names = MOMENTS
+    takes_divisor = False
+    sparse_error = "Lamb does not support sparse gradients, consider SparseAdam instead."
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        amsgrad: bool = False,
+        adam_w_mode: bool = True,
+        grad_averaging: bool = True,
+        set_grad_none: bool = True,
+        max_grad_norm: float | None = 1.0,
+        use_lamb: bool = False,
+        fused: bool = False,
+        dtype: torch.dtype | None = None,
+        *,
+        backend: str | None = None,
+    ) -> None:
+        """`max_grad_norm=None`: no clipping; `use_lamb`: trust ratio without decay; `dtype`: of the norm."""
+        if amsgrad:
+            raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
+        check_lr_and_eps(lr, eps)
+        self.set_grad_none, self.dtype = set_grad_none, dtype
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "grad_averaging": grad_averaging,
+            "max_grad_norm": max_grad_norm,
+            "use_lamb": use_lamb,
+        }
+        super().__init__(params, defaults, backend=backend)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
+        super().step(closure)
+
+    def zero_grad(self, set_to_none: bool | None = None) -> None:
+        """Forget the gradients or fill them with zeros, by default as `set_grad_none` says."""
+        super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
+
+    def _native_options(self) -> dict[str, Any]:
+        return {**super()._native_options(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
+
+    def _prepare(self, batches: list[Batch]) -> None:
+        if self.defaults["max_grad_norm"] is not None:
+            grads = [grad if self.dtype is None else grad.to(self.dtype) for each in batches for grad in each.grads]
+            owners = [owner for each in batches for owner in each.owners]
+            self._divisor = divisor_for(total_norm(grads, owners), self.defaults["max_grad_norm"])
+
+    def _update(self, group: Group, batch: Batch) -> None:
+        for part in batch.parts():
+            if self._can_lay_out(part):
+                self._update_laid_out(group, part)
+            else:
+                self._update_listed(group, part)
+
+    def _can_lay_out(self, part: Batch) -> bool:
+        # The laid-out update is one long vector, which the plain loops do not take for a tensor of another shape.
+        return part.can_be_laid_out and all(
+            has_fast_kernel(self.op, name, part.params[0], self.backend) for name in ("adamw", "sgd")
+        )
+
+    def _update_laid_out(self, group: Group, part: Batch) -> None:
+        """Many small tensors: the update of all of them is one temporary."""
+        rows = Rows(part.params)
+        update = rows.values * group["weight_decay"]
+        pieces = rows.pieces(update)
+        self._add_directions(group, part, pieces)
+        if _adapts(group):
+            update.mul_(rows.by_row(_trust_ratio(rows.norms(), rows.norms(update)).to(update.dtype)))
+        options = {"momentum": 0.0, "weight_decay": 0.0, "dampening": 0.0, "nesterov": False}
+        best_kernel("sgd", "fast", part.params[0])(part.params, pieces, [], lr=float(group["lr"]), **options)
+
+    def _update_listed(self, group: Group, part: Batch) -> None:
+        updates = [torch.mul(param, group["weight_decay"]) for param in part.params]
+        self._add_directions(group, part, updates)
+        lr = float(group["lr"])
+        if not _adapts(group):
+            for param, update in zip(part.params, updates, strict=True):
+                param.sub_(update, alpha=lr)
+            return
+        ratios = _trust_ratio(norms(part.params, part.owners), norms(updates, part.owners)).to(updates[0].dtype)
+        for param, update, ratio in zip(part.params, updates, ratios.unbind(), strict=True):
+            param.addcmul_(update, ratio, value=-lr)
+
+    def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
+        """Make u of wd*w: with a rate of -1 the AdamW kernel adds to it what it would subtract from w."""
+        beta1, beta2 = group["betas"]
+        exp_avgs, exp_avg_sqs = part.states["exp_avg"], part.states["exp_avg_sq"]
+        averaged = 1.0 if group["grad_averaging"] else 1 - beta1
+        if averaged != 1.0:
+            for exp_avg in exp_avgs:
+                exp_avg.mul_(averaged)
+        correction = math.sqrt(1 - beta2 ** group["step"]) if group["bias_correction"] else 1.0
+        self._kernel(part)(
+            updates,
+            part.grads,
+            exp_avgs,
+            exp_avg_sqs,
+            step=group["step"],
+            lr=-1.0 / averaged,
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"] * correction,
+            weight_decay=0.0,
+            bias_correction=group["bias_correction"],
+            grad_scale=self._divisor_on(part),
+        )
+        if averaged != 1.0:
+            for exp_avg in exp_avgs:
+                exp_avg.div_(averaged)
+
+
+def _adapts(group: Group) -> bool:
+    return bool(group["weight_decay"] or group["use_lamb"])
+
+
+def _trust_ratio(weight: Tensor, update: Tensor) -> Tensor:
+    return torch.where(update > 0, weight / update, 1.0)

@@ -1,0 +1,172 @@
+"""2-norms of many tensors with one read of each, summed in at least float32, over all ranks where they are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from perftool.fused.optimizers.memory import is_dense, is_ordinary, linear
+from perftool.fused.optimizers.shards import is_spread, local_part, sum_over_ranks
+
+SUMMED = 32 * 1024
+"""Elements per partial sum: one sum in single precision on a CPU is off by a thousandth from 25 million on."""
+ROW = 64
+"""Elements per row of small tensors laid end to end; a row belongs to one tensor."""
+SMALL = 8 * 1024
+"""Elements below which a norm of its own costs a tensor more than being copied next to others."""
+CHUNK = 256
+"""Small tensors that are copied end to end at a time: a temporary that stays in the cache."""
+
+
+_place = attrgetter("device", "dtype")
+
+
+def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor] | None = None) -> Tensor:
+    """[n] the 2-norm of each of some tensors of one device and dtype.
+
+    `owners` are the parameters whose local parts the tensors are; where one is spread over ranks, the norm is
+    that of the whole.
+    """
+    squares = _squares(tensors)
+    return (squares if owners is None else sum_over_ranks(squares, owners)).sqrt()
+
+
+def total_norm(tensors: Sequence[Tensor], owners: Sequence[Tensor] | None = None) -> Tensor:
+    """The 2-norm of all tensors together: 0-dim, on the device of the first; 0.0 on the CPU without any.
+
+    `owners` as for `norms`; without them DTensors among `tensors` own their local parts.
+    """
+    owners = tensors if owners is None else owners
+    kinds = {*map(type, tensors), *map(type, owners)} - {Tensor, Parameter}
+    if not kinds and len(set(map(_place, tensors))) == 1:
+        return _total_of_ordinary(list(tensors))
+    alike: dict[tuple[Any, ...], list[tuple[Tensor, Tensor]]] = {}
+    for tensor, owner in zip(tensors, owners, strict=True):
+        alike.setdefault((*_place(tensor), is_spread(owner), is_ordinary(tensor)), []).append((tensor, owner))
+    parts = [_total_of_alike([each for each, _ in same], [owner for _, owner in same]) for same in alike.values()]
+    if len(parts) < 2:
+        return parts[0] if parts else torch.zeros(())
+    dtype = max((part.dtype for part in parts), key=lambda each: each.itemsize)
+    return _norm(torch.stack([part.to(parts[0].device, dtype) for part in parts]))
+
+
+def _total_of_alike(tensors: list[Tensor], owners: list[Tensor]) -> Tensor:
+    if is_spread(owners[0]):
+        pairs = zip(tensors, owners, strict=True)
+        parts = [local_part(each, owner) if is_spread(each) else each for each, owner in pairs]
+        return sum_over_ranks(_squares(parts), owners).sum().sqrt()
+    return _total_of_ordinary(tensors) if is_ordinary(tensors[0]) else _squares(tensors).sum().sqrt()
+
+
+def _total_of_ordinary(tensors: list[Tensor]) -> Tensor:
+    if tensors[0].device.type != "cpu":
+        return _norm(torch.stack(torch._foreach_norm(tensors, 2, dtype=_sum_dtype(tensors[0]))))
+    small, large = _by_size(tensors)
+    parts = [_partial_norms(tensors[i]) for i in large]
+    # The norm of all needs no rows: end to end is enough.
+    parts += [_norm(torch._C._nn.flatten_dense_tensors(each)).view(1) for each in _chunks(tensors, small)]
+    return _norm(torch.cat(parts))
+
+
+def _by_size(tensors: Sequence[Tensor]) -> tuple[Sequence[int], Sequence[int]]:
+    """The places of the small and of the large tensors."""
+    sizes = list(map(Tensor.numel, tensors))
+    if max(sizes) < SMALL:
+        return range(len(sizes)), ()
+    small = [i for i, size in enumerate(sizes) if size < SMALL]
+    return small, [i for i, size in enumerate(sizes) if size >= SMALL]
+
+
+def _chunks(tensors: Sequence[Tensor], places: Sequence[int]) -> Iterator[list[Tensor]]:
+    """The tensors at some places, CHUNK of them at a time."""
+    for start in range(0, len(places), CHUNK):
+        yield [tensors[i] for i in places[start : start + CHUNK]]
+
+
+def _norm(tensor: Tensor) -> Tensor:
+    result: Tensor = torch.linalg.vector_norm(tensor, dtype=_sum_dtype(tensor))
+    return result
+
+
+def _sum_dtype(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def _partial_norms(tensor: Tensor) -> Tensor:
+    """[parts] the norms of SUMMED elements each, from one call, and of what is left over."""
+    if tensor.device.type != "cpu" or not is_dense(tensor) or tensor.numel() < 2 * SUMMED:
+        return _norm(tensor).view(1)
+    values = linear(tensor)
+    rows = values.numel() // SUMMED
+    parts = torch.linalg.vector_norm(values[: rows * SUMMED].view(rows, SUMMED), dim=1, dtype=_sum_dtype(values))
+    rest = values[rows * SUMMED :]
+    return torch.cat([parts, _norm(rest).view(1)]) if rest.numel() else parts
+
+
+def _squares(tensors: Sequence[Tensor]) -> Tensor:
+    """[n] the sum of squares of each tensor."""
+    if not all(map(is_ordinary, tensors)):
+        return torch.stack([_norm(tensor).square() for tensor in tensors])
+    if tensors[0].device.type != "cpu":
+        return torch.stack(torch._foreach_norm(list(tensors), 2, dtype=_sum_dtype(tensors[0]))).square()
+    small, large = _by_size(tensors)
+    found = tensors[0].new_empty(len(tensors), dtype=_sum_dtype(tensors[0]))
+    if large:
+        found[list(large)] = torch.stack([_partial_norms(tensors[i]).square().sum() for i in large])
+    if small:
+        small_norms = [Rows(each).norms() for each in _chunks(tensors, small)]
+        found[list(small)] = torch.cat(small_norms).square_()
+    return found
+
+
+class Rows:
+    """Copies of small tensors of one device and dtype, end to end, each padded with zeros to whole rows."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.sizes = list(map(Tensor.numel, tensors))
+        self._whole = all(size % ROW == 0 for size in set(self.sizes))
+        self.counts = [-(-size // ROW) for size in self.sizes]
+        padded = tensors if self._whole else self._padded(tensors)
+        self.values: Tensor = torch._C._nn.flatten_dense_tensors(padded).view(sum(self.counts), ROW)
+        self._owner = torch.repeat_interleave(torch.tensor(self.counts))
+
+    def _padded(self, tensors: list[Tensor]) -> list[Tensor]:
+        zeros = tensors[0].new_zeros(ROW)
+        padded: list[Tensor] = []
+        for tensor, size, count in zip(tensors, self.sizes, self.counts, strict=True):
+            padded += (tensor, zeros[: count * ROW - size]) if count * ROW > size else (tensor,)
+        return padded
+
+    def norms(self, values: Tensor | None = None) -> Tensor:
+        """[tensors] the 2-norm of each, or of what `values`, laid out alike, hold for it."""
+        values = self.values if values is None else values
+        squares: Tensor = torch.linalg.vector_norm(values, dim=1, dtype=_sum_dtype(values)).square_()
+        return squares.new_zeros(len(self.counts)).index_add_(0, self._owner, squares).sqrt_()
+
+    def by_row(self, per_tensor: Tensor) -> Tensor:
+        """[rows, 1] the value of its tensor for each row."""
+        return per_tensor.index_select(0, self._owner).unsqueeze(1)
+
+    def pieces(self, values: Tensor) -> list[Tensor]:
+        """The 1-dim views of `values`, laid out alike, that belong to the tensors."""
+        if self._whole:
+            return list(torch.split(values.view(-1), self.sizes))
+        lengths = [
+            length for size, count in zip(self.sizes, self.counts, strict=True) for length in (size, count * ROW - size)
+        ]
+        return list(torch.split(values.view(-1), lengths)[0::2])
+
+
+def divisor_for(total: Tensor, max_norm: float) -> Tensor | None:
+    """max(1, total/max_norm), by which gradients are divided to have at most that norm; None for no change.
+
+    Only the CPU can tell without waiting for the device, so elsewhere it is never None.
+    """
+    if total.device.type == "cpu" and bool(total <= max_norm):
+        return None
+    return (total / max_norm).clamp(min=1.0).float()

@@ -1,0 +1,55 @@
+-- What the name of a slice says, decided once per name instead of once per slice.
+--
+-- needs: slices, _vocabulary
+-- column name: VARCHAR, slices.name
+-- column cat: VARCHAR, slices.cat
+-- column roles: VARCHAR[], what the files of vendors say about the name
+-- column waits: BOOLEAN, a runtime call that returns when the device is done
+-- column copies: BOOLEAN, a runtime call that moves data
+-- column collective: BOOLEAN, an operation of a process group on the host
+-- column compiles: VARCHAR, for the compilation of a graph or a part of it: torch.compile or trace (Gaudi)
+-- column elsewhere: INTEGER, its class in _timeline on threads that do not feed the device; NULL for none
+-- column feeding: INTEGER, its class in _timeline on threads that do; NULL for none
+-- column direction: VARCHAR, of a copy on the device: host_to_device, device_to_host, device_to_device or peer
+WITH names AS (
+    SELECT DISTINCT name, cat FROM slices
+    WHERE cat IN ('cpu_op', 'user_annotation', 'runtime', 'python_function', 'kernel', 'memcpy', 'memset')
+),
+spoken AS (
+    SELECT name, cat, lower(name) AS lowered,
+           CASE WHEN cat IN ('cpu_op', 'user_annotation') THEN 'op' ELSE cat END AS subject
+    FROM names WHERE cat NOT IN ('python_function', 'memset')
+),
+said AS (
+    SELECT s.name, s.cat, list(DISTINCT v.role ORDER BY v.role) AS roles
+    FROM spoken AS s JOIN _vocabulary AS v ON v.subject = s.subject AND s.lowered GLOB v.pattern
+    GROUP BY s.name, s.cat
+),
+known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN said AS s USING (name, cat))
+SELECT name, cat, roles,
+       cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,
+       cat = 'runtime' AND list_contains(roles, 'copy') AS copies,
+       cat IN ('cpu_op', 'user_annotation') AND list_contains(roles, 'collective') AS collective,
+       CASE WHEN NOT list_contains(roles, 'compile') THEN NULL
+            WHEN cat = 'cpu_op' THEN 'torch.compile' WHEN cat = 'runtime' THEN 'trace' END AS compiles,
+       CASE WHEN is_step(name) THEN NULL
+            WHEN list_contains(roles, 'dataloader') THEN 8
+            WHEN collective THEN 6
+            WHEN cat = 'runtime' THEN 7
+            WHEN cat = 'cpu_op' THEN 9 END AS elsewhere,
+       CASE WHEN is_step(name) THEN NULL
+            WHEN elsewhere = 8 THEN 14
+            WHEN cat = 'runtime' THEN
+                CASE WHEN list_contains(roles, 'fallback') THEN 12
+                     WHEN copies THEN 11
+                     WHEN list_contains(roles, 'graph_build') THEN 13
+                     ELSE 10 END
+            WHEN list_contains(roles, 'process_group') THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 16 ELSE 19 END
+            WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 25 ELSE 17 END
+            WHEN cat = 'cpu_op' THEN 15
+            WHEN cat = 'python_function' THEN 18 END AS feeding,
+       CASE WHEN list_contains(roles, 'host_to_device') THEN 'host_to_device'
+            WHEN list_contains(roles, 'device_to_host') THEN 'device_to_host'
+            WHEN list_contains(roles, 'peer') THEN 'peer'
+            WHEN list_contains(roles, 'device_to_device') THEN 'device_to_device' END AS direction
+FROM known

@@ -1,0 +1,186 @@
+"""The files of names: each decision that a name makes is made there, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from events import Event, kernel, launch, memcpy, meta, runtime, step, x
+from stores import Rows, store_over
+
+import perftool
+from perftool.engine.rules.pack import builtin_folder
+from perftool.model import vendors
+from perftool.store.device import detect_device
+
+PACKAGE = Path(perftool.__file__).parent
+# Calls into a vendor's runtime, and libraries of collectives.
+VENDORS_NAMES = re.compile(
+    r"""['"^(|](cu(da)?[A-Z]\w+|hip[A-Z]\w+|syn[A-Z]\w+|ze[A-Z]\w+|ur[A-Z]\w+|nccl|rccl|hccl|oneccl|gloo:|copy_hpu|
+    SyncTensors|StepMarker|cpu_fallback'|dma_request|/device:hpu|Bridge[ ]Logs|mtia_)""",
+    re.VERBOSE,
+)
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the files of names that the program reads instead of its own."""
+    folder = tmp_path / "vendors"
+    shutil.copytree(vendors.FOLDER, folder)
+    monkeypatch.setattr(vendors, "FOLDER", folder)
+    return folder
+
+
+def roles_of(events: list[Event], name: str) -> list[str]:
+    with store_over(events) as store:
+        return sorted(row["role"] for row in store.rows("roles") if row["name"] == name)
+
+
+def test_a_new_name_is_one_line_in_one_file(words: Path) -> None:
+    events = [*launch(1, 0, 5, 10, 50), runtime("cudaFenceWait", 20, 30)]
+    with store_over(events) as store:
+        before = store.rows("syncs")
+    file = words / "cuda.toml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("wait = [\n", 'wait = [\n    "cudaFenceWait",\n', 1), encoding="utf-8")
+    vendors.vendors.cache_clear()
+
+    with store_over(events) as store:
+        after = [(row["name"], row["kind"], row["dur"]) for row in store.rows("syncs")]
+    vendors.vendors.cache_clear()
+
+    assert (before, after) == ([], [("cudaFenceWait", "explicit", 30_000)])
+
+
+def test_a_new_vendor_is_one_file(words: Path) -> None:
+    text = 'title = "A chip"\ntype = "chip"\nprecedence = 9\n[category]\nruntime = ["chip_rt"]\nsign = ["chip_rt"]\n'
+    (words / "chip.toml").write_text(text, encoding="utf-8")
+    vendors.vendors.cache_clear()
+
+    with store_over([x("chipGo", 0, 5, "chip_rt"), x("k", 9, 5, "kernel", pid=0, tid=7)]) as store:
+        device = detect_device(store).type
+    vendors.vendors.cache_clear()
+
+    assert device == "chip"
+
+
+@pytest.mark.parametrize(
+    "name", ["Memcpy DeviceToHost", "Memcpy D2H", "Memcpy DtoH (Device -> Pageable)", "Device->Host"]
+)
+def test_a_copy_to_the_host_is_one_everywhere(name: str, rows: Rows) -> None:
+    events = [x("aten::item", 0, 100), memcpy(name, 10, 20)]
+
+    assert [row["direction"] for row in rows("copies", events)] == ["device_to_host"]
+    assert [row["kind"] for row in rows("syncs", events)] == ["scalar_read"]
+
+
+def test_a_copy_to_the_device_is_no_read_by_the_host(rows: Rows) -> None:
+    events = [x("aten::item", 0, 100), memcpy("Memcpy HostToDevice", 10, 20)]
+
+    assert [row["direction"] for row in rows("copies", events)] == ["host_to_device"]
+    assert rows("syncs", events) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([memcpy("Memcpy HtoD (Pinned -> Device)", 0, 10)], "cuda"),
+        ([kernel("k", 0, 10)], "cuda"),
+        ([runtime("hipLaunchKernel", 0, 5, 1), memcpy("Memcpy DtoD", 9, 9, 1)], "rocm"),
+        ([x("zeX", 0, 5, "xpu_runtime")], "xpu"),
+        ([x("w", 0, 5, "mtia_ccp_events", pid=0)], "mtia"),
+        ([meta("process_name", "/device:HPU:0", pid=5), x("w", 0, 5, "runtime", pid=5, tid=2000)], "hpu"),
+        ([x("aten::add", 0, 5)], "cpu"),
+    ],
+)
+def test_the_device_by_what_the_events_show(events: list[Event], expected: str) -> None:
+    with store_over(events) as store:
+        assert detect_device(store).type == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "cuda"), ("Tesla V100-SXM2-32GB", "cuda"), ("AMD Instinct MI300X", "rocm"),
+        ("AMD Radeon Graphics", "rocm"), ("Intel(R) Data Center GPU Max 1550", "xpu"), ("GAUDI2", "hpu"),
+        ("NVIDIA Architect", "cuda"), ("", None),
+    ],
+)  # fmt: skip
+def test_the_device_by_its_name(name: str, expected: str | None) -> None:
+    assert vendors.type_of_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_AllReduce_Sum_bf16", "void (anonymous namespace)::multimem_all_reduce_kernel<int>",
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>()", "void aiter::cross_device_reduce_2stage<half, 8>",
+        "void c10d::symmetric_memory::two_shot_all_reduce_kernel_inplace<float>", "mscclKernel_Sum_half_Simple_LL",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<int>",
+        "void quickreduce::allreduce_prototype_twoshot<half>", "hcclAllReduce", "ONECCL_kernel", "rcclGeneric",
+    ],
+)  # fmt: skip
+def test_communication_by_any_means_is_communication(name: str, rows: Rows) -> None:
+    assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["collective"]
+
+
+@pytest.mark.parametrize(
+    "name", ["reduce_kernel<512, 1>", "splitKreduce_kernel", "vectorized_gather_kernel", "reduce_segments"]
+)
+def test_computing_is_no_communication(name: str, rows: Rows) -> None:
+    assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["kernel"]
+
+
+def test_a_kernel_that_waits_is_no_work(rows: Rows) -> None:
+    events = [
+        step(1, 0, 100),
+        x("aten::add", 0, 100),
+        kernel("add", 0, 20),
+        kernel("at::cuda::spin_kernel(long)", 20, 80),
+    ]
+
+    assert sorted(row["kind"] for row in rows("device_ops", events)) == ["kernel", "wait"]
+    assert [(row["ts"], row["dur"]) for row in rows("device_busy", events)] == [(0, 20_000)]
+    assert [row["kernel"] for row in rows("steps", events)] == [20_000]
+
+
+def test_the_roles_of_a_name() -> None:
+    events = [x("cudaMemcpy", 0, 5, "cuda_runtime"), x("cudaMemcpyAsync", 6, 5, "cuda_runtime")]
+
+    assert roles_of(events, "cudaMemcpy") == ["blocking_copy", "copy"]
+    assert roles_of(events, "cudaMemcpyAsync") == ["copy"]
+    assert roles_of([x("hipGraphLaunch", 0, 5, "cuda_runtime")], "hipGraphLaunch") == ["graph_launch", "sign"]
+    # An op of that name is another thing.
+    assert roles_of([x("cudaMemcpy", 0, 5)], "cudaMemcpy") == []
+
+
+def test_files_of_names_are_well_formed() -> None:
+    known = vendors.vendors()
+    names = [(vendor.title, name) for vendor in known for name in vendor.names]
+    types = [vendor.type for vendor in known]
+
+    assert len(set(names)) == len(names)
+    assert sorted(str(kind) for kind in types) == ["None", "cuda", "hpu", "mtia", "rocm", "xpu"]
+    assert len({vendor.precedence for vendor in known}) == len(known)
+    # Brackets would be a class of characters.
+    assert [name for _, name in names if "[" in name.pattern] == []
+
+
+def test_no_query_and_no_code_knows_a_vendors_names() -> None:
+    rooms = [*(PACKAGE / "tables").rglob("*.sql"), *builtin_folder().rglob("*.toml")]
+    rooms += [path for room in ("store", "engine", "reporters", "model") for path in (PACKAGE / room).rglob("*.py")]
+    found = {}
+    for path in rooms:
+        text = path.read_text(encoding="utf-8")
+        # Cases of rules are traces.
+        if path.stem == "case_traces":
+            continue
+        if path.suffix == ".toml":
+            text = "\n".join(re.findall(r'^sql = """(.*?)"""', text, re.S | re.M))
+        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("--", "#")))
+        if names := VENDORS_NAMES.findall(code):
+            found[path.name] = names
+
+    assert found == {}
