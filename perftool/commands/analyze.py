@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.options import Color, Given
+from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.output import print_document, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
@@ -113,14 +113,6 @@ class View:
     each: bool = False
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Where the ranks of a run are analysed, as the command line says it."""
-
-    jobs: int | None = None
-    scheduler: str | None = None
-
-
 def run(
     paths: Sequence[str],
     logs: Sequence[str],
@@ -131,8 +123,8 @@ def run(
     ranks: Ranks | None = None,
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
-    from perftool.engine.analysis import analyze_inputs
-    from perftool.engine.ranks.schedule import choose_schedule
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs
 
     if not paths and not logs:
@@ -143,8 +135,8 @@ def run(
         _each(inputs.traces, logs, prepared, color, quiet)
         return
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
-    with progress(quiet) as show:
-        report = analyze_inputs(inputs, prepared.rules, show, schedule)
+    with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
+        report = run.report
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
 
@@ -166,7 +158,7 @@ def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Consol
 
 def _each(traces: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
     """One line for each of ``traces``, as soon as it is known; one that cannot be read is a line too."""
-    from perftool.engine.analysis import analyze_inputs
+    from perftool.engine.analysis import analysed
     from perftool.readers.files.discover import find_inputs
     from perftool.reporters.terminal.each import line_of, line_of_failure
 
@@ -180,8 +172,8 @@ def _each(traces: Sequence[str], logs: Sequence[str], prepared: Prepared, color:
     def show(console: Console) -> None:
         for trace in traces:
             try:
-                with progress(quiet) as shown:
-                    report = analyze_inputs(find_inputs([trace]), prepared.rules, shown)
+                with progress(quiet) as shown, analysed(find_inputs([trace]), prepared.rules, progress=shown) as run:
+                    report = run.report
             except InputError as error:
                 console.print(line_of_failure(trace, error, width), soft_wrap=True)
                 continue

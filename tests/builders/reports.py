@@ -11,7 +11,7 @@ from typing import Any
 from events import Event, document, instant, kernel, loader, memcpy, meta, runtime, step, x
 
 from perftool.engine.analysis import report_on
-from perftool.engine.drawing.pictures import take_pictures
+from perftool.engine.drawing.pictures import pictures_of
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Gain, Location, Report
 from perftool.model.rule import Advice, Rule
@@ -70,4 +70,4 @@ def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata:
             store.add_trace(str(path))
         report = replace(report_on(store, (RULE,)), findings=tuple(findings))
         read = tuple(replace(one, path=Path(one.path).name) for one in report.inputs)
-        return replace(report, inputs=read), take_pictures(store, report)
+        return replace(report, inputs=read), pictures_of(store, report)

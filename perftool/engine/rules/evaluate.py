@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.rules.fingerprint import fingerprint
-from perftool.engine.rules.ranking import ranked
+from perftool.engine.rules.limits import limited
+from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
@@ -96,7 +97,7 @@ def conclude(
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(findings, causes), tuple(skipped))
+    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -171,7 +172,8 @@ def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str,
     }  # fmt: skip
     used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
     columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
-    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return tuple(limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found)
 
 
 def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:

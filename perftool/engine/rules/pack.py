@@ -10,7 +10,7 @@ from typing import Any
 
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Advice, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
@@ -27,12 +27,13 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
+    "relieves": str,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice",
+    "advice", "relieves",
 }  # fmt: skip
-_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
 
 @cache
@@ -75,7 +76,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 def load_user_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
     if not folder.is_dir():
-        raise RuleError(f"{folder}: is no folder")
+        raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
     for rule in rules:
         if not USER_CODE.fullmatch(rule.code):
@@ -133,6 +134,7 @@ def load_rule(path: Path) -> Rule:
         needs_names=tuple(data.get("needs_names", ())),
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
+        relieves=data.get("relieves"),
     )
 
 
@@ -193,10 +195,10 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
     for text in data.get("explained_by", ()):
         if not isinstance(text, str) or not CODE_START.fullmatch(text):
-            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
+            raise RuleError(f"{path}: key explained_by: {text!r} is neither a code nor the beginning of one")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
-            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
+            raise RuleError(f"{path}: key retired: {text!r} is neither a code nor a name")
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:
