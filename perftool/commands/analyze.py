@@ -12,7 +12,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given, Ranks
-from perftool.commands.output import print_document, said, write_document
+from perftool.commands.output import print_document, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -72,6 +72,7 @@ def analyze(
     exclude: options.Exclude = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
@@ -97,7 +98,7 @@ def analyze(
     form = output_format and output_format.value
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, form, output_file)
     given = replace(given, min_severity=min_severity)
-    prepared = prepare(paths or texts, config or [], isolated, given)
+    prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     if settings:
         show_settings(prepared.settings)
     else:
@@ -131,6 +132,7 @@ def run(
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
     inputs = find_inputs(paths, logs, settings.exclude)
+    require_no_input([settings.output_file], [*inputs.traces, *inputs.texts])
     if view.each:
         _each(inputs.traces, logs, prepared, color, quiet)
         return
