@@ -51,7 +51,7 @@ def steps(store: TraceStore) -> Iterable[Step]:
 
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
-       sum(total_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+       sum(total_ns) / (SELECT sum("end" - ts) FROM windows) AS share
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
 IDLE_CAUSES = _RANKING.format(table="_idle_totals")
@@ -63,7 +63,7 @@ TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 

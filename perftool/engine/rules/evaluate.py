@@ -33,7 +33,7 @@ _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio)
 
 @dataclass(frozen=True)
 class Context:
-    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
+    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks)."""
 
     device: str | None
     steps: int
