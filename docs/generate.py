@@ -95,7 +95,11 @@ def _rule(rule: Rule) -> str:
         parts += ["| threshold | default | unit | why |", "|---|---|---|---|"]
         parts += [f"| `{p.name}` | {p.value} | {p.unit} | {_cell(p.why)} |" for p in rule.params]
         parts.append("")
-    parts.append(f"**Fix.** {_flat(rule.fix)}\n")
+    texts = rule.fix.by_device
+    if len(texts) == 1:
+        parts.append(f"**Fix.** {_flat(texts[0][1])}\n")
+    else:
+        parts += ["**Fix**, by device:\n", *(f"* {devices}: {_flat(text)}" for devices, text in texts), ""]
     if rule.example:
         parts.append(f"```python\n{rule.example.strip()}\n```\n")
     if rule.references:

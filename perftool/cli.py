@@ -24,7 +24,19 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
-from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
+from perftool.commands.options import (
+    NO_VALUE,
+    Color,
+    ColorOption,
+    Given,
+    Jobs,
+    Logs,
+    Metrics,
+    OutputFile,
+    Quiet,
+    Ranks,
+    Scheduler,
+)  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 
@@ -34,7 +46,7 @@ class _Commands(TyperGroup):
         """The command of this name; a file in its place is answered with the command that was meant."""
         command = super().get_command(ctx, cmd_name)
         if command is None and os.path.exists(cmd_name):
-            raise PerfToolError(f"{cmd_name} is no command; to analyse it: habana_perf_tool analyze {cmd_name}")
+            raise PerfToolError(f"{cmd_name} is not a command; to analyse it: habana_perf_tool analyze {cmd_name}")
         return command
 
 
@@ -135,6 +147,8 @@ def query(
     ] = query_command.Format.table,
     output_file: OutputFile = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -151,7 +165,7 @@ def query(
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
-        query_command.run(path, sql, output_format, output_file, time_limit)
+        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler))
 
 
 def _require_unset(context: typer.Context) -> None:

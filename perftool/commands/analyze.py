@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.options import Color, Given
+from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.output import print_document, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
@@ -84,28 +83,20 @@ def analyze(
         run(paths or [], texts, prepared, color, quiet, Ranks(jobs, scheduler))
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Where the ranks of a run are analysed, as the command line says it."""
-
-    jobs: int | None = None
-    scheduler: str | None = None
-
-
 def run(
     paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool, ranks: Ranks | None = None
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
-    from perftool.engine.analysis import analyze_inputs
-    from perftool.engine.ranks.schedule import choose_schedule
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs
 
     settings = prepared.settings
     inputs = find_inputs(paths, logs, settings.exclude)
     ranks = ranks or Ranks()
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
-    with progress(quiet) as show:
-        report = analyze_inputs(inputs, prepared.rules, show, schedule)
+    with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
+        report = run.report
     target = settings.output_file
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json

@@ -112,7 +112,7 @@ def _stem(trace: str) -> str:
 
 def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet: bool) -> Annotations:
     """Analyse ``trace`` and write its annotated copy; returns what was drawn."""
-    from perftool.engine.analysis import open_inputs, report_on
+    from perftool.engine.analysis import analysed
     from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.files.discover import find_inputs
     from perftool.readers.trace.splice import splice
@@ -123,11 +123,11 @@ def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet:
         raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
     with (
         progress(quiet) as show,
-        open_inputs(inputs, show) as store,
+        analysed(inputs, prepared.rules, progress=show) as run,
         tempfile.TemporaryDirectory(prefix="perftool-") as spool,
     ):
-        read = _readable(store.inputs, store.unreadable)
-        drawn = draw(store, report_on(store, prepared.rules), read.rank or 0)
+        read = _readable(run.store.inputs, run.store.unreadable)
+        drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
         if show:
             show("writing", 0)
         blocks = splice(read, render_events(drawn), Path(spool))

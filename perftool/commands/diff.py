@@ -44,6 +44,8 @@ def diff(
     rules: options.RulePacks = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
@@ -66,7 +68,7 @@ def diff(
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
     with progress(quiet or silent) as show:
-        sides = [load_side(path, prepared.rules, show) for path in (base, new)]
+        sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
     result = compare(*(replace(side, name=shown[side.name]) for side in sides))
     if is_file(output_file) or not silent:

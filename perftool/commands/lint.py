@@ -89,7 +89,7 @@ AllowEmpty = Annotated[
     typer.Option(
         "--allow-empty",
         metavar=options.NO_VALUE,
-        help="Having nothing to check is no error.",
+        help="Succeed when there is nothing to check.",
         rich_help_panel="File selection",
     ),
 ]
@@ -201,7 +201,7 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
 
 def _run(plan: LintPlan, call: _Call) -> LintReport:
     from perftool.engine.gate.lint import lint_inputs
-    from perftool.engine.ranks.schedule import choose_schedule
+    from perftool.engine.ranks.choice import choose_schedule
 
     inputs = _inputs(plan, call)
     note(() if call.quiet else inputs.notes, call.color)

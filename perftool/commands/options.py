@@ -162,6 +162,14 @@ Scheduler = Annotated[
 
 
 @dataclass(frozen=True)
+class Ranks:
+    """Where the ranks of a run are analysed, as the command line says it."""
+
+    jobs: int | None = None
+    scheduler: str | None = None
+
+
+@dataclass(frozen=True)
 class Given:
     """What the command line sets itself; None where it says nothing. The fields are keys of the configuration."""
 

@@ -66,6 +66,7 @@ class Finding:
     suppressed: bool = False
     path: str | None = None
     advice: bool = True
+    short_fix: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from perftool.sim.annotations import Annotations
+from perftool.sim.computing import compute
 from perftool.sim.device_ops import DeviceOps
 from perftool.sim.machine import Machine
 from perftool.sim.op_work import Call, leaves, size, tensors
@@ -43,7 +44,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = tensors(arguments)
         # Asked before the op, which may resize or free its arguments.
         before = any(self.placement.find(each) is not None for each in inputs)
-        result = func(*args, **kwargs)
+        result = compute(func, args, kwargs)
         call = Call(func, args, kwargs, result, arguments, inputs, tensors(result))
         if self._handlers:
             self._handlers[-1](call)

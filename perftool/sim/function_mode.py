@@ -39,6 +39,7 @@ class FunctionMode(TorchFunctionMode):
             tensor.__repr__: self._shown,
             tensor.is_cpu.__get__: self._is_cpu,
             tensor.get_device: self._index,
+            torch.lstm: _without_onednn,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -141,6 +142,16 @@ def is_hpu(device: Any) -> bool:
     if isinstance(device, torch.device):
         return device.type == "hpu"
     return isinstance(device, str) and device.split(":")[0] == "hpu"
+
+
+def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As the chain of ops that an HPU runs; whether oneDNN has one kernel for all depends on the processor."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _ignore(call: Any) -> None:

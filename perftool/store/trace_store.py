@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from perftool.errors import InputError, QueryError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
-from perftool.store.catalog import build_order, catalog, macros
+from perftool.store.catalog import build_order, catalog, macros, names_in
 from perftool.store.clocks import align_clocks
 from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.given import given_tables
@@ -24,6 +23,7 @@ from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tabl
 from perftool.store.load_csv import is_profiler_csv, load_csv
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
+from perftool.store.shift import shift_to
 from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
-_DEFAULT_TIME_LIMIT_S = 60.0
+QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
 # DuckDB renamed the member in 2.0.
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
@@ -53,8 +53,8 @@ class TraceStore:
         self._filled: dict[str, bool] = {}
         self._locked = False
         self._ready = False
-        # Files of other ranks may count from another zero; the first file's is everyone's.
-        self._base_ns = 0
+        # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
+        self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
         self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
@@ -121,9 +121,9 @@ class TraceStore:
 
     def _align(self, rank: int, base_ns: int) -> None:
         """Count the times of a rank from the same origin as those of the first one, when both name theirs."""
-        if base_ns and self._base_ns and base_ns != self._base_ns:
-            self._connection.execute(f"UPDATE raw SET ts = ts + {base_ns - self._base_ns} WHERE rank = {rank}")
-        self._base_ns = self._base_ns or base_ns
+        self.base_ns = self.base_ns or base_ns
+        if shift := shift_to(self.base_ns, base_ns, [rank]):
+            self._connection.execute(f"UPDATE raw SET ts = {shift.sql('ts')} WHERE rank = {rank}")
 
     def add_reading(self, reading: Reading) -> None:
         """Add what a log, a metrics file or a configuration says."""
@@ -168,6 +168,10 @@ class TraceStore:
         """Run our own SQL over tables that were built; for the engine and the summary."""
         return _as_dicts(self._connection.execute(sql, params or {}))
 
+    def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of our own SQL as numpy arrays; masked where one holds NULL."""
+        return dict(self._connection.execute(sql, dict(params)).fetchnumpy())
+
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
         result = self._connection.execute(sql, params or {})
@@ -175,7 +179,7 @@ class TraceStore:
             yield from rows
 
     def query(
-        self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = _DEFAULT_TIME_LIMIT_S
+        self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run SQL from outside: one SELECT, read-only, without access to files or the network.
 
@@ -190,12 +194,12 @@ class TraceStore:
         if len(statements) != 1 or statements[0].type.name not in _SELECTS:
             raise QueryError("only a single SELECT is allowed")
         # Slices are made with arrays from Python, which counts as external access.
-        self.build(["slices", *_names_in(sql)])
+        self.build(["slices", *names_in(sql)])
         self._lock_down()
         return self._run_limited(statements[0], params or {}, time_limit_s)
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; names that are no tables are ignored."""
+        """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
         for name in build_order(names, self._built):
             self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
@@ -285,11 +289,6 @@ class TraceStore:
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _names_in(sql: str) -> list[str]:
-    """Every table name that occurs in ``sql`` as a word."""
-    return [name for name in re.findall(r"\w+", sql) if name in catalog()]
 
 
 def _first_line(error: Exception) -> str:

@@ -80,7 +80,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('cudaMemcpy', 'runtime', 'copy'),
         ('ncclDevKernel', 'kernel', 'collective'),
     ]),
-    # Complete events, pairs, odd categories; on the host a negative length is no slice.
+    # Complete events, pairs, odd categories; on the host a negative length makes no slice.
     "slices": ([
         x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
         kernel("late", 1, -1), x("odd", 60, 0, "Something"), x("no time", None, 1),

@@ -102,7 +102,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The first number that, like the ones after it for our threads, is no process and no thread of the trace."""
+    """The first number that, like the ones after it for our threads, is neither a process nor a thread of the trace."""
     taken = {row["number"] for row in store.select(_NUMBERS)}
     free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
     return next(free)

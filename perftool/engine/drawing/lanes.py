@@ -98,10 +98,15 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
     bars = _bars(store, _DEVICE, view)
-    busiest = sorted(bars, key=lambda lane: (-sum(bar.dur_ns for bar in bars[lane]), lane))[:_DEVICE_LANES]
+    busiest = sorted(bars, key=lambda lane: (-sum(bar.dur_ns for bar in bars[lane]), _place(lane)))[:_DEVICE_LANES]
     names = {str(row["id"]): row["thread"] or row["tid"] for row in store.select("SELECT id, thread, tid FROM tracks")}
-    for lane in sorted(busiest):
+    for lane in sorted(busiest, key=_place):
         yield _lane(str(names.get(lane, lane)).strip(), "device", bars[lane], view, 1)
+
+
+def _place(lane: str) -> tuple[int, str]:
+    """The order of device lanes: engines by name, then tracks as numbers, which only count up within a rank."""
+    return (int(lane), "") if lane.isdigit() else (-1, lane)
 
 
 def _host_lanes(store: TraceStore, view: View) -> Iterable[Lane]:

@@ -11,7 +11,7 @@ from perftool.store.trace_store import TraceStore
 # A fifth of the window: what takes more must have a name in every report.
 LARGE = 0.2
 
-_CLAUSES = {
+CLAUSES = {
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
@@ -50,7 +50,7 @@ def causes(store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule]
     return tuple(
         Cause(
             name=row["name"],
-            text=_CLAUSES[row["name"]],
+            text=CLAUSES[row["name"]],
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),

@@ -128,7 +128,7 @@ def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
     row = {
         "subject": finding.subject, "message": finding.message, "rank": finding.rank, "step": finding.location.step,
         "gain_ns": finding.gain.ns_per_step if finding.gain else None, "related": len(finding.related),
-        "benchmark": finding.benchmark,
+        "benchmark": finding.benchmark, "short_fix": finding.short_fix,
         **finding.evidence,
     }  # fmt: skip
     return {key: value.replace(f"{folder}/", "") if isinstance(value, str) else value for key, value in row.items()}

@@ -35,7 +35,7 @@ class PackCheck:
 def check_pack(folder: Path) -> PackCheck:
     """Check the rules below ``folder`` and run their cases, ``cases/CODE.toml`` in it.
 
-    Raises RuleError for a file that is no rule at all, with file and key.
+    Raises RuleError for a file that does not hold a rule, with file and key.
     """
     rules = load_user_pack(folder)
     problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]
@@ -104,7 +104,7 @@ def _column_problems(rule: Rule, columns: Sequence[str]) -> Iterator[str]:
         return
     for name in names:
         if name is not None and name not in known:
-            yield f"key text.message: {{{name}}} is no column of the query and no threshold"
+            yield f"key text.message: {{{name}}} is neither a column of the query nor a threshold"
 
 
 def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:

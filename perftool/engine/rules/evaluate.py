@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.rules.fingerprint import fingerprint
-from perftool.engine.rules.ranking import ranked
+from perftool.engine.rules.limits import limited
+from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
@@ -26,7 +27,7 @@ _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark"}
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
@@ -96,7 +97,7 @@ def conclude(
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(findings, causes), tuple(skipped))
+    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -117,6 +118,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     """A finding of ``rule`` from one row of its query."""
     evidence = {key: value for key, value in row.items() if key not in _PLACE}
     shown = {"subject": row["subject"], **evidence}
+    device, variant = context.device if context else None, row.get("fix_for")
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
         code=rule.code,
@@ -126,7 +128,8 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         subject=str(row["subject"]),
         message=rule.message.format_map(_formatted(shown)),
         why=rule.why,
-        fix=rule.fix,
+        fix=rule.fix.text_for(device, variant),
+        short_fix=rule.short_fix.text_for(device, variant),
         rank=row.get("rank"),
         location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
         related=tuple(
@@ -169,7 +172,8 @@ def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str,
     }  # fmt: skip
     used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
     columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
-    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return tuple(limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found)
 
 
 def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:

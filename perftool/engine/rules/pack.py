@@ -10,26 +10,30 @@ from typing import Any
 
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
+_SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEVICES = ("any", "accelerators", *accelerators(), "cpu")
-_TEXT_KEYS = {"message": str, "why": str, "fix": str, "example": str, "references": list}
+_TEXT_KEYS: dict[str, type | tuple[type, ...]] = {
+    "message": str, "why": str, "fix": (str, dict), "short_fix": (str, dict), "example": str, "references": list,
+}  # fmt: skip
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
+    "relieves": str,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice",
+    "advice", "relieves",
 }  # fmt: skip
-_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
 
 @cache
@@ -72,7 +76,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 def load_user_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
     if not folder.is_dir():
-        raise RuleError(f"{folder}: is no folder")
+        raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
     for rule in rules:
         if not USER_CODE.fullmatch(rule.code):
@@ -101,8 +105,9 @@ def load_rule(path: Path) -> Rule:
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)
     text = data["text"]
-    _check_keys(path, text, _TEXT_KEYS, {"example", "references"}, "text.")
+    _check_keys(path, text, _TEXT_KEYS, {"short_fix", "example", "references"}, "text.")
     devices = data["devices"]
+    fix = _advice(path, "fix", text)
     return Rule(
         code=data["code"],
         name=data["name"],
@@ -119,7 +124,8 @@ def load_rule(path: Path) -> Rule:
         sql=_sql(path, data),
         message=text["message"].strip(),
         why=text["why"].strip(),
-        fix=text["fix"].strip(),
+        fix=fix,
+        short_fix=_advice(path, "short_fix", text) if "short_fix" in text else _first_sentences(fix),
         example=text.get("example", "").strip("\n"),
         references=tuple(text.get("references", ())),
         retired=tuple(data.get("retired", ())),
@@ -128,7 +134,24 @@ def load_rule(path: Path) -> Rule:
         needs_names=tuple(data.get("needs_names", ())),
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
+        relieves=data.get("relieves"),
     )
+
+
+def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
+    """A text for all devices, or a table with one for each; other keys are variants that the query names."""
+    given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
+    for name, words in given.items():
+        if not isinstance(words, str) or not words.strip():
+            raise RuleError(f"{path}: key text.{key}.{name} must be a text")
+    if "any" not in given:
+        raise RuleError(f"{path}: key text.{key}.any is missing: the text for every other device")
+    return Advice(tuple((name, words.strip()) for name, words in given.items()))
+
+
+def _first_sentences(fix: Advice) -> Advice:
+    """The first sentence of each text, for a rule without a short fix."""
+    return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 
 def _sql(path: Path, data: Mapping[str, Any]) -> str | None:
@@ -172,10 +195,10 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
     for text in data.get("explained_by", ()):
         if not isinstance(text, str) or not CODE_START.fullmatch(text):
-            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
+            raise RuleError(f"{path}: key explained_by: {text!r} is neither a code nor the beginning of one")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
-            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
+            raise RuleError(f"{path}: key retired: {text!r} is neither a code nor a name")
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:

@@ -68,7 +68,7 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _counts(path: Path) -> bool:
-    # Unlike Path.is_file this is no error where nobody may look; the inputs there will say so.
+    # Unlike Path.is_file this does not fail where nobody may look; the inputs there will say so.
     if not os.path.isfile(path):
         return False
     # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
@@ -86,7 +86,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table ``tool`` of a pyproject.toml; one that is no table is for others to complain about."""
+    """The table ``tool`` of a pyproject.toml; others complain about one that is not a table."""
     tools = data.get("tool")
     return tools if isinstance(tools, dict) else {}
 

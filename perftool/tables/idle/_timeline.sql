@@ -1,7 +1,7 @@
 -- Every stretch of time in which nothing changes, and what goes on in it: bit c of mask is set while class c is
 -- active on any lane of the rank. One sweep serves the breakdown of steps, the causes of idle time and the summary.
 --
--- Device (kernels that only wait are no work): 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
+-- Device (kernels that only wait do not count as work): 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
 -- Host threads that do not feed the device: 6 process group (any thread), 7 runtime, 8 data loading, 9 framework op.
 -- Host threads that feed it: 10 runtime call, 11 runtime call that copies, 12 fallback, 13 graph building, 14 data
 -- loading, 15 framework op, 16 op of a process group, 17 optimizer, 18 Python, 19 annotation of a process group,
