@@ -260,6 +260,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('device_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
         ('device_host_overlap_ratio', 0.041666666666666664, 'ratio', 0.01, 0.24),
         ('device_idle_ratio', 0.76, 'ratio', 0.76, 1.0),
+        ('device_unknown_ratio', 0.0, 'ratio', 0.0, 1.0),
         ('kernel_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
         ('kernel_time_ms', 0.24, 'ms', None, None),
         ('peak_memory_bytes', None, 'bytes', None, None),
