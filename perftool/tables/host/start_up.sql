@@ -3,7 +3,7 @@
 -- Such a call takes more than a millisecond and a hundred times as long as most calls of its name, or of all calls when
 -- it is the only one. A launch must be the first of its kernel. Waits and copies last as long as the device works.
 --
--- needs: _runtime, _names, launches, device_ops
+-- needs: _runtime, _names, tracks, launches, device_ops
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
@@ -13,8 +13,8 @@
 WITH calls AS (
     SELECT r.id, r.rank, r.track, r.name, r.ts, r."end", r."end" - r.ts AS dur
     FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
-    WHERE NOT n.waits AND NOT n.copies
-        AND NOT list_has_any(n.roles, ['graph_build', 'graph_cut', 'compile', 'fallback'])
+    -- Gaudi shows its start-up as compilations.
+    WHERE NOT n.waits AND NOT n.copies AND r.rank NOT IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
 usual AS (SELECT rank, name, count(*) AS calls, quantile_disc(dur, 0.25) AS ns FROM calls GROUP BY rank, name),
 overall AS (SELECT rank, median(dur) AS ns FROM calls GROUP BY rank),
