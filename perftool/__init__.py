@@ -6,18 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Finding", "Report", "TraceStore", "__version__", "analyze", "open_trace", "profile"]
+__all__ = ["Finding", "Report", "Trace", "__version__", "analyze", "open_trace", "profile"]
 
 if TYPE_CHECKING:
-    from perftool.api import analyze, open_trace
+    from perftool.api import Trace, analyze, open_trace
     from perftool.integrations.recording import profile
     from perftool.model.report import Finding, Report
-    from perftool.store.trace_store import TraceStore
 
 _HOMES = {
     "Finding": "perftool.model.report",
     "Report": "perftool.model.report",
-    "TraceStore": "perftool.store.trace_store",
+    "Trace": "perftool.api",
     "analyze": "perftool.api",
     "open_trace": "perftool.api",
     "profile": "perftool.integrations.recording",
@@ -29,3 +28,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'perftool' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that nobody has used yet."""
+    return __all__

@@ -2,20 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
 
 from perftool.engine import analysis
 from perftool.engine.ranks.schedule import Progress
-from perftool.errors import InputError
+from perftool.errors import QueryError
+from perftool.model.inputs import InputFile
 from perftool.model.report import Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import find_inputs
 from perftool.reporters.notebook import render_notebook
-from perftool.store.readings import read_text
-from perftool.store.trace_store import TraceStore
+from perftool.store.catalog import catalog
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perftool.store.trace_store import TraceStore
 
 Report.notebook_view = staticmethod(render_notebook)
+
+
+class Trace:
+    """The tables of a trace, or of all ranks of a run; ``open_trace`` makes it. Use as a context manager.
+
+    Times are integer ns. Missing values are NULL, in a DataFrame NA or NaN. Tables are made when first asked for.
+    """
+
+    def __init__(self, store: TraceStore, open_until: ExitStack) -> None:
+        self._store = store
+        self._open_until = open_until
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        paths = [read.path for read in (*self._store.inputs, *(part.as_input() for part in self._store.readings))]
+        return f"<Trace of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}>"
+
+    @property
+    def inputs(self) -> tuple[InputFile, ...]:
+        """The files that were read, with what was dropped or repaired in them, and those that could not be."""
+        return (*self._store.inputs_with_issues(), *self._store.unreadable)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names that ``frame`` and ``query`` know; docs/tables.md describes them."""
+        return tuple(table.name for table in catalog().values() if table.public)
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """The table ``name`` as a pandas DataFrame. Raises QueryError for an unknown name."""
+        if name not in self.tables:
+            raise QueryError(f"unknown table {name!r}; the tables are {', '.join(self.tables)}")
+        return self._store.frame(name)
+
+    def query(self, sql: str, params: Mapping[str, Any] | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The names of the columns, and the rows, of one SELECT; ``$name`` in it stands for a value of ``params``.
+
+        It can read the tables and nothing else. Raises QueryError when it fails or takes longer than a minute.
+        """
+        return self._store.query(sql, dict(params or {}))
+
+    def close(self) -> None:
+        """Give up the tables and every temporary file."""
+        self._open_until.close()
 
 
 def analyze(
@@ -33,20 +88,13 @@ def analyze(
     return analysis.analyze([fspath(path) for path in several], rules, progress, [fspath(log) for log in logs])
 
 
-def open_trace(path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = ()) -> TraceStore:
+def open_trace(path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = ()) -> Trace:
     """Open a trace (a file, a folder of ranks, or a glob) together with the logs that lie beside it.
 
     ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to give
     temporary files up early. Raises InputError when nothing can be read.
     """
     inputs = find_inputs([fspath(path)], [fspath(log) for log in logs])
-    store = TraceStore.for_files(inputs.traces)
-    try:
-        for trace in inputs.traces:
-            store.add_trace(trace)
-        for text in inputs.texts:
-            store.add_reading(read_text(text))
-    except InputError:
-        store.close()
-        raise
-    return store
+    with ExitStack() as open_until:
+        run = open_until.enter_context(analysis.analysed(inputs))
+        return Trace(run.whole, open_until.pop_all())

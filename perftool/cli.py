@@ -24,7 +24,20 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
-from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Logs, Metrics, OutputFile, Quiet
+from perftool.commands.analyze import View
+from perftool.commands.options import (
+    NO_VALUE,
+    Color,
+    ColorOption,
+    Given,
+    Jobs,
+    Logs,
+    Metrics,
+    OutputFile,
+    Quiet,
+    Ranks,
+    Scheduler,
+)  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 
@@ -34,7 +47,7 @@ class _Commands(TyperGroup):
         """The command of this name; a file in its place is answered with the command that was meant."""
         command = super().get_command(ctx, cmd_name)
         if command is None and os.path.exists(cmd_name):
-            raise PerfToolError(f"{cmd_name} is no command; to analyse it: habana_perf_tool analyze {cmd_name}")
+            raise PerfToolError(f"{cmd_name} is not a command; to analyse it: habana_perf_tool analyze {cmd_name}")
         return command
 
 
@@ -81,6 +94,7 @@ def root(
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
+    full: analyze_command.Full = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -119,7 +133,7 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
+    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
 
 
 @app.command()
@@ -135,6 +149,8 @@ def query(
     ] = query_command.Format.table,
     output_file: OutputFile = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -151,7 +167,7 @@ def query(
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
-        query_command.run(path, sql, output_format, output_file, time_limit)
+        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler))
 
 
 def _require_unset(context: typer.Context) -> None:

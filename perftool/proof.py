@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
 SIMULATED_DEVICE = "gaudi"
 # Graphs are compiled in these.
-_WARM_UP_STEPS = 4
+WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
 # A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
 _HARM = 0.9
@@ -194,7 +194,7 @@ def _run_script(script: Path, form: str, target: Path) -> float | None:
     """Leave the trace of one form at ``target``; returns the result that the script prints last, if it does."""
     target.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
-    command += ["--skip-steps", str(_WARM_UP_STEPS), "-o", str(target), str(script), form]
+    command += ["--skip-steps", str(WARM_UP_STEPS), "-o", str(target), str(script), form]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

@@ -94,6 +94,9 @@ CASES: dict[str, tuple[str, ...]] = {
     "folder-without-traces": ("analyze", "nothing"),
     "pattern-without-match": ("analyze", "*.trace"),
     "text": ("--trace", "good.json"),
+    "text-full": ("--trace", "starved.json", "--full"),
+    "each": ("analyze", "--each", "good.json", "other.json", "starved.json"),
+    "each-json": ("analyze", "--each", "good.json", "--output-format", "json"),
     "text-of-a-damaged-trace": ("--trace", "damaged.json"),
     "text-with-findings": ("analyze", "starved.json"),
     "one-of-two-unreadable": ("analyze", "good.json", "other.json"),
@@ -263,7 +266,7 @@ def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path
 
 def test_a_file_in_the_place_of_a_command_is_told_its_command(cli) -> None:
     ran = cli("good.json")
-    said = "habana_perf_tool: good.json is no command; to analyse it: habana_perf_tool analyze good.json\n"
+    said = "habana_perf_tool: good.json is not a command; to analyse it: habana_perf_tool analyze good.json\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 
@@ -271,7 +274,7 @@ def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
     (folder / "long.json").write_bytes(document([step(1, 0, 1000), x("aten::" + "\u00e9" * 80, 10, 30)]))
 
     done = subprocess.run(
-        [sys.executable, "-m", "perftool", "--trace", "long.json"],
+        [sys.executable, "-m", "perftool", "--trace", "long.json", "--full"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
         capture_output=True,

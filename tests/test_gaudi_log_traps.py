@@ -10,7 +10,7 @@ from builders import trap_logs, traps
 from builders.gaudi import GaudiTrace
 from builders.trap_logs import LogTrap
 
-from perftool.engine.analysis import analyze, open_inputs
+from perftool.engine.analysis import analysed, analyze
 from perftool.errors import InputError
 from perftool.model.report import Report
 from perftool.readers.files.discover import find_inputs
@@ -39,7 +39,8 @@ def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | N
     if trace is not None:
         (folder / "trace.pt.trace.json").write_bytes(trace)
         traced.append(str(folder / "trace.pt.trace.json"))
-    with open_inputs(find_inputs(traced, files)) as store:
+    with analysed(find_inputs(traced, files)) as run:
+        store = run.whole
         return store.query(sql)[1]
 
 

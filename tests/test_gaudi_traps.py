@@ -16,7 +16,7 @@ from builders import traps
 from builders.gaudi import GaudiTrace
 from builders.trap_facts import Trap
 
-from perftool.engine.analysis import analyze, open_inputs
+from perftool.engine.analysis import analysed, analyze
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import find_inputs
@@ -49,7 +49,8 @@ def opened(folder: Path, *traces: bytes) -> Iterator[TraceStore]:
         path = folder / f"trace{number}.pt.trace.json"
         path.write_bytes(data)
         files.append(str(path))
-    with open_inputs(find_inputs(files)) as store:
+    with analysed(find_inputs(files)) as run:
+        store = run.whole
         assert store.unreadable == []
         yield store
 
@@ -95,7 +96,7 @@ def seen(trap: Callable[[], Trap]) -> Seen:
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder), data) as store:
         return Seen(
             steps=one(store, "SELECT count(*) FROM steps WHERE step IS NOT NULL"),
-            window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM _windows'),
+            window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM windows'),
             busy_ns=one(store, "SELECT sum(dur)::BIGINT FROM device_busy"),
             unions_ns={metric: nanoseconds(store, metric) for metric in _UNIONS},
             nic_ns=one(store, "SELECT sum(busy_ns)::BIGINT FROM engines WHERE engine = 'NIC'"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perftool.engine.analysis import open_inputs, report_on
+from perftool.engine.analysis import analysed, report_on
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.readers.files.discover import find_inputs
 from perftool.reporters.json import render_json
@@ -109,6 +109,7 @@ def rendered(folder: Path, trace: dict[str, Any], threads: int) -> bytes:
     """The JSON report over ``trace``, without its inputs, whose sizes depend on how they are written."""
     path = folder / "rank0.pt.trace.json"
     path.write_text(json.dumps(trace), encoding="utf-8")
-    with open_inputs(find_inputs([str(path)])) as store:
+    with analysed(find_inputs([str(path)])) as run:
+        store = run.whole
         store.limit(500, threads)
         return render_json(replace(report_on(store, load_pack(builtin_folder())), inputs=()))

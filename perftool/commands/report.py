@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.options import Color, Given
-from perftool.commands.output import is_file, said, write_document
+from perftool.commands.options import Color, Given, Ranks
+from perftool.commands.output import is_file, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -40,6 +40,9 @@ def report(
     exclude: options.Exclude = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,34 +62,37 @@ def report(
     )  # fmt: skip
     if not paths and not texts:
         raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
-    prepared = prepare(paths or texts, config or [], isolated, given)
+    prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = _document(paths or [], texts, prepared, static, quiet)
+    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler))
     write_document(document, target)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
 
 
-def _document(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool) -> bytes:
+def _document(
+    paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool, ranks: Ranks
+) -> bytes:
     from perftool.reporters.html import render_html
 
-    found, pictures = _analysis(paths, texts, prepared, quiet)
+    found, pictures = _analysis(paths, texts, prepared, quiet, ranks)
     return render_html(found, pictures, interactive=not static)
 
 
-def _analysis(paths: Sequence[str], texts: Sequence[str], prepared: Prepared, quiet: bool) -> tuple[Report, Pictures]:
-    """The report with no absolute path in it, and its pictures, made while the tables are there."""
-    from perftool.engine.analysis import open_inputs, report_on
-    from perftool.engine.drawing.pictures import take_pictures
+def _analysis(
+    paths: Sequence[str], texts: Sequence[str], prepared: Prepared, quiet: bool, ranks: Ranks
+) -> tuple[Report, Pictures]:
+    """The report with no absolute path in it, and its pictures."""
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude)
-    with progress(quiet) as show, open_inputs(inputs, show) as store:
-        if show:
-            show("analysing", 0)
-        found = report_on(store, prepared.rules)
-        pictures = take_pictures(store, found)
+    require_no_input([prepared.settings.output_file], [*inputs.traces, *inputs.texts])
+    schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
+    with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
+        found, pictures = run.report, run.pictures
     return make_portable(found, shown_paths([read.path for read in found.inputs], project_root())), pictures

@@ -1,47 +1,167 @@
-"""Files in, report out: the one way through readers, store and rules."""
+"""Files in, run out: the one way through readers, store and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
+from typing import Any
 
-from perftool.engine.ranks.joined import analyze_ranks
-from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Processes, Progress, Schedule
+from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
+from perftool.engine.ranks.batch import batches, number_files
+from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join
+from perftool.engine.ranks.part import Facts, Shared, draw_batch, read_files
+from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
 from perftool.engine.report import overview
-from perftool.engine.report.compose import compose, read_texts, require_input, unreadable
+from perftool.engine.report.compose import compose, read_texts, require_input
 from perftool.engine.report.verdict import verdict
 from perftool.engine.rules.evaluate import evaluate
-from perftool.engine.rules.pack import USER_CODE, builtin_folder, load_pack
-from perftool.errors import InputError
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.errors import InputError, PerfToolError, is_interrupt
+from perftool.model.pictures import Pictures
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
-from perftool.store.device import detect_device
-from perftool.store.sizing import text_size
-from perftool.store.trace_store import TraceStore
-
-# A task of its own makes all tables for itself. For a trace below this size that is most of its time.
-_SMALL = 4 << 20
-_FEW = 8
-_MOST_TOGETHER = 256 << 20
+from perftool.store.catalog import names_in
+from perftool.store.device import decide_device, detect_device
+from perftool.store.handover import spans_ranks
+from perftool.store.room.room import Bounds, Result
+from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
 
 
-@contextmanager
-def open_inputs(inputs: Inputs, progress: Progress | None = None) -> Iterator[TraceStore]:
-    """Read the files of ``inputs`` into one store. Raises InputError when none of them can be read."""
-    with TraceStore.for_files(inputs.traces) as store:
-        for path in inputs.traces:
-            report = (lambda done, path=path: progress(path, done)) if progress else None
+class Run:
+    """The ranks of one run, read when somebody first asks. Each answer is the same whatever the schedule.
+
+    Few files are read into one store. Many are read by several tasks, each with a store over some ranks, which hand on
+    small tables and what the rules found; these are joined. Raises InputError when no input can be read.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        rules: Sequence[Rule],
+        schedule: Schedule,
+        progress: Progress | None,
+        open_until: ExitStack,
+    ) -> None:
+        self._inputs, self._rules, self._schedule, self._progress = inputs, tuple(rules), schedule, progress
+        self._open_until = open_until
+        self._files = number_files(inputs.traces)
+        apart = any(map(asked_apart, rules))
+        self._batches = batches(self._files, schedule.workers, apart=apart)
+        self._texts = read_texts(inputs.texts)
+
+    @cached_property
+    def report(self) -> Report:
+        """What the rules say about the run, and the numbers that every report shows."""
+        if self._one_store:
             try:
-                store.add_trace(path, report)
-            except InputError as error:
-                store.unreadable.append(unreadable(path, error))
-        readings, failed = read_texts(inputs.texts)
+                store = self.whole
+                self._say("analysing")
+                return report_on(store, self._rules)
+            except PerfToolError:
+                raise
+            except Exception as error:  # a trace that breaks the program costs its own rank only
+                if is_interrupt(error) or len(self._files) < 2:
+                    raise
+                self._batches = tuple(single for batch in self._batches for single in batch.split())
+        store, facts = self._joined
+        self._say("comparing ranks")
+        device = decide_device([fact.signs for fact in facts])
+        return compose(store, self._rules, device, lambda context: evaluate_joined(store, facts, self._rules, context))
+
+    @property
+    def store(self) -> TraceStore:
+        """The tables that ``report`` was made from: of all ranks, but those of single events only in one store."""
+        return self.whole if self._one_store else self._joined[0]
+
+    @cached_property
+    def whole(self) -> TraceStore:
+        """Every table over all ranks, in one store."""
+        store = self._new_store(self._inputs.traces)
+        read_files(store, self._files, self._progress)
+        self._add_texts(store)
+        require_input(store)
+        return store
+
+    def rank_store(self, rank: int) -> TraceStore:
+        """Every table of ``rank`` alone, open as long as the run. Raises InputError when its trace cannot be read."""
+        if self._one_store and list(self.whole.metadata) == [rank]:
+            return self.whole
+        read = next((read for read in self.store.inputs if read.rank == rank), None)
+        if read is None:
+            raise InputError(f"no trace of rank {rank} could be read")
+        store = self._new_store([read.path])
+        store.base_ns = self.store.base_ns
+        store.add_trace(read.path, None, lambda _: rank)
+        self._add_texts(store)
+        return store
+
+    def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """What a SELECT over the tables of all ranks gives: the names of its columns, and rows. Raises QueryError."""
+        result = self.ask(sql, Bounds(time_limit_s))
+        return result.columns, result.rows
+
+    def ask(self, sql: str, bounds: Bounds) -> Result:
+        """The same with other bounds, and whether there was more.
+
+        SQL that names tables of single events reads all ranks into one store.
+        """
+        joined = not self._one_store and all(map(spans_ranks, names_in(sql)))
+        return (self.store if joined else self.whole).ask(sql, None, bounds)
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        """What an HTML report draws of the run, each made where the events of its rank are."""
+        report = self.report
+        if self._one_store:
+            return pictures_of(self.store, report)
+        wanted = choose_pictures(self.store, report)
+        shown = [part for batch in self._batches if (part := batch.only(wanted.ranks)).files]
+        work = partial(draw_batch, shared=self._shared, wanted=wanted, base_ns=self.store.base_ns)
+        taken = [made for made in self._schedule.run(shown, work, self._progress) if not isinstance(made, Lost)]
+        return merge_pictures(self.store, report, taken)
+
+    @property
+    def _one_store(self) -> bool:
+        """Whether the files are few enough for this process to read them together, and keep them."""
+        return isinstance(self._schedule, InProcess) and len(self._batches) < 2
+
+    @cached_property
+    def _joined(self) -> tuple[TraceStore, list[Facts]]:
+        parts = analyse(self._batches, self._shared, self._schedule, self._progress)
+        store = self._new_store([])
+        facts = join(store, parts)
+        self._add_texts(store)
+        require_input(store)
+        return store, facts
+
+    @cached_property
+    def _shared(self) -> Shared:
+        memory_mb, threads = self._schedule.share()
+        return Shared(self._rules, tuple(self._texts[0]), memory_mb, threads)
+
+    def _new_store(self, paths: Sequence[str]) -> TraceStore:
+        return self._open_until.enter_context(TraceStore.for_files(paths))
+
+    def _add_texts(self, store: TraceStore) -> None:
+        readings, failed = self._texts
         store.unreadable += failed
         for reading in readings:
             store.add_reading(reading)
-        require_input(store)
-        yield store
+
+    def _say(self, stage: str) -> None:
+        if self._progress:
+            self._progress(stage, 0)
+
+
+@contextmanager
+def analysed(
+    inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
+) -> Iterator[Run]:
+    """The run whose ranks the traces of ``inputs`` are, looked at with ``rules``; its stores are open until the end."""
+    with ExitStack() as open_until:
+        yield Run(inputs, rules, schedule, progress, open_until)
 
 
 def analyze(
@@ -55,32 +175,9 @@ def analyze(
 
     Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
     """
-    inputs = find_inputs(paths, logs)
-    return analyze_inputs(inputs, list(rules) if rules is not None else load_pack(builtin_folder()), progress, schedule)
-
-
-def analyze_inputs(
-    inputs: Inputs, rules: Sequence[Rule], progress: Progress | None = None, schedule: Schedule = IN_PROCESS
-) -> Report:
-    """Analyse ``inputs`` with ``rules``; several traces are the ranks of one run, each a task of ``schedule``."""
-    if len(inputs.traces) > 1 and not _are_many_and_small(inputs.traces, rules, schedule):
-        return analyze_ranks(inputs, rules, schedule, progress)
-    with open_inputs(inputs, progress) as store:
-        if progress:
-            progress("analysing", 0)
-        return report_on(store, rules)
-
-
-def _are_many_and_small(traces: Sequence[str], rules: Sequence[Rule], schedule: Schedule) -> bool:
-    """Whether ``traces`` are read faster into one store, which gives the same report.
-
-    Rules of users are not asked of it: they are promised one rank at a time.
-    """
-    if not isinstance(schedule, InProcess | Processes) or len(traces) <= _FEW:
-        return False
-    size = sum(map(text_size, traces))
-    small = size <= _MOST_TOGETHER and size <= _SMALL * len(traces)
-    return small and not any(USER_CODE.fullmatch(rule.code) for rule in rules)
+    chosen = list(rules) if rules is not None else load_pack(builtin_folder())
+    with analysed(find_inputs(paths, logs), chosen, schedule, progress) as run:
+        return run.report
 
 
 def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:

@@ -75,7 +75,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
     return {
         "code": finding.code, "name": finding.name, "severity": finding.severity,
         "confidence": finding.confidence, "subject": finding.subject, "message": finding.message,
-        "why": finding.why, "fix": finding.fix, "rank": finding.rank,
+        "why": finding.why, "fix": finding.fix, "short_fix": finding.short_fix, "rank": finding.rank,
         "location": _place(finding.location),
         "related": [{**_place(place), "name": place.name} for place in finding.related],
         "evidence": dict(finding.evidence),

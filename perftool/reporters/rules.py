@@ -61,7 +61,7 @@ def _page(rule: Rule) -> str:
         parts.append(f"Needs: {', '.join(rule.needs)}.")
     if rule.params:
         parts.append("## Thresholds\n\n" + "\n".join(_thresholds(rule)))
-    parts += [f"## Why\n\n{rule.why}", f"## Fix\n\n{rule.fix}"]
+    parts += [f"## Why\n\n{rule.why}", f"## Fix\n\n{rule.fix.whole}"]
     if rule.example:
         parts.append(f"## Example\n\n```python\n{rule.example}\n```")
     if rule.references:

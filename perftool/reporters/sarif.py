@@ -44,7 +44,7 @@ def render_sarif(result: LintReport) -> bytes:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    fix = rule.fix or rule.summary
+    fix = rule.fix.whole
     example = f"\n\n```python\n{rule.example}\n```" if rule.example else ""
     described = {
         "id": rule.code,

@@ -11,7 +11,7 @@ from perftool.sim.op_work import Call
 
 # Kernels that PyTorch picks on a CPU; on an HPU it takes another way to the same result, without them.
 _CPU_ONLY_FORMS = frozenset({
-    "aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward", "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 })  # fmt: skip
 # An alias of all backends: an op that has such a kernel is made of other ops, whatever the device.

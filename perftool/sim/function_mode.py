@@ -39,6 +39,8 @@ class FunctionMode(TorchFunctionMode):
             tensor.__repr__: self._shown,
             tensor.is_cpu.__get__: self._is_cpu,
             tensor.get_device: self._index,
+            torch.lstm: _without_onednn,
+            torch._pad_packed_sequence: self._padded,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -115,6 +117,15 @@ class FunctionMode(TorchFunctionMode):
             fetched = convert()
             return fetched.clone() if self._placement.find(fetched) is not None else fetched
 
+    def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._placement.find(args[0]) is None:
+            return func(*args, **kwargs)
+        # It makes its result on the device of the packed data, which PyTorch takes for the host.
+        with self._dispatch.handing_to(self._dispatch.device_ops.run):
+            padded, lengths = func(*args, **kwargs)
+        self._placement.forget(lengths)
+        return padded, lengths
+
     def _pin(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         pinned = args[0].clone()
         self._placement.pin(pinned)
@@ -141,6 +152,16 @@ def is_hpu(device: Any) -> bool:
     if isinstance(device, torch.device):
         return device.type == "hpu"
     return isinstance(device, str) and device.split(":")[0] == "hpu"
+
+
+def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As the chain of ops that an HPU runs; whether oneDNN has one kernel for all depends on the processor."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _ignore(call: Any) -> None:

@@ -52,6 +52,11 @@ def macros() -> str:
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8")
 
 
+def names_in(sql: str) -> list[str]:
+    """Every table name that occurs in ``sql`` as a word, in capitals or not."""
+    return [name for name in re.findall(r"\w+", sql.lower()) if name in catalog()]
+
+
 def build_order(names: Iterable[str], made: Container[str] = ()) -> list[str]:
     """``names`` and all they need that is not ``made``, each after its needs; names without a file stand as given."""
     order: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""The tables that a store over one rank hands on, and that a store over many ranks takes instead of making them."""
+"""The tables that a store over some ranks hands on, and that a store over all of them takes instead of making them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pathlib import Path
 import duckdb
 
 from perftool.store.catalog import catalog
+from perftool.store.shift import Shift
 
 # Each row speaks of one rank, and there are few: per step, per collective, per name; never per slice.
 HANDED_ON = (
-    "tracks", "_windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
-    "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "_traced_fallbacks", "run_kinds",
+    "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
+    "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls", "run_kinds",
+    "_device_windows",
 )  # fmt: skip
 _TIMES = {"ts", "end", "host_ts", "host_end"}
 _RAW = re.compile(r"\braw\b")
@@ -23,10 +25,10 @@ _RAW = re.compile(r"\braw\b")
 
 @dataclass(frozen=True)
 class Handover:
-    """The tables of one rank as Parquet files; ``shift_ns`` is what makes their times count from the common zero."""
+    """The tables of one store as Parquet files; ``shift`` is what makes their times count from the common zero."""
 
     tables: Mapping[str, bytes]
-    shift_ns: int
+    shift: Shift
 
 
 @cache
@@ -55,13 +57,13 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[Handover]
         for number, part in enumerate(parts):
             path = folder / f"{name}-{number}.parquet"
             path.write_bytes(part.tables[name])
-            rows = f"SELECT {_shifted(name, part.shift_ns)} FROM read_parquet('{path}')"
+            rows = f"SELECT {_shifted(name, part.shift)} FROM read_parquet('{path}')"
             connection.execute(f'INSERT INTO "{name}" {rows}' if number else f'CREATE TABLE "{name}" AS {rows}')
             path.unlink()
 
 
-def _shifted(name: str, shift_ns: int) -> str:
+def _shifted(name: str, shift: Shift) -> str:
     times = [column.name for column in catalog()[name].columns if column.name in _TIMES]
-    if not shift_ns or not times:
+    if not shift or not times:
         return "*"
-    return "* REPLACE (" + ", ".join(f'"{time}" + ({shift_ns}) AS "{time}"' for time in times) + ")"
+    return "* REPLACE (" + ", ".join(f'{shift.sql(time)} AS "{time}"' for time in times) + ")"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -38,6 +38,16 @@ def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
 def base_time(metadata: Mapping[str, Any]) -> int:
     """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
     return _number(metadata.get("baseTimeNanoseconds"), _LATEST_NS) or 0
+
+
+def number_ranks(stated: Sequence[int | None]) -> list[int]:
+    """The rank to file each trace of a run under: the one it states, first come first served, else a free one."""
+    taken = {rank for rank in stated if rank is not None}
+    ranks: list[int] = []
+    for rank in stated:
+        ranks.append(rank if rank is not None and rank not in ranks else free_rank(None, taken))
+        taken.add(ranks[-1])
+    return ranks
 
 
 def free_rank(stated: int | None, taken: Container[int]) -> int:

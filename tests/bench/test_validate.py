@@ -1,6 +1,7 @@
-"""``benchmark --quick --validate`` for every benchmark: its rules fire before and are quiet after, its results agree.
+"""``benchmark --quick --validate``: measured, recorded or simulated in processes of their own, and shown to the rules.
 
-Nothing here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
+The loop of every benchmark is closed by test_benchmarks.py in less time; here it runs as users run it. Nothing asserts
+a time or a win: what is measured in seconds on a busy machine proves neither.
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ pytest.importorskip("torch")
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.proof import Request, prove
 
-# They start a compiler in four processes each, which takes minutes on a busy machine.
-SLOW = {"dynamic_shapes", "torch_compile"}
+# One that is measured and recorded, one that is simulated.
+BRIEF = ("sdpa", "mark_step")
 
 
-@pytest.mark.parametrize("name", benchmark_names())
-def test_the_loop_closes(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if name in SLOW and not request.config.getoption("--all-benchmarks"):
-        pytest.skip("compiles for minutes; --all-benchmarks runs it")
+@pytest.mark.parametrize("name", BRIEF)
+def test_a_row(name: str, tmp_path: Path) -> None:
+    validates(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in benchmark_names() if name not in BRIEF])
+def test_every_row(name: str, tmp_path: Path) -> None:
+    validates(name, tmp_path)
+
+
+def validates(name: str, folder: Path) -> None:
     benchmark = find_benchmark(name)
 
-    result = prove(benchmark, Request("cpu", True, tmp_path), lambda stage: None)
+    result = prove(benchmark, Request("cpu", True, folder), lambda stage: None)
 
     reason = result.reason or ""
     assert result.status != "failed" or reason.startswith("the advised form is slower"), reason

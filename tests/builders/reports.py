@@ -11,10 +11,10 @@ from typing import Any
 from events import Event, document, instant, kernel, loader, memcpy, meta, runtime, step, x
 
 from perftool.engine.analysis import report_on
-from perftool.engine.drawing.pictures import take_pictures
+from perftool.engine.drawing.pictures import pictures_of
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Gain, Location, Report
-from perftool.model.rule import Rule
+from perftool.model.rule import Advice, Rule
 from perftool.store.trace_store import TraceStore
 
 
@@ -43,7 +43,8 @@ def finding(**changes: Any) -> Finding:
     """A finding about the second batch of ``starved``, of the rule ``RULE``; no rule of the pack changes it."""
     made = Finding(
         code=RULE.code, name=RULE.name, severity=RULE.severity, confidence=RULE.confidence, subject="loader",
-        message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix, rank=0,
+        message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix.whole,
+        short_fix=RULE.short_fix.whole, rank=0,
         location=Location(None, 2, 10_010_000, 6_020_000), related=(Location(None, 2, 10_010_000, 6_020_000, "next"),),
         evidence={"wait_ns": 6_020_000, "batches": 3, "wait_ratio": 0.6}, gain=Gain(6_000_000, 0.6),
         fingerprint="0123456789abcdef", benchmark="loader",
@@ -54,7 +55,8 @@ def finding(**changes: Any) -> Finding:
 RULE = Rule(
     code="GAP901", name="slow-loader", summary="The device waits for data", severity="warning", confidence="high",
     status="stable", since="0.1", devices=("any",), tags=(), needs=(), benchmark="loader", params=(), sql=None,
-    message="", why="It starves.", fix="Load ahead.", example="# write\nloader = DataLoader(data, num_workers=8)",
+    message="", why="It starves.", fix=Advice((("any", "Load ahead."),)),
+    short_fix=Advice((("any", "Load ahead"),)), example="# write\nloader = DataLoader(data, num_workers=8)",
     references=("https://example.org/loading",),
 )  # fmt: skip
 
@@ -68,4 +70,4 @@ def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata:
             store.add_trace(str(path))
         report = replace(report_on(store, (RULE,)), findings=tuple(findings))
         read = tuple(replace(one, path=Path(one.path).name) for one in report.inputs)
-        return replace(report, inputs=read), take_pictures(store, report)
+        return replace(report, inputs=read), pictures_of(store, report)

@@ -11,7 +11,7 @@ from stores import store_over
 
 from perftool.engine.analysis import report_on
 from perftool.engine.drawing.lanes import View, lanes_in
-from perftool.engine.drawing.pictures import take_pictures
+from perftool.engine.drawing.pictures import pictures_of
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.pictures import Bar
 from perftool.model.report import Location
@@ -57,7 +57,7 @@ def test_every_bin_of_a_strip_adds_up_to_one(kernels: list[tuple[int, int]], ops
     events = [step(1, 0, 1_000), *(kernel("k", at, dur) for at, dur in kernels)]
     events += [x("op", at, min(dur, 1_000 - at)) for at, dur in ops]
     with store_over(events) as store:
-        (strip,) = take_pictures(store, report_on(store, ())).strips
+        (strip,) = pictures_of(store, report_on(store, ())).strips
     totals = [sum(shares[at] for shares in strip.shares.values()) for at in range(240)]
     assert totals == pytest.approx([1.0] * 240, abs=0.002)
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from events import begin, document, end, kernel, loader, runtime, step, x
 
-from perftool.engine.analysis import analyze, open_inputs, report_on
-from perftool.engine.ranks.schedule import IN_PROCESS, Processes, choose_schedule
+from perftool.engine.analysis import analysed, analyze, report_on
+from perftool.engine.ranks.choice import choose_schedule
+from perftool.engine.ranks.schedule import IN_PROCESS, Processes
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, SettingsError
 from perftool.model.report import Report
@@ -61,8 +62,8 @@ def write(path: Path, events: list[dict[str, Any]], rank: int | None, world: int
 
 
 def in_one_store(paths: Sequence[str], rules: Sequence[Rule] = RULES) -> Report:
-    with open_inputs(find_inputs(paths)) as store:
-        return report_on(store, rules)
+    with analysed(find_inputs(paths)) as run:
+        return report_on(run.whole, rules)
 
 
 def only(*codes: str) -> list[Rule]:
@@ -82,14 +83,13 @@ def test_the_report_is_that_of_one_store(folder: Path, schedule: Any) -> None:
     assert ("COL108", 3) in found(joined)
 
 
-def test_many_small_traces_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
     paths = [
         write(tmp_path / f"rank{rank}.json", rank_events(late=100 * rank, compute=2000 + 300 * rank), rank, 10)
         for rank in range(10)
     ]
     together = analyze(paths, RULES)
-    monkeypatch.setattr("perftool.engine.analysis._FEW", 10)
-    apart = analyze(paths, RULES)
+    apart = analyze(paths, [*RULES, rule("USR904", "SELECT 'never' AS subject WHERE false")])
 
     assert as_dict(together) == as_dict(apart)
     assert {rank.rank for rank in together.ranks} == set(range(10))
@@ -195,12 +195,9 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     joined = analyze(paths, rules)
 
     assert as_dict(joined) == as_dict(in_one_store(paths, rules))
-    assert [read.rank for read in joined.inputs] == [0, 1, 2]
+    assert [read.rank for read in joined.inputs] == [1, 0, 2]
     issues = [issue.message for read in joined.inputs for issue in read.issues]
-    assert issues == [
-        "rank 0 was read before; this file is shown as rank 1",
-        "rank 0 was read before; this file is shown as rank 2",
-    ]
+    assert issues == ["rank 0 was read before; this file is shown as rank 2"]
 
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:

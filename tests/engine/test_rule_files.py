@@ -68,7 +68,7 @@ def test_a_well_formed_rule(tmp_path: Path) -> None:
     rule = load_rule(write(tmp_path))
     assert (rule.code, rule.devices, rule.needs, rule.tags) == ("USR901", ("any",), ("steps",), ())
     assert rule.params == (Param("limit", 2, "steps", "because"),)
-    assert (rule.message, rule.why, rule.fix, rule.example) == ("{subject}: {n}", "why", "fix", "")
+    assert (rule.message, rule.why, rule.fix.whole, rule.example) == ("{subject}: {n}", "why", "fix", "")
 
 
 def test_a_pack_is_sorted_by_code(tmp_path: Path) -> None:

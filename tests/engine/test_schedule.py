@@ -14,10 +14,11 @@ import pytest
 from events import document, kernel, runtime, step, x
 
 from perftool.engine.analysis import analyze
-from perftool.engine.ranks import rank_part
+from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.cluster import connect
-from perftool.engine.ranks.rank_part import RankTask, Shared
+from perftool.engine.ranks.part import analyse_batch
 from perftool.engine.ranks.schedule import Processes
+from perftool.engine.report import overview
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, MissingExtraError, PerfToolError
 from perftool.readers.files.remote import list_url, local_copy
@@ -63,7 +64,7 @@ def killing(pids: Callable[[], list[int]], after: str) -> tuple[Callable[[str, i
 
 
 def test_the_ranks_of_a_killed_process_are_done_again(folder: Path) -> None:
-    progress, killed = killing(lambda: [child.pid or 0 for child in multiprocessing.active_children()], "1 of 4")
+    progress, killed = killing(lambda: [child.pid or 0 for child in multiprocessing.active_children()], "2 of 4")
 
     report = analyze([str(folder)], RULES, progress, schedule=Processes(2))
 
@@ -72,7 +73,7 @@ def test_the_ranks_of_a_killed_process_are_done_again(folder: Path) -> None:
 
 
 def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perftool.engine.ranks.schedule.analyse_rank", dies_on_rank_2)
+    monkeypatch.setattr("perftool.engine.ranks.joined.analyse_batch", dies_on_rank_2)
 
     report = analyze([str(folder)], RULES, schedule=Processes(2))
 
@@ -82,14 +83,14 @@ def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch
 
 
 def test_a_rank_that_breaks_the_program_costs_itself_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = rank_part._part
+    steps = overview.steps
 
-    def breaks(store: Any, *rest: Any) -> Any:
-        if list(store.metadata) == [2]:
+    def breaks(store: Any) -> Any:
+        if 2 in store.metadata:
             raise ZeroDivisionError("division by zero")
-        return part(store, *rest)
+        return steps(store)
 
-    monkeypatch.setattr(rank_part, "_part", breaks)
+    monkeypatch.setattr(overview, "steps", breaks)
 
     report = analyze([str(folder)], RULES)
 
@@ -98,12 +99,10 @@ def test_a_rank_that_breaks_the_program_costs_itself_only(folder: Path, monkeypa
     assert f"{folder}/rank2.json: internal error: ZeroDivisionError: division by zero" in finding.message
 
 
-def dies_on_rank_2(task: RankTask, shared: Shared) -> Any:
-    from perftool.engine.ranks.rank_part import analyse_rank
-
-    if "rank2" in task.path:
+def dies_on_rank_2(task: Batch, progress: Any = None, **shared: Any) -> Any:
+    if any("rank2" in file.path for file in task.files):
         os.kill(os.getpid(), signal.SIGKILL)
-    return analyse_rank(task, shared)
+    return analyse_batch(task, progress, **shared)
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_a_cluster_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    """The URL of a folder in memory with a run of two ranks, and a file that is no trace."""
+    """The URL of a folder in memory with a run of two ranks, and a file that is not a trace."""
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     for rank in range(2):

@@ -21,7 +21,9 @@ GIB = 1024**3
         ("GAUDI2", None, "GAUDI2"),
         # Spellings that several devices share, or that say nothing.
         ("NVIDIA H100", 85_018_279_936, None),
-        ("NVIDIA A100-PG509-200", 42_297_524_224, None),
+        ("NVIDIA A100-PG509-200", 42_297_524_224, "NVIDIA A100-PG509-200"),
+        # The name that a driver without the table of products gives.
+        ("AMD Radeon Graphics", 64 * GIB, None),
         ("AMD Radeon Graphics", 68_702_699_520, None),
         ("NVIDIA A10G", 24 * GIB, None),
         # A part of a device.

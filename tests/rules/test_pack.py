@@ -10,7 +10,7 @@ import pytest
 from rule_cases import all_cases, case_files, pack
 
 from perftool.engine.rule_tests.check_pack import tables_of_one_rank
-from perftool.engine.rules.pack import builtin_folder
+from perftool.engine.rules.pack import DEVICES, builtin_folder
 from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Rule
 from perftool.store.catalog import catalog
 
@@ -84,7 +84,13 @@ def test_words_come_from_the_lists(rule: Rule) -> None:
 
 @every_rule
 def test_texts_are_complete(rule: Rule) -> None:
-    texts = {"summary": rule.summary, "message": rule.message, "why": rule.why, "fix": rule.fix}
+    texts = {
+        "summary": rule.summary,
+        "message": rule.message,
+        "why": rule.why,
+        "fix": rule.fix.whole,
+        "short_fix": rule.short_fix.whole,
+    }
 
     assert [name for name, text in texts.items() if not text.strip()] == []
     assert all(param.why.strip() and param.unit.strip() for param in rule.params)
@@ -93,8 +99,40 @@ def test_texts_are_complete(rule: Rule) -> None:
 
 
 @every_rule
+def test_advice_is_for_devices_that_the_rule_is_for(rule: Rule) -> None:
+    named = {key for advice in (rule.fix, rule.short_fix) for key, _ in advice.texts} - {"any"}
+    variants = set(re.findall(r"\w+", rule.sql or "")) if "fix_for" in (rule.sql or "") else set()
+
+    assert {key for key in named - variants if key not in DEVICES or not rule.applies_to(key)} == set()
+
+
+@every_rule
+def test_the_short_fix_fits_a_line_of_a_table(rule: Rule) -> None:
+    assert [text for _, text in rule.short_fix.texts if len(text) > 60 or "\n" in text or text.endswith(".")] == []
+
+
+@every_rule
+def test_advice_for_one_device_names_nothing_of_another(rule: Rule) -> None:
+    """Nobody on an A100 reads about torch.hpu, nobody on a Gaudi about CUDA graphs."""
+    gaudi = r"torch\.hpu|habana|HPU|Gaudi|hccl"
+    foreign = {
+        "hpu": r"torch\.cuda|CUDA|\bnccl\b",
+        "cuda": gaudi,
+        "rocm": gaudi,
+        "cpu": r"torch\.(hpu|cuda)|habana_frameworks|CUDA",
+    }
+    said = {
+        device: re.findall(pattern, rule.fix.text_for(device) + " " + rule.short_fix.text_for(device))
+        for device, pattern in foreign.items() if rule.applies_to(device) and rule.code not in ENGINE_RULES
+    }  # fmt: skip
+    assert {device: words for device, words in said.items() if words} == {}
+
+
+@every_rule
 def test_no_text_mentions_a_machine(rule: Rule) -> None:
-    whole = "\n".join([rule.summary, rule.message, rule.why, rule.fix, rule.example, rule.sql or "", *rule.references])
+    whole = "\n".join(
+        [rule.summary, rule.message, rule.why, rule.fix.whole, rule.example, rule.sql or "", *rule.references]
+    )
 
     assert PLACES_OF_ONE_MACHINE.findall(whole) == []
 
@@ -107,6 +145,12 @@ def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
     used = set(re.findall(r"\$(\w+)", rule.sql or ""))
     assert used - params - GIVEN == set()
     assert params - used == set()
+
+
+@every_rule
+def test_queries_use_documented_tables_only(rule: Rule) -> None:
+    assert re.findall(r"(?i)\b(?:FROM|JOIN)\s+((?:_|raw\b)\w*)", rule.sql or "") == []
+    assert [need for need in rule.needs if need.startswith("_")] == []
 
 
 @every_rule

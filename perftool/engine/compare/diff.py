@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from perftool.engine.analysis import open_inputs, report_on
+from perftool.engine.analysis import analysed
 from perftool.engine.compare.run_side import run_side
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
+from perftool.engine.ranks.choice import choose_schedule
 from perftool.engine.ranks.schedule import Progress
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.report.saved_report import read_saved
@@ -24,14 +25,22 @@ _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 
-def load_side(path: str, rules: Sequence[Rule], progress: Progress | None = None) -> RunSide:
-    """The run at ``path``: a saved JSON report, a trace, or a folder of ranks. Raises InputError."""
+def load_side(
+    path: str,
+    rules: Sequence[Rule],
+    progress: Progress | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+) -> RunSide:
+    """The run at ``path``: a saved JSON report, a trace, or a folder of ranks; ``jobs`` and ``scheduler`` are those of
+    ``choose_schedule``. Raises InputError."""
     saved = read_saved(path)
     if saved is not None:
         return saved
-    with open_inputs(find_inputs([path]), progress) as store:
-        report = report_on(store, rules)
-        return run_side(path, report.steps, shares(store, DEVICE_OPS), shares(store, OPS), report.findings)
+    inputs = find_inputs([path])
+    with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
+        report = run.report
+        return run_side(path, report.steps, shares(run.store, DEVICE_OPS), shares(run.store, OPS), report.findings)
 
 
 def compare(base: RunSide, new: RunSide) -> Comparison:

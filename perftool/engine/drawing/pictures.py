@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,24 +26,85 @@ _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
 
 
-def take_pictures(store: TraceStore, report: Report) -> Pictures:
-    """The pictures for ``report``, made from the store it was made from."""
-    if not store.inputs:
-        return Pictures({}, (), (), ())
-    return Pictures(_timelines(store, report), _strips(store), _memory(store), _ranks(store, report.steps))
+@dataclass(frozen=True)
+class Wish:
+    """A timeline to draw: the view, and what the marked stretch in it and the step around it are called."""
+
+    view: View
+    name: str | None
+    step: str | None
 
 
-def _timelines(store: TraceStore, report: Report) -> dict[int, Timeline]:
-    """Timelines by the number of the finding; of the same finding on several ranks only the first gets one."""
-    found: dict[int, Timeline] = {}
+@dataclass(frozen=True)
+class Wanted:
+    """Which pictures a report shows: timelines by the number of the finding, and the ranks of strips and of memory."""
+
+    timelines: Mapping[int, Wish]
+    strips: tuple[int, ...]
+    memory: tuple[int, ...]
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        """The ranks whose events are needed."""
+        return frozenset((*self.strips, *self.memory, *(wish.view.rank for wish in self.timelines.values())))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The pictures of some ranks."""
+
+    timelines: Mapping[int, Timeline]
+    strips: tuple[Strip, ...]
+    memory: tuple[MemoryCurve, ...]
+
+
+def pictures_of(store: TraceStore, report: Report) -> Pictures:
+    """The pictures for ``report``, made from a store with all events of its ranks."""
+    return merge_pictures(store, report, [take_pictures(store, choose_pictures(store, report))])
+
+
+def choose_pictures(store: TraceStore, report: Report) -> Wanted:
+    """The pictures for ``report``, from the tables over whole ranks of the store it was made from."""
+    store.build(["_rank_totals"])
+    ranks = store.select("SELECT rank, device FROM _rank_totals ORDER BY rank")
+    return Wanted(
+        timelines=_wishes(report),
+        strips=tuple(row["rank"] for row in ranks if row["device"])[:MOST_STRIPS],
+        memory=tuple(row["rank"] for row in ranks)[:MOST_CURVES],
+    )
+
+
+def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
+    """Those of the pictures ``wanted`` that show ranks of ``store``, made from its events."""
+    own = {number: wish for number, wish in wanted.timelines.items() if wish.view.rank in store.metadata}
+    drawn = {number: _timeline(store, wish) for number, wish in own.items()}
+    return Taken(
+        {number: timeline for number, timeline in drawn.items() if timeline},
+        _strips(store, wanted.strips),
+        _memory(store, wanted.memory),
+    )
+
+
+def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) -> Pictures:
+    """All pictures of ``report``, from those of its ranks."""
+    timelines = {number: timeline for part in parts for number, timeline in part.timelines.items()}
+    return Pictures(
+        dict(sorted(timelines.items())),
+        tuple(sorted((strip for part in parts for strip in part.strips), key=lambda strip: strip.rank)),
+        tuple(sorted((curve for part in parts for curve in part.memory), key=lambda curve: curve.rank))[:MOST_CURVES],
+        _ranks(store, report.steps),
+    )
+
+
+def _wishes(report: Report) -> dict[int, Wish]:
+    """What to draw by the number of the finding; of the same finding on several ranks only the first is drawn."""
+    wishes: dict[int, Wish] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
         place = _place_of(finding)
-        if place is not None and len(found) < MOST_TIMELINES:
-            timeline = _timeline(store, report.steps, finding.rank or 0, place)
-            if timeline is not None:
-                found[number] = timeline
-    return found
+        if place is not None and len(wishes) < MOST_TIMELINES:
+            wishes[number] = _wish(report.steps, finding.rank or 0, place)
+    return wishes
 
 
 @dataclass(frozen=True)
@@ -64,20 +125,25 @@ def _place_of(finding: Finding) -> _Place | None:
     return None
 
 
-def _timeline(store: TraceStore, steps: Sequence[Step], rank: int, place: _Place) -> Timeline | None:
+def _wish(steps: Sequence[Step], rank: int, place: _Place) -> Wish:
     end = place.ts + place.dur
     own = [step for step in steps if step.rank == rank]
     around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)
     some = min(_LEAST_MARGIN * median([step.dur_ns for step in own]), _MOST_MARGIN * place.dur)
     margin = int(max(_MARGIN * place.dur, some, 1))
     view = View(rank, place.ts - margin, end + margin, place.ts, end)
+    return Wish(view, place.name, around.name if around else None)
+
+
+def _timeline(store: TraceStore, wish: Wish) -> Timeline | None:
+    view = wish.view
     lanes = lanes_in(store, view)
     if not lanes:
         return None
     kept, left_out = _capped(lanes)
     return Timeline(
-        rank, view.begin, view.until - view.begin, place.ts, place.dur, place.name,
-        around.name if around else None, kept, left_out,
+        view.rank, view.begin, view.until - view.begin, view.mark, view.mark_end - view.mark, wish.name, wish.step,
+        kept, left_out,
     )  # fmt: skip
 
 
@@ -97,14 +163,14 @@ def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
 # 2.0 fails on the texts themselves when there are millions of rows. The classes are those of _timeline.
 _STRIP = """
 WITH bins AS (
-    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows
-    WHERE rank IN (SELECT rank FROM device_ops WHERE valid) ORDER BY rank LIMIT $most
+    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
+    WHERE rank IN (SELECT unnest($ranks)) AND rank IN (SELECT rank FROM device_ops WHERE valid)
 ),
 doing AS (
     SELECT t.rank, t.ts, t."end",
            CASE WHEN mask & class_bits([0, 2]) > 0 THEN 0 WHEN mask & class_bits([1, 3]) > 0 THEN 1
                 WHEN mask & class_bits([4]) > 0 THEN 2 ELSE 3 END AS kind
-    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
     WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) > 0
     UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
 ),
@@ -123,12 +189,12 @@ FROM pieces GROUP BY rank, begin, width, kind, bin ORDER BY rank, kind, bin
 _BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 
 
-def _strips(store: TraceStore) -> tuple[Strip, ...]:
-    store.build(["_timeline", "_windows", "gap_causes", "device_ops"])
+def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
+    store.build(["_timeline", "windows", "gap_causes", "device_ops"])
     causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
     kinds = (*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes))
     by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
-    for row in store.select(_STRIP, {"bins": _BINS, "most": MOST_STRIPS, "causes": causes or [""]}):
+    for row in store.select(_STRIP, {"bins": _BINS, "ranks": list(ranks), "causes": causes or [""]}):
         _, _, shares = by_rank.setdefault(row["rank"], (row["begin"], float(row["width"]), {}))
         bins = shares.setdefault(kinds[row["kind"]], [0.0] * _BINS)
         bins[row["bin"]] = round(float(row["share"]), 4)
@@ -142,7 +208,8 @@ def _strips(store: TraceStore) -> tuple[Strip, ...]:
 _MEMORY = """
 WITH shown AS (
     SELECT * FROM memory
-    WHERE allocated IS NOT NULL AND (device_type > 0 OR NOT EXISTS (SELECT 1 FROM memory WHERE device_type > 0))
+    WHERE allocated IS NOT NULL AND rank IN (SELECT unnest($ranks))
+      AND (device_type > 0 OR rank NOT IN (SELECT rank FROM memory WHERE device_type > 0))
 ),
 sized AS (SELECT rank, device_type, device, min(ts) AS begin, greatest((max(ts) - min(ts)) / $bins, 1) AS width,
                  count(*) AS samples FROM shown GROUP BY ALL),
@@ -164,10 +231,10 @@ FROM ends ORDER BY rank, device_type, device, ts, allocated
 """
 
 
-def _memory(store: TraceStore) -> tuple[MemoryCurve, ...]:
+def _memory(store: TraceStore, ranks: Sequence[int]) -> tuple[MemoryCurve, ...]:
     store.build(["memory"])
     curves: dict[tuple[int, int | None, int | None], list[dict[str, Any]]] = {}
-    for row in store.select(_MEMORY, {"bins": _SAMPLES}):
+    for row in store.select(_MEMORY, {"bins": _SAMPLES, "ranks": list(ranks)}):
         curves.setdefault((row["rank"], row["device_type"], row["device"]), []).append(row)
     return tuple(
         MemoryCurve(

@@ -14,9 +14,10 @@ from perftool.engine.settings.settings import BudgetText
 from perftool.errors import QueryError, SettingsError
 from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
-from perftool.store.trace_store import TraceStore
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
+# Gives the names of the columns, and the rows, of a SELECT over the tables of the run.
+Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
@@ -60,7 +61,7 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
     for text in texts:
         limit = _LIMIT.fullmatch(text.limit)
         if limit is None:
-            raise SettingsError(f"{text.origin}: {text.limit!r} is no limit such as '<= 120' or '<= 5%'")
+            raise SettingsError(f"{text.origin}: {text.limit!r} is not a limit; write '<= 120' or '<= 5%'")
         if text.query is None and text.name not in known:
             raise SettingsError(f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}")
         number = float(limit[2]) / (100 if limit[3] else 1)
@@ -69,28 +70,27 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
 
 
 def check_budgets(
-    budgets: Sequence[Budget], summary: Mapping[str, Metric], store: TraceStore | None, rules: Sequence[Rule]
+    budgets: Sequence[Budget], summary: Mapping[str, Metric], query: Query, rules: Sequence[Rule]
 ) -> list[Finding]:
     """One finding for each budget that is broken or whose number is missing; none for rules not in ``rules``.
 
-    ``store`` answers the budgets that are queries, and is None when there are none.
+    ``query`` answers the budgets that are a SELECT.
     """
     by_code = {rule.code: rule for rule in rules}
     findings = []
     for budget in budgets:
         metric = summary.get(budget.name) if budget.query is None else None
-        value = metric.value if metric else _query(budget, store) if budget.query else None
+        value = metric.value if metric else _query(budget, query) if budget.query else None
         code = MISSING if value is None else BROKEN
         if code in by_code and (value is None or not budget.holds(value)):
             findings.append(_finding(by_code[code], budget, value, metric.unit if metric else None))
     return findings
 
 
-def _query(budget: Budget, store: TraceStore | None) -> float | None:
+def _query(budget: Budget, query: Query) -> float | None:
     assert budget.query is not None
-    assert store is not None
     try:
-        columns, rows = store.query(budget.query)
+        columns, rows = query(budget.query)
     except QueryError as error:
         raise QueryError(f"budget {budget.name}: {error}") from None
     if len(rows) != 1 or len(columns) != 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from perftool.engine.analysis import analyze_inputs, empty_report, open_inputs
+from perftool.engine.analysis import analysed, empty_report
 from perftool.engine.gate.baseline import read_baseline, subtract
 from perftool.engine.gate.budgets import Budget, check_budgets, parse_budgets
 from perftool.engine.ranks.schedule import IN_PROCESS, Progress, Schedule
@@ -45,13 +45,9 @@ def lint_inputs(
     """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
     if not inputs.traces and not inputs.texts:
         return judge(empty_report(plan.rules), plan)
-    report = analyze_inputs(inputs, plan.rules, progress, schedule)
-    if any(budget.query for budget in plan.budgets):
-        # Queries of users may ask for any table, of all ranks: those lie in one store.
-        with open_inputs(inputs, progress) as store:
-            broken = check_budgets(plan.budgets, report.summary, store, plan.rules)
-    else:
-        broken = check_budgets(plan.budgets, report.summary, None, plan.rules)
+    with analysed(inputs, plan.rules, schedule, progress) as run:
+        report = run.report
+        broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
 

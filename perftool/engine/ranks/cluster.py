@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perftool.engine.ranks.rank_part import RankTask, Shared, analyse_rank
-from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Progress, Result
-from perftool.engine.report.compose import unreadable
-from perftool.errors import InputError, MissingExtraError, PerfToolError, SettingsError
+from perftool.engine.ranks.batch import Batch
+from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Count, Lost, Made, Progress, Work
+from perftool.errors import MissingExtraError, PerfToolError, SettingsError
 
 _SCHEME = "dask://"
 _CONNECT_S = 20.0
@@ -24,22 +23,27 @@ class Cluster:
 
     client: Any
 
+    @property
+    def workers(self) -> int:
+        """The threads of all workers that are there now."""
+        return max(1, sum(map(int, self.client.nthreads().values())))
+
     def share(self) -> tuple[int, int]:
         """A core for each task: a worker may run several."""
         return WORKER_MEMORY_MB, 1
 
-    def run(self, tasks: Sequence[RankTask], shared: Shared, progress: Progress | None) -> Iterator[Result]:
-        """Analyse on the cluster. Dask gives the task of a lost worker to another one."""
+    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
+        """Work on the cluster. Dask gives the task of a lost worker to another one."""
         # Pure tasks of the same arguments would share results, though the files may have changed. What is shared is
         # part of the graph: scattered data would be lost with the workers that hold it.
-        futures = self.client.map(analyse_rank, tasks, shared=shared, pure=False, retries=_RETRIES)
+        futures = self.client.map(work, tasks, pure=False, retries=_RETRIES)
         task_of = {future.key: task for task, future in zip(tasks, futures, strict=True)}
-        results: dict[str, Result] = {}
+        show = Count(tasks, progress)
+        results: dict[str, Made | Lost] = {}
         for future in _distributed("").as_completed(futures, loop=self.client.loop):
             # Fetched at once: a worker that dies later takes the results it still holds with it.
-            results[future.key] = _result(task_of[future.key], future)
-            if progress:
-                progress(f"{len(results)} of {len(tasks)} ranks analysed on the cluster", 0)
+            results[future.key] = _result(future)
+            show.add(task_of[future.key])
         yield from (results[future.key] for future in futures)
 
 
@@ -66,11 +70,9 @@ def _distributed(address: str) -> Any:
         raise MissingExtraError(text) from None
 
 
-def _result(task: RankTask, future: Any) -> Result:
+def _result(future: Any) -> Any:
     """What ``future`` gives. Its state is not asked: one that was finished is not when its worker has died since."""
     try:
-        result: Result = future.result()
-    except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs one rank only
-        why = " ".join(str(error).split())
-        return unreadable(task.path, InputError(f"{task.path}: the cluster could not analyse it ({why})"))
-    return result
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs its ranks only
+        return Lost(f"the cluster could not analyse it ({' '.join(str(error).split())})")

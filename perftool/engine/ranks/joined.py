@@ -1,97 +1,77 @@
-"""Many ranks: each analysed on its own, and one report over what they hand on."""
+"""Many ranks: analysed by several tasks, and one store and one answer of the rules over what these hand on."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from perftool.engine.ranks.rank_part import RankPart, RankTask, Shared, shift_ns
-from perftool.engine.ranks.schedule import Progress, Schedule
-from perftool.engine.report.compose import compose, read_texts, require_input
+from perftool.engine.ranks.batch import Batch
+from perftool.engine.ranks.part import Facts, Part, Shared, analyse_batch
+from perftool.engine.ranks.schedule import Lost, Progress, Schedule
+from perftool.engine.report.compose import unreadable
 from perftool.engine.rules.evaluate import Answer, Context, Outcome, ask, conclude, why_not
-from perftool.model.inputs import InputFile
-from perftool.model.report import Report
+from perftool.engine.rules.pack import USER_CODE
+from perftool.errors import InputError
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import Inputs
-from perftool.store.device import decide_device
 from perftool.store.handover import spans_ranks
-from perftool.store.ranks import free_rank
 from perftool.store.trace_store import TraceStore
 
 
-def analyze_ranks(
-    inputs: Inputs, rules: Sequence[Rule], schedule: Schedule, progress: Progress | None = None
-) -> Report:
-    """The report over several traces, one task of ``schedule`` each. Raises InputError when no input can be read."""
-    readings, failed = read_texts(inputs.texts)
-    with TraceStore() as store:
-        memory_mb, threads = schedule.share()
-        shared = Shared(tuple(rules), tuple(readings), memory_mb, threads)
-        parts, unreadable = _analyse(inputs.traces, shared, schedule, progress)
-        store.unreadable = [*unreadable, *failed]
-        for reading in readings:
-            store.add_reading(reading)
-        _join(store, parts)
-        require_input(store)
-        if progress:
-            progress("comparing ranks", 0)
-        device = decide_device([part.signs for part in parts])
-        return compose(store, rules, device, lambda context: _evaluate(store, parts, rules, context))
+def asked_apart(rule: Rule) -> bool:
+    """Whether ``rule`` is asked of one rank at a time.
+
+    Users are promised that. A shipped rule finds the same whether the ranks are in one store or not; a test holds it.
+    """
+    return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
 
-def _analyse(
-    paths: Sequence[str], shared: Shared, schedule: Schedule, progress: Progress | None
-) -> tuple[list[RankPart], list[InputFile]]:
-    """Every readable trace, under a rank of its own, and the unreadable ones; both in the order of ``paths``."""
-    tasks = [RankTask(path, spare) for spare, path in enumerate(paths)]
-    results = list(schedule.run(tasks, shared, progress))
-    for number, rank in enumerate(_numbers(results)):
-        # Rare: two files state the same rank, or one that states none was filed under a number that another states.
-        if rank is not None and rank != getattr(results[number], "rank", None):
-            again = replace(tasks[number], rank=rank)
-            results[number] = next(iter(schedule.run([again], shared, progress)))
-    parts = [result for result in results if isinstance(result, RankPart)]
-    return parts, [result for result in results if isinstance(result, InputFile)]
+def analyse(tasks: Sequence[Batch], shared: Shared, schedule: Schedule, progress: Progress | None) -> list[Part]:
+    """What ``tasks`` hand on, in their order. Where one is lost its traces are tried again, each by itself."""
+    work = partial(analyse_batch, shared=shared)
+    results = list(schedule.run(tasks, work, progress))
+    retried = [
+        alone for task, result in zip(tasks, results, strict=True) if isinstance(result, Lost) for alone in task.split()
+    ]
+    singles = [alone for alone in retried if Batch((alone.files[0],)) not in tasks]
+    again = dict(zip(singles, schedule.run(singles, work, progress), strict=True)) if singles else {}
+    parts = []
+    for task, result in zip(tasks, results, strict=True):
+        if not isinstance(result, Lost):
+            parts.append(result)
+            continue
+        parts += [_made(alone, again.get(alone, result)) for alone in task.split()]
+    return parts
 
 
-def _numbers(results: Iterable[RankPart | InputFile]) -> Iterator[int | None]:
-    """The rank of each result, in the order of files, as one store over all of them would give it."""
-    taken: set[int] = set()
-    for result in results:
-        rank = free_rank(result.stated, taken) if isinstance(result, RankPart) else None
-        if rank is not None:
-            taken.add(rank)
-        yield rank
+def _made(task: Batch, result: Part | Lost) -> Part:
+    if isinstance(result, Part):
+        return result
+    path = task.files[0].path
+    return Part((), (unreadable(path, InputError(f"{path}: {result.why}")),), None)
 
 
-def _join(store: TraceStore, parts: Sequence[RankPart]) -> None:
-    """Put the tables of ``parts`` together in ``store``, their times counted from one zero."""
-    if not parts:
-        return
-    base_ns = _base_ns(parts)
-    store.adopt([part.handover(base_ns) for part in sorted(parts, key=_rank)])
+def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
+    """Put ``parts`` together in ``store``, their times counted from one zero; returns what they say."""
+    facts = [part.facts for part in parts if part.facts is not None]
+    store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
+    if facts:
+        store.adopt([fact.handover(store.base_ns) for fact in facts])
     for part in parts:
-        store.inputs.append(part.read)
-        store.metadata[part.rank] = dict(part.metadata)
+        store.inputs += part.inputs
+        store.unreadable += part.unreadable
+    for fact in facts:
+        store.metadata |= {rank: dict(metadata) for rank, metadata in fact.metadata.items()}
+    return facts
 
 
-def _rank(part: RankPart) -> int:
-    return part.rank
-
-
-def _base_ns(parts: Iterable[RankPart]) -> int:
-    """What all times count from: the zero of the first file that names one."""
-    return next((part.base_ns for part in parts if part.base_ns), 0)
-
-
-def _evaluate(store: TraceStore, parts: Sequence[RankPart], rules: Sequence[Rule], context: Context) -> Outcome:
-    """The rules over ranks are asked here, of ``store``; those of a rank were asked in its worker."""
+def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
+    """The rules over ranks are asked here, of ``store``; those of a rank were asked by the tasks."""
     asked = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    filled = frozenset(name for part in parts for name in part.filled)
-    given = {(part.rank, answer.code): answer for part in parts for answer in part.answers}
+    filled = frozenset(name for fact in facts for name in fact.filled)
+    given = [{answer.code: answer for answer in fact.answers} for fact in facts]
 
     def has_rows(name: str) -> bool:
         return name in filled or (spans_ranks(name) and store.has_rows(name))
@@ -102,43 +82,39 @@ def _evaluate(store: TraceStore, parts: Sequence[RankPart], rules: Sequence[Rule
         reason = why_not(rule, context.device, has_rows)
         if reason is not None:
             return Answer(rule.code, why_not=reason)
-        base_ns = _base_ns(parts)
+        answers = [answers[rule.code] for answers in given]
         rows = [
-            (part.rank, _shifted(row, shift_ns(part.base_ns, base_ns)))
-            for part in sorted(parts, key=_rank)
-            for row in given[part.rank, rule.code].rows
+            row for fact, answer in zip(facts, answers, strict=True) for row in _rows(rule, answer, fact, store.base_ns)
         ]
-        errors = [error for part in parts if (error := given[part.rank, rule.code].error)]
-        return Answer(rule.code, tuple(_told_once(rows, len(parts))), error=errors[0] if errors else None)
+        error = next((answer.error for answer in answers if answer.error), None)
+        return Answer(rule.code, tuple(_told_once(rows, len(store.metadata))), error=error)
 
     return conclude(asked, map(answer, asked), context, crashed)
 
 
-def _told_once(rows: Sequence[tuple[int, Mapping[str, Any]]], ranks: int) -> Iterator[Mapping[str, Any]]:
+def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """What was found, each with the rank that was asked, None where several were at once; times from ``base_ns``."""
+    asked = next(iter(fact.metadata)) if asked_apart(rule) else None
+    only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
+    shift = fact.shift(base_ns)
+    for row in answer.rows:
+        yield asked, shift.row(row, row["rank"] if row.get("rank") is not None else only)
+
+
+def _told_once(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
     """The rows of all ``ranks``. What they say alike of no rank in particular, a log told them: it counts once.
 
-    A rule that does not say which rank it speaks of speaks of the one it was asked about, unless all say the same.
+    A rule of a user that does not say which rank it speaks of speaks of the one it was asked about, unless all say the
+    same.
     """
     times = Counter(repr(row) for _, row in rows)
     told: set[str] = set()
-    for rank, row in rows:
+    for asked, row in rows:
         text = repr(row)
-        if row.get("rank") == rank:
+        if row.get("rank") is not None:
             yield row
-        elif "rank" not in row and times[text] < ranks:
-            yield {**row, "rank": rank}
+        elif asked is not None and "rank" not in row and times[text] < ranks:
+            yield {**row, "rank": asked}
         elif text not in told:
             told.add(text)
             yield row
-
-
-def _shifted(row: Mapping[str, Any], ns: int) -> Mapping[str, Any]:
-    """``row`` with its place, and the places related to it, ``ns`` later."""
-    if not ns:
-        return row
-    moved = dict(row)
-    if moved.get("ts") is not None:
-        moved["ts"] += ns
-    if moved.get("related"):
-        moved["related"] = [{**at, "ts": at["ts"] + ns} if at.get("ts") is not None else at for at in moved["related"]]
-    return moved

@@ -53,6 +53,13 @@ def local_copy(path: str) -> Iterator[str]:
         yield copy
 
 
+def beginning(url: str, size: int) -> bytes:
+    """The first ``size`` bytes of the file at ``url``, fewer where it ends. Raises what ``local_copy`` raises."""
+    system, place = _resolve(url)
+    with _sentences(url), system.open(place, "rb") as file:
+        return bytes(file.read(size))
+
+
 def _resolve(url: str) -> tuple[Any, str]:
     try:
         import fsspec

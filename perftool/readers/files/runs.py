@@ -1,6 +1,6 @@
 """The runs in a folder of recordings: TensorBoard log directories, ``hpu_profile`` folders, Lightning's logs.
 
-Such a folder keeps what every run left there. Files of several runs are no ranks of one another, so the newest run is
+Such a folder keeps what every run left there. Files of several runs are not ranks of one run, so the newest run is
 taken. A recording is a file that PyTorch's TensorBoard handler named (``<worker>.<time>.pt.trace.json``, also ``.gz``
 and ``.zst``), or any trace in ``plugins/profile/<run>/``.
 """
@@ -16,10 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from perftool.errors import InputError
+from perftool.readers.files.identity import metadata_of
 from perftool.readers.files.rank_name import rank_of
-from perftool.readers.files.stream import ByteStream
-from perftool.readers.trace import envelope
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
@@ -136,13 +134,8 @@ def _describe(path: str) -> _Recording:
 
 
 def _distributed_info(path: str) -> dict[str, Any]:
-    """What the head of a trace says of the ranks; nothing when it is damaged or says nothing."""
-    try:
-        with ByteStream(path) as stream:
-            head = envelope.read_head(next(stream.blocks(), b""))
-    except InputError:
-        return {}
-    info = head.metadata.get("distributedInfo") if head else None
+    """What a trace says of the ranks; nothing when it is damaged or says nothing."""
+    info = metadata_of(path).get("distributedInfo")
     return info if isinstance(info, dict) else {}
 
 

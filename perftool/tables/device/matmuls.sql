@@ -3,7 +3,7 @@
 -- A kernel counts when the op that launched it is a product or convolution, when its name says that it is one, or
 -- when it runs on Gaudi's MME. The dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
 --
--- needs: device_ops, ops, _step_totals
+-- needs: device_ops, ops, windows
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, kernel name
@@ -12,6 +12,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
+-- column tf32: BOOLEAN, 32-bit operands whose products run on matrix engines as TF32, by the name of the kernel
 -- column batch: BIGINT, number of products, 1 for mm and addmm
 -- column m: BIGINT, rows of the first operand
 -- column k: BIGINT, columns of the first operand
@@ -21,20 +22,22 @@ WITH work AS (
            CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|'
                                                || '(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
-    FROM device_ops AS d JOIN _step_totals AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
+    FROM device_ops AS d JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
     WHERE d.valid AND d.kind = 'kernel'
 ),
 names AS (
-    SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,
+    SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|nvjet|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,
+           -- Cores for single precision (ffma, simt) have no such instruction; nvjet runs on matrix engines alone.
+           regexp_matches(name, 'tf32|s1688|tensorop_s|nvjet', 'i') AS tf32,
            CASE WHEN regexp_matches(name, 'bf16|f16f16|h?884|[hs]16816|hgemm|fp16|half|bfloat16|'
-                                          || '_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)', 'i') THEN 16
-                WHEN regexp_matches(name, 'e4m3|e5m2|f8f8', 'i') THEN 8
+                                          || '_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)|nvjet_[th]s', 'i') THEN 16
+                WHEN regexp_matches(name, 'e4m3|e5m2|f8f8|nvjet_[qo]', 'i') THEN 8
                 WHEN regexp_matches(name, 'dgemm|f64f64|_DB_', 'i') THEN 64
-                WHEN regexp_matches(name, 's1688|sgemm|tf32|f32f32|_SB_|scudnn|dtype_Float|simt_', 'i') THEN 32 END AS bits
+                WHEN regexp_matches(name, 's1688|sgemm|tf32|f32f32|_SB_|scudnn|dtype_Float|simt_|nvjet_s', 'i') THEN 32 END AS bits
     FROM (SELECT DISTINCT name FROM work)
 ),
 matrix AS (
-    SELECT w.*, n.bits AS name_bits FROM work AS w JOIN names AS n USING (name)
+    SELECT w.*, n.bits AS name_bits, n.tf32 FROM work AS w JOIN names AS n USING (name)
     WHERE n.matrix OR w.op_name IS NOT NULL OR w.engine = 'MME'
 ),
 described AS (
@@ -57,6 +60,7 @@ SELECT id, rank, name, op, op_name, ts, dur,
             WHEN types LIKE '%Float8%' THEN 8 WHEN types LIKE '%BFloat16%' OR types LIKE '%Half%' THEN 16
             WHEN types LIKE '%double%' THEN 64 WHEN types LIKE '%"float"%' THEN 32
             ELSE name_bits END AS bits,
+       coalesce(bits = 32 AND tf32, false) AS tf32,
        CASE len(a) WHEN 2 THEN 1 WHEN 3 THEN a[1] END AS batch, a[-2] AS m, a[-1] AS k,
        CASE WHEN len(a) = len(b) THEN b[-1] END AS n
 FROM operands

@@ -23,7 +23,7 @@
 -- column bound_ns: DOUBLE, the longer of both
 WITH products AS (
     SELECT x.rank, x.op, x.op_name AS name, x.batch, x.m, x.k, x.n, min(x.bits) AS bits, min(x.ts) AS ts,
-           sum(x.dur)::BIGINT AS dur, bool_or(regexp_matches(x.name, 'tf32|s1688|tensorop_s', 'i')) AS tensor
+           sum(x.dur)::BIGINT AS dur, bool_or(x.tf32) AS tensor
     FROM matmuls AS x WHERE x.batch > 0 AND x.m > 0 AND x.k > 0 AND x.n > 0 GROUP BY ALL
 ),
 typed AS (

@@ -1,0 +1,70 @@
+"""Which trace is which rank, and which traces are read by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from math import ceil
+from operator import itemgetter
+
+from perftool.readers.files.identity import metadata_of
+from perftool.readers.files.stream import reads_once
+from perftool.store.ranks import number_ranks, rank_of
+from perftool.store.sizing import text_size
+
+# Making the tables costs a quarter of a second, whether of one small trace or of many.
+BATCH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """A trace and the rank to file it under; None for the one it states, when that shows only while it is read."""
+
+    path: str
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Traces that one task reads into one store."""
+
+    files: tuple[RankFile, ...]
+
+    def split(self) -> list[Batch]:
+        """The same traces, each by itself."""
+        return [Batch((file,)) for file in self.files]
+
+    def only(self, ranks: Container[int]) -> Batch:
+        """Those of the traces that are one of ``ranks``."""
+        return Batch(tuple(file for file in self.files if file.rank in ranks))
+
+
+def number_files(paths: Sequence[str]) -> tuple[RankFile, ...]:
+    """Each of ``paths`` with its rank: the one it states, or a free one for those that state none.
+
+    A single trace, and what can be read only once, tell their rank while they are read.
+    """
+    if len(paths) < 2 or any(map(reads_once, paths)):
+        return tuple(map(RankFile, paths))
+    ranks = number_ranks([rank_of(path, metadata_of(path)) for path in paths])
+    return tuple(map(RankFile, paths, ranks))
+
+
+def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:
+    """``files`` in their order, as many together as make about ``BATCH_BYTES`` of text and keep ``workers`` busy.
+
+    ``apart`` gives each a batch of its own.
+    """
+    if any(reads_once(file.path) for file in files):
+        return (Batch(tuple(files)),)
+    if apart:
+        return tuple(Batch((file,)) for file in files)
+    # A file without text still has its place.
+    sizes = [text_size(file.path) + 1 for file in files]
+    total = sum(sizes)
+    wanted = max(min(workers, len(files)), ceil(total / BATCH_BYTES))
+    begins = accumulate(sizes, initial=0)
+    middles = [int((begin + size / 2) * wanted / total) for begin, size in zip(begins, sizes, strict=False)]
+    by_place = groupby(zip(middles, files, strict=True), key=itemgetter(0))
+    return tuple(Batch(tuple(file for _, file in group)) for _, group in by_place)

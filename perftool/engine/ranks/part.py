@@ -1,0 +1,144 @@
+"""What a task does with its traces, and what it hands on about their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from perftool.engine.drawing.pictures import Taken, Wanted, take_pictures
+from perftool.engine.ranks.batch import Batch, RankFile
+from perftool.engine.ranks.schedule import Lost, Progress
+from perftool.engine.report import overview
+from perftool.engine.report.compose import context_of, unreadable
+from perftool.engine.rules.evaluate import Answer, ask
+from perftool.errors import InputError, is_interrupt
+from perftool.model.inputs import InputFile
+from perftool.model.rule import Rule
+from perftool.store.catalog import catalog
+from perftool.store.device import DeviceSigns, decide_device, device_signs
+from perftool.store.handover import HANDED_ON, Handover
+from perftool.store.ranks import base_time
+from perftool.store.readings import Reading
+from perftool.store.shift import Shift, shift_to
+from perftool.store.trace_store import TraceStore
+
+# The metadata that the joined store has a use for.
+_METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every task needs: the rules, what logs and configuration say, and what a worker may use."""
+
+    rules: tuple[Rule, ...]
+    readings: tuple[Reading, ...]
+    memory_mb: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a store over some ranks says of them: its tables, what rules found, and which tables have rows."""
+
+    base_ns: int
+    metadata: Mapping[int, Mapping[str, Any]]
+    tables: Mapping[str, bytes]
+    signs: DeviceSigns
+    answers: tuple[Answer, ...]
+    filled: frozenset[str]
+
+    def shift(self, base_ns: int) -> Shift:
+        """What makes its times count from ``base_ns``; those of ranks that name no zero stay as they are."""
+        moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
+        return shift_to(base_ns, self.base_ns, moving)
+
+    def handover(self, base_ns: int) -> Handover:
+        """Its tables, for a store whose times count from ``base_ns``."""
+        return Handover(self.tables, self.shift(base_ns))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some ranks, analysed: the files that were read, those that could not be, and ``facts`` unless none was read."""
+
+    inputs: tuple[InputFile, ...]
+    unreadable: tuple[InputFile, ...]
+    facts: Facts | None
+
+
+def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | Lost:
+    """Analyse the traces of ``batch`` together.
+
+    Lost when one of them breaks the program.
+    """
+    try:
+        with TraceStore.for_files([file.path for file in batch.files]) as store:
+            store.limit(shared.memory_mb, shared.threads)
+            read_files(store, batch.files, progress)
+            if not store.inputs:
+                return Part((), tuple(store.unreadable), None)
+            for reading in shared.readings:
+                if _concerns(reading, store.metadata):
+                    store.add_reading(reading)
+            return _part(store, shared.rules)
+    except Exception as error:  # the other ranks have their report
+        if is_interrupt(error):
+            raise
+        return Lost(f"internal error: {type(error).__name__}: {error}")
+
+
+def draw_batch(
+    batch: Batch, progress: Progress | None = None, *, shared: Shared, wanted: Wanted, base_ns: int
+) -> Taken | Lost:
+    """The pictures ``wanted`` of the ranks in ``batch``, their times counted from ``base_ns``."""
+    try:
+        with TraceStore.for_files([file.path for file in batch.files]) as store:
+            store.limit(shared.memory_mb, shared.threads)
+            store.base_ns = base_ns
+            read_files(store, batch.files, progress)
+            return take_pictures(store, wanted)
+    except Exception as error:  # a report without a picture is better than none
+        if is_interrupt(error):
+            raise
+        return Lost(f"internal error: {type(error).__name__}: {error}")
+
+
+def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress | None = None) -> None:
+    """Read ``files`` into ``store``, those that can be read; the others are its ``unreadable`` ones."""
+    for number, file in enumerate(files, 1):
+        label = file.path if len(files) == 1 else f"rank {number} of {len(files)}"
+        kept = None if file.rank is None else partial(_keep, file.rank)
+        try:
+            store.add_trace(file.path, partial(progress, label) if progress else None, kept)
+        except InputError as error:
+            store.unreadable.append(unreadable(file.path, error))
+
+
+def _keep(rank: int, _: int | None) -> int:
+    return rank
+
+
+def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
+    """Whether a log speaks of one of the ranks, or of the run as a whole."""
+    ranks = reading.reading.ranks
+    return len(ranks) != 1 or ranks[0] in own
+
+
+def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
+    tables = store.hand_on()
+    signs = device_signs(store)
+    own = decide_device([signs]).type
+    # The device of the run may show on other ranks only.
+    context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
+    needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
+    facts = Facts(
+        base_ns=store.base_ns,
+        metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},
+        tables=tables,
+        signs=signs,
+        answers=tuple(ask(store, rule, context) for rule in rules if rule.sql and rule.scope == "rank"),
+        filled=frozenset(name for name in (needed | set(HANDED_ON)) if name in catalog() and store.has_rows(name)),
+    )
+    return Part(tuple(store.inputs_with_issues()[: len(store.inputs)]), tuple(store.unreadable), facts)
