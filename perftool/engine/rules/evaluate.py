@@ -39,7 +39,7 @@ _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related",
 
 @dataclass(frozen=True)
 class Context:
-    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
+    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks)."""
 
     device: str | None
     steps: int
