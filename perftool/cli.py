@@ -26,6 +26,7 @@ from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
 from perftool.commands.options import (
     NO_VALUE,
+    AsOneRun,
     Color,
     ColorOption,
     Given,
@@ -149,6 +150,7 @@ def query(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    as_one_run: AsOneRun = False,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -165,7 +167,7 @@ def query(
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
-        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler))
+        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
 
 
 def _require_unset(context: typer.Context) -> None:

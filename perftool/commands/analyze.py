@@ -53,6 +53,7 @@ def analyze(
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -80,7 +81,7 @@ def analyze(
     elif not paths and not texts:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     else:
-        run(paths or [], texts, prepared, color, quiet, Ranks(jobs, scheduler))
+        run(paths or [], texts, prepared, color, quiet, Ranks(jobs, scheduler, as_one_run))
 
 
 def run(
@@ -92,8 +93,8 @@ def run(
     from perftool.readers.files.discover import find_inputs
 
     settings = prepared.settings
-    inputs = find_inputs(paths, logs, settings.exclude)
     ranks = ranks or Ranks()
+    inputs = find_inputs(paths, logs, settings.exclude, as_one_run=ranks.as_one_run)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         report = run.report

@@ -46,6 +46,7 @@ def diff(
     isolated: options.Isolated = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
@@ -68,13 +69,12 @@ def diff(
     limit = None if fail_if is None else parse_fail_if(fail_if)
     prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
     with progress(quiet or silent) as show:
-        sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
+        sides = [load_side(path, prepared.rules, show, jobs, scheduler, as_one_run) for path in (base, new)]
     shown = shown_paths([side.name for side in sides], project_root())
     result = compare(*(replace(side, name=shown[side.name]) for side in sides))
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
-    if not (quiet or silent):
-        note([*prepared.warnings, *said(output_file)])
+    note(() if quiet or silent else [*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
 

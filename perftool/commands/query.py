@@ -31,7 +31,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs
 
-    inputs = find_inputs([path])
+    inputs = find_inputs([path], as_one_run=ranks.as_one_run)
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress() as show, analysed(inputs, (), schedule, show) as opened:

@@ -42,6 +42,7 @@ def report(
     isolated: options.Isolated = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -65,7 +66,7 @@ def report(
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler))
+    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
     write_document(document, target)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
@@ -89,7 +90,7 @@ def _analysis(
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.readers.files.discover import find_inputs
 
-    inputs = find_inputs(paths, texts, prepared.settings.exclude)
+    inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures
