@@ -19,8 +19,9 @@ BELOW: dict[str, set[str]] = {
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
     "store": {"readers", "model", "errors", "units"},
-    "engine": {"store", "readers", "model", "errors", "units"},
-    "reporters": {"engine", "store", "readers", "model", "errors", "units"},
+    "replay": {"store", "model", "errors", "units"},
+    "engine": {"replay", "store", "readers", "model", "errors", "units"},
+    "reporters": {"engine", "replay", "store", "readers", "model", "errors", "units"},
     "fused": {"model", "errors", "units"},
     # The advised form of a benchmark is often a fused op.
     "bench": {"fused", "model", "errors", "units"},

@@ -1,0 +1,205 @@
+"""What each unit of device work comes after: its launch, its stream, work of other streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
+from perftool.replay.links import Kind, Links
+from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
+
+# The delay of a launch on an idle device, where it cannot be seen: that of the quickest ones.
+_QUICKEST = 2
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Where tasks were submitted: each may start ``lag`` ns after ``time`` on ``thread`` (NONE when it was queued)."""
+
+    thread: Int64s
+    time: Int64s
+    lag: Int64s
+
+
+@dataclass(frozen=True)
+class Order:
+    """What precedes each task on its lane (NONE for nothing), and whether it directly follows that."""
+
+    before: Int64s
+    follows: Bools
+    done_before: Int64s
+    quickest_ns: int
+
+
+def lane_order(recording: Recording) -> Order:
+    """The order of tasks on their lanes. ``done_before`` is the last of the lane to be done when a task starts.
+
+    A task that starts soon after its launch and after other work follows what explains its start best.
+    """
+    tasks, count = recording.tasks, len(recording.tasks)
+    by_lane = np.lexsort((np.arange(count), tasks.lane))
+    before = np.full(count, NONE, dtype=np.int64)
+    same = tasks.lane[by_lane][1:] == tasks.lane[by_lane][:-1]
+    before[by_lane[1:][same]] = by_lane[:-1][same]
+    done = last_done(tasks, tasks.lane, tasks.ts)
+    # Of no length, and ended where it starts: itself.
+    done = np.where(done == np.arange(count), before, done)
+    gap = tasks.ts - tasks.end[before]
+    overlaps = (before != NONE) & (gap < 0)
+    gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
+    near = (before != NONE) & (gap <= NEAR_NS)
+    since_launch = _since_launch(recording)
+    # How soon work follows work shows where it was launched long before.
+    close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
+    quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
+    follows = near & (gap - quickest <= since_launch)
+    return Order(before, follows, np.where(overlaps, done, NONE), quickest)
+
+
+def _since_launch(recording: Recording) -> Int64s:
+    """How much later each task starts than a quick launch would let it; for ever without a known launch."""
+    tasks, calls = recording.tasks, recording.launches
+    late = np.full(len(tasks), np.iinfo(np.int64).max)
+    known = np.flatnonzero(tasks.launch != NONE)
+    late[known] = tasks.ts[known] - calls.ts[tasks.launch[known]] - quickest_launch_ns(recording)
+    return late
+
+
+def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
+    """The task on ``lane`` that ended last at or before ``time``, NONE without one."""
+    if not len(tasks):
+        return np.full(len(time), NONE, dtype=np.int64)
+    base = int(min(tasks.end.min(), time.min(initial=tasks.end.min())))
+    span = int(max(tasks.end.max(), time.max(initial=tasks.end.max()))) - base + 2
+    lanes = np.unique(tasks.lane)
+    keys = np.searchsorted(lanes, tasks.lane) * span + (tasks.end - base)
+    order = np.lexsort((np.arange(len(tasks)), keys))
+    at = np.searchsorted(keys[order], np.searchsorted(lanes, lane) * span + (time - base), side="right") - 1
+    found = order[np.maximum(at, 0)]
+    return np.where((at >= 0) & (tasks.lane[found] == lane), found, NONE)
+
+
+def quickest_launch_ns(recording: Recording) -> int:
+    """How long after a call begins its work may start."""
+    tasks = recording.tasks
+    launched = tasks.launch != NONE
+    lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
+    return max(0, int(np.percentile(lags, _QUICKEST, method="lower"))) if len(lags) else 0
+
+
+def anchors(recording: Recording, order: Order) -> Anchors:
+    """Where each task was submitted: just before it starts where no launch is shown, unless it follows other work."""
+    tasks, calls = recording.tasks, recording.launches
+    quickest = quickest_launch_ns(recording)
+    known = tasks.launch != NONE
+    call = np.where(known, tasks.launch, len(calls))
+    begin, end = np.append(calls.ts, 0)[call], np.append(calls.end, 0)[call]
+    lag, length = tasks.ts - begin, end - begin
+    late = known & (lag > length)
+    time = np.where(late, end, begin)
+    lag = np.where(late, np.minimum(lag - length, LAUNCH_NS), np.maximum(lag, -LAUNCH_NS))
+    least = np.where(late, np.maximum(0, quickest - length), quickest)
+    lag = np.where(order.follows, np.minimum(lag, least), lag)
+    thread = np.append(calls.thread, NONE)[call]
+    unseen = ~known & ~tasks.queued & ~order.follows
+    return Anchors(
+        np.where(unseen, 0, thread),
+        np.where(unseen, _before_waits(recording, tasks.ts - quickest), time),
+        np.where(unseen, quickest, lag),
+    )
+
+
+def _before_waits(recording: Recording, time: Int64s) -> Int64s:
+    """``time``, or the start of the wait of the main thread in which it lies, and not before the window."""
+    mine = np.flatnonzero(recording.waits.thread == 0)
+    if len(mine):
+        ts, end = recording.waits.ts[mine], recording.waits.end[mine]
+        at = np.searchsorted(ts, time, side="right") - 1
+        inside = (at >= 0) & (end[np.maximum(at, 0)] > time)
+        time = np.where(inside, ts[np.maximum(at, 0)], time)
+    return np.clip(time, recording.begin, recording.steps.host_end[-1])
+
+
+def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
+    """Each task comes after the one before it on its lane. Node ``first`` is that of the first task."""
+    found = []
+    for before in (order.before, order.done_before):
+        has = np.flatnonzero(before != NONE)
+        gap = tasks.ts[has] - tasks.end[before[has]]
+        lag = np.where((gap < 0) | order.follows[has], np.minimum(gap, NEAR_NS), np.minimum(gap, order.quickest_ns))
+        found.append(Links.of(Kind.STREAM, first + before[has], first + has, lag))
+    return found
+
+
+def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
+    """Work that waits for another stream: where the host asked for it, collectives, and what nothing else explains."""
+    tasks = recording.tasks
+    waiting = _asked_to_wait(recording)
+    asked, cause = _pairs(tasks, recording.launches, waiting)
+    gap = tasks.ts[asked] - tasks.end[cause]
+    links = [Links.of(Kind.ACROSS, first + cause, first + asked, np.where(gap <= ACROSS_NS, gap, 0))]
+    explained = order.follows | ((submitted.thread != NONE) & (tasks.ts - submitted.time - submitted.lag <= NEAR_NS))
+    explained[asked[gap <= ACROSS_NS]] = True
+    open_ones = np.flatnonzero(~explained)
+    return [*links, _after_anything(tasks, open_ones, first)]
+
+
+def _asked_to_wait(recording: Recording) -> Int64s:
+    """Tasks that are the first to be launched after a call that lets their stream wait, and all collectives."""
+    tasks, calls = recording.tasks, recording.launches
+    launched = np.flatnonzero(tasks.launch != NONE)
+    wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
+    for thread in np.unique(recording.event_waits.thread).tolist():
+        mine = launched[calls.thread[tasks.launch[launched]] == thread]
+        mine = mine[np.argsort(calls.ts[tasks.launch[mine]], kind="stable")]
+        times = recording.event_waits.end[recording.event_waits.thread == thread]
+        after = np.searchsorted(calls.ts[tasks.launch[mine]], times)
+        wanted.append(mine[after[after < len(mine)]])
+    return np.unique(np.concatenate(wanted))
+
+
+def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int64s]:
+    """Each of ``waiting`` with the last work of every other lane, submitted before it and done when it starts."""
+    asked, causes = [waiting[:0]], [waiting[:0]]
+    submitted = np.full(len(tasks), np.iinfo(np.int64).min)
+    known = tasks.launch != NONE
+    submitted[known] = calls.ts[tasks.launch[known]]
+    for lane in np.unique(tasks.lane).tolist():
+        others = waiting[tasks.lane[waiting] != lane]
+        cause = last_done(tasks, np.full(len(others), lane), tasks.ts[others])
+        good = cause != NONE
+        good[good] &= submitted[cause[good]] < submitted[others[good]]
+        asked.append(others[good])
+        causes.append(cause[good])
+    return np.concatenate(asked), np.concatenate(causes)
+
+
+def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
+    """What nothing explains yet follows the work that ended just before, or earlier work of the same launch."""
+    by_end = np.argsort(tasks.end, kind="stable")
+    ends = tasks.end[by_end]
+    at = np.searchsorted(ends, tasks.ts[late], side="right") - 1
+    cause = by_end[np.maximum(at, 0)]
+    gap = tasks.ts[late] - tasks.end[cause]
+    good = (at >= 0) & (gap <= ACROSS_NS) & (cause != late)
+    inner = _same_launch(tasks, late)
+    use_inner = ~good & (inner != NONE)
+    cause = np.where(use_inner, inner, cause)
+    gap = np.where(use_inner, tasks.ts[late] - tasks.end[cause], gap)
+    good |= use_inner
+    return Links.of(Kind.ACROSS, first + cause[good], first + late[good], gap[good])
+
+
+def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
+    """For each of ``late`` the work of its own launch that was done last before it starts: a graph waits in itself."""
+    found = np.full(len(late), NONE, dtype=np.int64)
+    together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
+    for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):
+        if call in together:
+            done = together[call][tasks.end[together[call]] <= tasks.ts[task]]
+            done = done[done != task]
+            if len(done):
+                found[number] = done[np.argmax(tasks.end[done])]
+    return found

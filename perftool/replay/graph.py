@@ -1,0 +1,164 @@
+"""The graph of dependencies of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from perftool.replay.device import Anchors, across_links, anchors, lane_order, stream_links
+from perftool.replay.links import Kind, Links
+from perftool.replay.points import Points
+from perftool.replay.recording import NONE, Bools, Int64s, Recording
+from perftool.replay.threads import MAIN, Handovers, Runs, hand_overs
+from perftool.replay.waits import wait_links
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes are first the points of the host, then the tasks, then the origin; ``order`` is one that the links respect.
+
+    ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points of the
+    steps, ``step_of`` the step that launched a task (NONE for queued work). ``by_target`` sorts the links by target,
+    and those of node n are ``by_target[bounds[n]:bounds[n + 1]]``.
+    """
+
+    recording: Recording
+    points: Points
+    links: Links
+    handed: Handovers
+    dur: Int64s
+    order: Int64s
+    step_begin: Int64s
+    step_end: Int64s
+    step_of: Int64s
+    by_target: Int64s
+    bounds: Int64s
+
+    @property
+    def first_task(self) -> int:
+        """Node of the first task."""
+        return len(self.points)
+
+
+def build_graph(recording: Recording) -> Graph:
+    """The graph of ``recording``. A link that the recording itself breaks is none."""
+    tasks, steps = recording.tasks, recording.steps
+    order = lane_order(recording)
+    submitted = anchors(recording, order)
+    handed = hand_overs(recording)
+    points = _points(recording, submitted, handed)
+    first = len(points)
+    waits = wait_links(recording, points, handed, first)
+    position, ordered = _time_order(recording, points, submitted, handed)
+    waiting = _in_order(waits.links, position)
+    # A wait that nothing ends is work.
+    ended = np.zeros(len(points), dtype=bool)
+    ended[waiting.target] = True
+    least = np.where(ended | waits.for_nothing, waits.least_ns, NONE)
+    links = _in_order(
+        [
+            waiting,
+            *_host_links(recording, points, least, first + len(tasks)),
+            *_launch_links(recording, points, submitted, first),
+            *stream_links(tasks, order, first),
+            *across_links(recording, order, submitted, first),
+        ],
+        position,
+    )
+    by_target: Int64s = np.argsort(links.target, kind="stable")
+    return Graph(
+        recording=recording,
+        points=points,
+        links=links,
+        handed=handed,
+        dur=np.concatenate([np.zeros(first, np.int64), tasks.end - tasks.ts, np.zeros(1, np.int64)]),
+        order=ordered,
+        step_begin=points.at(MAIN, steps.host_ts),
+        step_end=points.at(MAIN, steps.host_end),
+        step_of=_steps_of(recording),
+        by_target=by_target,
+        bounds=np.searchsorted(links.target[by_target], np.arange(len(ordered) + 1)),
+    )
+
+
+def _in_order(links: Sequence[Links], position: Int64s) -> Links:
+    """Those of ``links`` that go on in time."""
+    found = Links.together(links)
+    return found.where(position[found.source] < position[found.target])
+
+
+def _points(recording: Recording, submitted: Anchors, handed: Handovers) -> Points:
+    calls, waits, steps = recording.launches, recording.waits, recording.steps
+    on_host = submitted.thread != NONE
+    ends = [(thread, Runs.of(recording, thread).end) for thread in range(recording.threads)]
+    moments: list[tuple[Int64s | int, Int64s]] = [
+        (MAIN, steps.host_ts), (MAIN, steps.host_end),
+        (calls.thread, calls.ts), (calls.thread, calls.end),
+        (waits.thread, waits.ts), (waits.thread, waits.end),
+        (submitted.thread[on_host], submitted.time[on_host]),
+        (handed.to, handed.resumed), (handed.cause, handed.caused),
+        *(ends if recording.threads > 1 else []),
+    ]  # fmt: skip
+    return Points.of(moments)
+
+
+def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
+    """The stretches of each thread: what it works, or the least that a call takes which waits."""
+    first = points.first_of_thread
+    begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
+    lasted = points.time[goes_on] - points.time[goes_on - 1]
+    works = least[goes_on] == NONE
+    at_once = begins[least[begins] == NONE]
+    return [
+        Links.of(Kind.ORIGIN, np.full(len(at_once), origin), at_once, points.time[at_once] - recording.begin),
+        Links.of(Kind.HOST, goes_on[works] - 1, goes_on[works], lasted[works]),
+        Links.of(Kind.CALL, goes_on[~works] - 1, goes_on[~works], np.minimum(least[goes_on], lasted)[~works]),
+    ]
+
+
+def _launch_links(recording: Recording, points: Points, submitted: Anchors, first: int) -> list[Links]:
+    tasks = recording.tasks
+    at = np.flatnonzero(submitted.thread != NONE)
+    source = points.at(submitted.thread[at], submitted.time[at])
+    queued = np.flatnonzero(submitted.thread == NONE)
+    origin = np.full(len(queued), first + len(tasks))
+    return [
+        Links.of(Kind.LAUNCH, source, first + at, submitted.lag[at]),
+        Links.of(Kind.ORIGIN, origin, first + queued, np.minimum(0, tasks.ts[queued] - recording.begin)),
+    ]
+
+
+def _time_order(recording: Recording, points: Points, submitted: Anchors, handed: Handovers) -> tuple[Int64s, Int64s]:
+    """The place of each node in the order of time, and the nodes in that order; what waits comes after its cause."""
+    tasks = recording.tasks
+    keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
+    by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))
+    for begin, end in _groups(tasks.lane[by_lane]):
+        keys[by_lane[begin:end]] = np.maximum.accumulate(keys[by_lane[begin:end]])
+    time = np.concatenate([points.time, keys, [np.iinfo(np.int64).min]])
+    late = np.zeros(len(time), dtype=np.int64)
+    late[points.at(handed.to, handed.resumed)] = 1
+    late[len(points) : -1] = 2
+    ordered: Int64s = np.lexsort((np.arange(len(time)), late, time))
+    position = np.empty_like(ordered)
+    position[ordered] = np.arange(len(ordered))
+    return position, ordered
+
+
+def _groups(values: Int64s) -> list[tuple[int, int]]:
+    """Begin and end of each stretch of equal ``values``."""
+    if not len(values):
+        return []
+    cuts: list[int] = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return list(pairwise(cuts))
+
+
+def _steps_of(recording: Recording) -> Int64s:
+    tasks, calls, steps = recording.tasks, recording.launches, recording.steps
+    known: Bools = tasks.launch != NONE
+    found = np.full(len(tasks), NONE, dtype=np.int64)
+    found[known] = np.searchsorted(steps.host_ts, calls.ts[tasks.launch[known]], side="right") - 1
+    return found

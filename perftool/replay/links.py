@@ -1,0 +1,68 @@
+"""Links of the graph: what must be done, and for how long, before something else can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from perftool.replay.recording import Bools, Int64s
+
+
+class Kind(IntEnum):
+    """Why one thing comes after another."""
+
+    ORIGIN = 0
+    """The replay begins with it."""
+    HOST = 1
+    """The thread works until then."""
+    CALL = 2
+    """A call that waits takes at least so long."""
+    LAUNCH = 3
+    """The host submitted it."""
+    STREAM = 4
+    """It follows other work of its stream or lane."""
+    ACROSS = 5
+    """It waits for work of another stream or lane."""
+    DONE = 6
+    """The host waits for it."""
+    THREAD = 7
+    """A thread waits for another."""
+    QUEUE = 8
+    """A launch waits for room in the queue."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Pairs of nodes: ``target`` comes ``lag`` ns after ``source`` at the earliest."""
+
+    source: Int64s
+    target: Int64s
+    lag: Int64s
+    kind: Int64s
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def of(cls, kind: Kind, source: Int64s, target: Int64s, lag: Int64s | int) -> Links:
+        """Links of one ``kind``."""
+        count = len(source)
+        lags = np.broadcast_to(np.asarray(lag, dtype=np.int64), (count,))
+        return cls(source.astype(np.int64), target.astype(np.int64), lags, np.full(count, kind, dtype=np.int64))
+
+    @classmethod
+    def together(cls, parts: Sequence[Links]) -> Links:
+        """All of ``parts``."""
+        return cls(
+            np.concatenate([part.source for part in parts]),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([part.lag for part in parts]),
+            np.concatenate([part.kind for part in parts]),
+        )
+
+    def where(self, kept: Bools) -> Links:
+        """Those at the mask ``kept``."""
+        return Links(self.source[kept], self.target[kept], self.lag[kept], self.kind[kept])

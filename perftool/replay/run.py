@@ -1,0 +1,128 @@
+"""Passes over a graph: when everything happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.graph import Graph
+from perftool.replay.recording import NONE, Int64s
+
+# Before everything: nothing has to wait for it.
+_NEVER = -(1 << 60)
+# The first pass starts with an idle device, the second with what the first left behind.
+_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Replay:
+    """When each node is done in the last pass, in ns; ``step_ns`` is the mean length of a step of it."""
+
+    done: Int64s
+    step_ns: int
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the nodes of a pass find: when it begins, when queued tasks are done, and before when nodes cannot start."""
+
+    origin: int
+    queued_done: Int64s | None
+    not_before: dict[int, int]
+
+
+def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
+    """Replay the steps once, from the state in which the recording found the device."""
+    done = _pass(graph, *_or_own(graph, lag, dur), Before(0, None, {}))
+    queued = graph.recording.tasks.queued
+    before = int(_tasks(graph, done)[queued].max(initial=0))
+    return Replay(done, _mean_step(graph, done, before))
+
+
+def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
+    """Replay the steps again and again, each time with what the time before left behind.
+
+    A host that runs ahead of the device hides its own time only until its lead is used up: what a step takes in the
+    long run is the time between the ends of two passes.
+    """
+    lags, durs = _or_own(graph, lag, dur)
+    never = np.full(int(graph.recording.tasks.queued.sum()), _NEVER, dtype=np.int64)
+    before, reached, length = Before(0, never, {}), 0, 0
+    for _ in range(_PASSES):
+        done = _pass(graph, lags, durs, before)
+        reach = _reach(graph, done)
+        length, reached = reach - reached, reach
+        before = _left_behind(graph, done)
+    return Replay(done, length // len(graph.step_begin))
+
+
+def _or_own(graph: Graph, lag: Int64s | None, dur: Int64s | None) -> tuple[Int64s, Int64s]:
+    return graph.links.lag if lag is None else lag, graph.dur if dur is None else dur
+
+
+def _tasks(graph: Graph, done: Int64s) -> Int64s:
+    return done[graph.first_task : -1]
+
+
+def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
+    by_target, bounds = graph.by_target, graph.bounds
+    first, source = bounds.tolist(), graph.links.source[by_target].tolist()
+    lags, durs = lag[by_target].tolist(), dur.tolist()
+    done = [0] * len(durs)
+    given = dict(before.not_before)
+    given[len(durs) - 1] = before.origin
+    fixed: dict[int, int] = {}
+    if before.queued_done is not None:
+        nodes = graph.first_task + np.flatnonzero(graph.recording.tasks.queued)
+        fixed = dict(zip(nodes.tolist(), before.queued_done.tolist(), strict=True))
+    for node in graph.order.tolist():
+        if node in fixed:
+            done[node] = fixed[node]
+            continue
+        start = given.get(node, _NEVER)
+        for link in range(first[node], first[node + 1]):
+            at = done[source[link]] + lags[link]
+            if at > start:
+                start = at
+        done[node] = start + durs[node]
+    return np.array(done, dtype=np.int64)
+
+
+def _reach(graph: Graph, done: Int64s) -> int:
+    """When the last step and all work that the steps launched are done."""
+    launched = _tasks(graph, done)[graph.step_of != NONE]
+    return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))
+
+
+def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
+    """Steps as the table ``steps`` defines them: from the end of the work of the one before to the end of its own."""
+    tasks = _tasks(graph, done)
+    reach, total = before, 0
+    bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)
+    for number, (begin, end) in enumerate(bounds):
+        ts = max(begin, reach)
+        reach = max(reach, end, int(tasks[graph.step_of == number].max(initial=0)))
+        total += max(reach, ts) - ts
+    return total // len(graph.step_begin)
+
+
+def _left_behind(graph: Graph, done: Int64s) -> Before:
+    """The state after a pass. The last tasks of a lane are what the first ones of the next pass find queued."""
+    tasks = graph.recording.tasks
+    ends = _tasks(graph, done)
+    not_before: dict[int, int] = {}
+    queued_done = np.full(len(tasks), _NEVER, dtype=np.int64)
+    for lane in np.unique(tasks.lane).tolist():
+        mine = tasks.lane == lane
+        queued, launched = np.flatnonzero(mine & tasks.queued), np.flatnonzero(mine & ~tasks.queued)
+        count = min(len(queued), len(launched))
+        if count:
+            queued_done[queued[-count:]] = ends[launched[-count:]]
+        if len(launched):
+            not_before[graph.first_task + int(launched[0])] = int(ends[launched].max())
+    origin = int(done[graph.step_end[-1]])
+    last = np.append(np.flatnonzero(graph.points.first_of_thread)[1:] - 1, len(graph.points) - 1)
+    for point, end in zip(np.flatnonzero(graph.points.first_of_thread).tolist(), last.tolist(), strict=True):
+        not_before[point] = min(int(done[end]), origin) if graph.points.thread[point] == 0 else int(done[end])
+    return Before(origin, queued_done[tasks.queued], not_before)

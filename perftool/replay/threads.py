@@ -1,0 +1,93 @@
+"""Threads that wait for each other, by what they show.
+
+No trace says that a thread waits for another. What shows is that it is silent (no op and no call of the runtime) while
+another works: the main thread during a backward pass, the autograd thread for the rest of the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.limits import PAUSE_NS
+from perftool.replay.recording import Bools, Int64s, Recording
+
+MAIN = 0
+
+
+@dataclass(frozen=True)
+class Handovers:
+    """One thread goes on when another has reached a point: ``to`` goes on at ``resumed``, silent since ``since``.
+
+    ``cause`` is the other thread and ``caused`` the point that it has reached. All times in ns.
+    """
+
+    to: Int64s
+    since: Int64s
+    resumed: Int64s
+    cause: Int64s
+    caused: Int64s
+
+    def __len__(self) -> int:
+        return len(self.to)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Stretches in which a thread works without a pause, in order of time."""
+
+    ts: Int64s
+    end: Int64s
+
+    @classmethod
+    def of(cls, recording: Recording, thread: int) -> Runs:
+        """Those of ``thread``."""
+        mine = recording.leaves.thread == thread
+        ts, end = recording.leaves.ts[mine], np.maximum.accumulate(recording.leaves.end[mine])
+        begins = np.ones(len(ts), dtype=bool)
+        begins[1:] = ts[1:] > end[:-1] + PAUSE_NS
+        ends = np.append(np.flatnonzero(begins)[1:] - 1, len(ts) - 1) if len(ts) else np.zeros(0, dtype=np.int64)
+        return cls(ts[begins], end[ends])
+
+    def at_work(self, begin: Int64s, end: Int64s) -> Bools:
+        """Whether any of them lies, at least in part, between ``begin`` and ``end``."""
+        before = np.searchsorted(self.ts, end, side="left") - 1
+        return (before >= 0) & (self.end[np.maximum(before, 0)] > begin)
+
+
+def hand_overs(recording: Recording) -> Handovers:
+    """Where the main thread wakes another, and where it waits for one."""
+    main = Runs.of(recording, MAIN)
+    found: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = []
+    if len(main.ts):
+        for thread in range(1, recording.threads):
+            other = Runs.of(recording, thread)
+            if len(other.ts):
+                found += [_woken(main, other, thread), _awaited(main, other, thread)]
+    columns = [np.concatenate(parts) for parts in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
+    return Handovers(*columns)
+
+
+def _woken(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """A thread that was silent while the main one worked goes on when that has got so far."""
+    since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
+    woken = main.at_work(since, other.ts)
+    resumed = other.ts[woken]
+    # A main thread that is silent itself had its last say when its work ended.
+    run = np.searchsorted(main.ts, resumed, side="right") - 1
+    caused = np.where(run >= 0, np.minimum(main.end[np.maximum(run, 0)], resumed), resumed)
+    count = len(resumed)
+    return np.full(count, thread), since[woken], resumed, np.full(count, MAIN), caused
+
+
+def _awaited(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    """The main thread was silent while another worked: it goes on when that is done."""
+    since, resumed = main.end[:-1], main.ts[1:]
+    last = np.searchsorted(other.end, resumed, side="right") - 1
+    done = other.end[np.maximum(last, 0)]
+    later = other.ts[np.minimum(last + 1, len(other.ts) - 1)]
+    silent = (last + 1 >= len(other.ts)) | (later >= resumed)
+    waited = (last >= 0) & (done > since) & silent
+    count = int(waited.sum())
+    return np.full(count, MAIN), since[waited], resumed[waited], np.full(count, thread), done[waited]

@@ -1,0 +1,150 @@
+"""Where the host waits: for device work, for another thread, for room in the queue of launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.device import last_done
+from perftool.replay.limits import FULL_QUEUE, WAKE_NS
+from perftool.replay.links import Kind, Links
+from perftool.replay.points import Points
+from perftool.replay.recording import NONE, Bools, Int64s, Recording
+from perftool.replay.threads import Handovers, Runs
+
+# A call that takes so many times what calls of the kind usually take was held up.
+_HELD_UP = 5
+# Percentiles: of calls that nothing holds up, and of the quickest returns after work is done.
+_UNTROUBLED, _QUICKEST = 25, 2
+
+
+@dataclass(frozen=True)
+class Waits:
+    """``links`` that end waits, and ``least_ns``: what the stretch that ends at a waiting point takes without them.
+
+    ``least_ns`` is NONE for points before which the host works. ``for_nothing`` are ends of waits for which the trace
+    shows no reason.
+    """
+
+    links: tuple[Links, ...]
+    least_ns: Int64s
+    for_nothing: Bools
+
+
+def wait_links(recording: Recording, points: Points, handed: Handovers, first: int) -> Waits:
+    """All waits of the host. Node ``first`` is that of the first task; those of ``points`` begin at 0."""
+    least = np.full(len(points), NONE, dtype=np.int64)
+    by_calls = _calls_that_wait(recording, points, first, least)
+    for_nothing = least == WAKE_NS
+    links = [
+        *by_calls,
+        _calls_that_copy(recording, points, first, least),
+        _full_queue(recording, points, first, least),
+        _other_threads(points, handed, least),
+    ]
+    return Waits(tuple(links), least, for_nothing)
+
+
+def _usual_ns(recording: Recording) -> int:
+    """What a call of the runtime takes when nothing holds it up."""
+    calls = recording.launches
+    return int(np.percentile(calls.end - calls.ts, _UNTROUBLED, method="lower")) if len(calls) else 0
+
+
+def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
+    """Calls that return when work is done which was submitted before them; what ended inside was waited for."""
+    waits, tasks = recording.waits, recording.tasks
+    if not len(waits):
+        return []
+    target = points.at(waits.thread, waits.end)
+    # What is launched or waited for inside a call comes first.
+    begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
+    released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
+    causes = []
+    for lane in np.unique(tasks.lane).tolist():
+        cause = last_done(tasks, np.full(len(waits), lane), waits.end)
+        ended = np.where(cause != NONE, tasks.end[cause], released) if len(tasks) else released
+        causes.append((cause, ended > begun))
+        released = np.maximum(released, ended)
+    other, silent_since = _thread_that_ended(recording, waits.thread, begun, waits.end)
+    by_thread = silent_since > np.maximum(released, begun)
+    waited = (released > begun) | by_thread
+    lasted = waits.end - begun
+    tail = _tails(recording, waits.end - np.maximum(released, silent_since), lasted, waited)
+    least[target[waited]] = np.minimum(np.minimum(lasted, _usual_ns(recording)), WAKE_NS - 1)[waited]
+    least[target[~waited & (lasted > WAKE_NS)]] = WAKE_NS
+    at = np.flatnonzero(by_thread)
+    links = [Links.of(Kind.THREAD, points.at(other[at], silent_since[at]), target[at], tail[at])]
+    for cause, inside in causes:
+        at = np.flatnonzero(inside & waited)
+        links.append(Links.of(Kind.DONE, first + cause[at], target[at], tail[at]))
+    return links
+
+
+def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
+    """How long after their cause waits end. A call that takes no longer than others may have come too late to wait."""
+    tail = np.minimum(observed, WAKE_NS)
+    surely = waited & (lasted > _usual_ns(recording))
+    quickest = int(np.percentile(tail[surely], _QUICKEST, method="lower")) if surely.any() else 0
+    return np.where(surely, tail, np.minimum(tail, quickest))
+
+
+def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """The thread whose work ended last during each wait, and when; it must be silent when the wait ends."""
+    other = np.zeros(len(begun), dtype=np.int64)
+    ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
+    for number in range(recording.threads):
+        runs = Runs.of(recording, number)
+        if not len(runs.end):
+            continue
+        at = np.searchsorted(runs.end, end, side="right") - 1
+        last = np.where(at >= 0, runs.end[np.maximum(at, 0)], np.iinfo(np.int64).min)
+        good = (number != thread) & (last > begun) & ~runs.at_work(last, end) & (last > ended)
+        other[good], ended[good] = number, last[good]
+    return other, ended
+
+
+def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
+    """Calls that return after the copy which they submit."""
+    tasks, calls = recording.tasks, recording.launches
+    copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
+    call = tasks.launch[copies]
+    inside = (tasks.end[copies] <= calls.end[call]) & (tasks.end[copies] > calls.ts[call])
+    copies, call = copies[inside], call[inside]
+    target = points.at(calls.thread[call], calls.end[call])
+    free = least[target] == NONE
+    copies, call, target = copies[free], call[free], target[free]
+    least[target] = np.minimum(calls.end[call] - calls.ts[call], _usual_ns(recording))
+    return Links.of(Kind.DONE, first + copies, target, calls.end[call] - tasks.end[copies])
+
+
+def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
+    """Launches that wait until the work so many launches earlier is done."""
+    tasks, calls = recording.tasks, recording.launches
+    usual = _usual_ns(recording)
+    order = np.argsort(calls.ts, kind="stable")
+    launched = np.sort(np.concatenate([calls.ts[tasks.launch[tasks.launch != NONE]], _queued_since(recording)]))
+    ends = np.sort(tasks.end)
+    by_end = np.argsort(tasks.end, kind="stable")
+    outstanding = np.searchsorted(launched, calls.ts[order]) - np.searchsorted(ends, calls.end[order], side="right")
+    held = (calls.end - calls.ts)[order] > _HELD_UP * usual
+    full = order[held & (outstanding >= FULL_QUEUE)]
+    target = points.at(calls.thread[full], calls.end[full])
+    at = np.searchsorted(ends, calls.end[full], side="right") - 1
+    good = (at >= 0) & (least[target] == NONE)
+    full, target, cause = full[good], target[good], by_end[np.maximum(at[good], 0)]
+    least[target] = usual
+    return Links.of(Kind.QUEUE, first + cause, target, np.minimum(calls.end[full] - tasks.end[cause], WAKE_NS))
+
+
+def _queued_since(recording: Recording) -> Int64s:
+    """A time before the window for each task that was queued then."""
+    return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
+
+
+def _other_threads(points: Points, handed: Handovers, least: Int64s) -> Links:
+    """Threads that go on when another has got so far."""
+    target = points.at(handed.to, handed.resumed)
+    least[target] = 0
+    return Links.of(Kind.THREAD, points.at(handed.cause, handed.caused), target, handed.resumed - handed.caused)

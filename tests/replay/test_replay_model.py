@@ -1,0 +1,141 @@
+"""When a recording is a model, and when it is none."""
+
+from __future__ import annotations
+
+import pytest
+from events import Event, kernel, loader, memcpy, runtime, step, x
+from stores import store_over
+
+from perftool.replay.changes import Change
+from perftool.replay.model import Model, model_of
+
+LONG = 1_000.0
+
+
+def model(*events: Event) -> Model | str:
+    with store_over(list(events)) as store:
+        return model_of(store, 0)
+
+
+def whole(*events: Event) -> Model:
+    found = model(*events)
+    assert isinstance(found, Model), found
+    return found
+
+
+def launched(number: int, ts: float, start: float, dur: float, **args: object) -> list[Event]:
+    """A launch of 5 us and its kernel."""
+    return [runtime("cudaLaunchKernel", ts, 5, number), kernel("k", start, dur, number, **args)]
+
+
+def steps_of(body: list[Event], count: int = 4, length: float = LONG) -> list[Event]:
+    """``count`` equal steps of ``length`` us."""
+    events: list[Event] = []
+    for number in range(count):
+        events.append(step(number, number * length, length))
+        for event in body:
+            args = dict(event.get("args", {}))
+            if "correlation" in args:
+                args["correlation"] += 1_000 * number
+            events.append({**event, "ts": event["ts"] + number * length, "args": args})
+    return events
+
+
+def test_host_bound_steps_take_what_the_host_takes() -> None:
+    found = whole(*steps_of(launched(1, 100, 108, 50)))
+    assert (found.measured_ns, found.replayed_ns, found.steps, found.why_not) == (1_000_000, 1_000_000, 3, None)
+
+
+def test_a_shorter_kernel_gives_nothing_where_the_host_decides() -> None:
+    found = whole(*steps_of(launched(1, 100, 108, 50)))
+    task = found.graph.recording.tasks.id.tolist()
+    assert found.predict([Change("shorten", number, factor=0.5) for number in task]).step_ns == 1_000_000
+
+
+def test_a_host_that_runs_ahead_hides_its_time_only_until_its_lead_is_used_up() -> None:
+    # 1,000 us of host beside 1,100 us of device: the device decides, and the host would as soon as kernels are quick.
+    events = [step(number, number * LONG, LONG) for number in range(4)]
+    for number in range(4):
+        events += launched(number, number * LONG + 100, 108 + number * 1_100, 1_100)
+    found = whole(*events)
+    assert found.why_not is None
+    changes = [Change("shorten", number, factor=0.5) for number in found.graph.recording.tasks.id.tolist()]
+    assert found.replayed_ns == 1_100_000
+    assert found.predict(changes).step_ns == 1_000_000
+
+
+def test_workers_fetch_beside_the_step_but_must_keep_up() -> None:
+    found = whole(*steps_of([loader(10, 600), *launched(1, 700, 708, 50)]))
+    loads = [(10_000 + number * 1_000_000, 610_000 + number * 1_000_000) for number in range(4)]
+    base = found.graph.recording.begin % 1_000_000
+
+    def without(parallel: int) -> int:
+        track = next(iter(found.graph.recording.tracks))
+        return found.predict(
+            [Change("prefetch", -1, track, ts + base, end + base, parallel=parallel) for ts, end in loads]
+        ).step_ns
+
+    assert (without(4), without(1)) == (400_000, 600_000)
+
+
+def test_a_read_that_is_put_off_lets_the_host_go_on() -> None:
+    body = [
+        *launched(1, 100, 108, 500),
+        x("aten::item", 110, 520),
+        runtime("cudaMemcpyAsync", 112, 5, 2), memcpy("Memcpy DtoH (Device -> Pageable)", 608, 2, 2),
+        runtime("cudaStreamSynchronize", 120, 500),
+    ]  # fmt: skip
+    found = whole(*steps_of(body))
+    track = next(iter(found.graph.recording.tracks))
+    begin = found.graph.recording.begin
+    reads = [
+        Change("detach", -1, track, begin + n * 1_000_000 + 110_000, begin + n * 1_000_000 + 630_000) for n in range(3)
+    ]
+    assert found.why_not is None
+    # The call takes as long as others, 5 us, and the 500 us of waiting are gone.
+    assert found.predict(reads).step_ns == 505_000
+
+
+def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -> None:
+    body = [
+        *launched(1, 100, 108, 300),
+        runtime("cudaStreamWaitEvent", 110, 2),
+        runtime("cudaLaunchKernel", 114, 5, 2), kernel("ncclDevKernel_AllReduce_Sum", 410, 200, 2, stream=9),
+        runtime("cudaStreamWaitEvent", 122, 2),
+        *launched(3, 126, 612, 100),
+        runtime("cudaDeviceSynchronize", 140, 580),
+    ]  # fmt: skip
+    found = whole(*steps_of(body))
+    compute = [
+        number
+        for number, lane in zip(
+            found.graph.recording.tasks.id.tolist(), found.graph.recording.tasks.lane.tolist(), strict=True
+        )
+        if lane == found.graph.recording.tasks.lane[0]
+    ]
+    assert found.why_not is None
+    assert found.replayed_ns == 1_000_000
+    # Of 1,000 us the two kernels, 400 us in turn with the collective, give back 200.
+    assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        (
+            steps_of([kernel("k", 100, 400), kernel("k", 700, 100), *launched(1, 900, 910, 50)]),
+            "the trace does not show what launched 90.9 % of the device work",
+        ),
+        (
+            steps_of(launched(1, 500, 100, 50)),
+            "the clocks of host and device differ: work starts before it is launched",
+        ),
+        (
+            steps_of([*launched(1, 100, 108, 50), runtime("cudaDeviceSynchronize", 200, 700)]),
+            "the unchanged replay takes 400 us for a step that took 1 ms:"
+            " the trace does not show what the rest was spent on",
+        ),
+    ],
+)  # fmt: skip
+def test_one_sentence_says_why_there_is_no_prediction(events: list[Event], why: str) -> None:
+    assert whole(*events).why_not == why
