@@ -24,6 +24,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands.analyze import View
 from perftool.commands.options import (
     NO_VALUE,
     AsOneRun,
@@ -94,6 +95,7 @@ def root(
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
+    full: analyze_command.Full = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -132,7 +134,7 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
+    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
 
 
 @app.command()

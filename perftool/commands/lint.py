@@ -39,10 +39,6 @@ ExitZero = Annotated[
         "--exit-zero", "-e", metavar=options.NO_VALUE, help="Exit 0 even with findings.", rich_help_panel=_GATE
     ),
 ]
-MinSeverity = Annotated[
-    str | None,
-    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE),
-]
 MinConfidence = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="Hide findings below: high, medium, low.", rich_help_panel=_GATE),
@@ -132,7 +128,7 @@ def lint(
     rules: options.RulePacks = None,
     fail_on: FailOn = None,
     exit_zero: ExitZero = False,
-    min_severity: MinSeverity = None,
+    min_severity: options.MinSeverity = None,
     min_confidence: MinConfidence = None,
     baseline: Baseline = None,
     write_baseline: WriteBaseline = None,

@@ -57,6 +57,10 @@ Silent = Annotated[
         "--silent", "-s", metavar=NO_VALUE, help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT
     ),
 ]
+MinSeverity = Annotated[
+    str | None,
+    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_OUTPUT),
+]
 Logs = Annotated[
     list[str] | None,
     typer.Option(

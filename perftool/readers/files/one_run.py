@@ -58,7 +58,8 @@ def require_one_run(traces: Sequence[str]) -> None:
     lines = [f"  {number}. {run}" for number, run in enumerate(runs[:_MOST_LISTED], 1)]
     if len(runs) > _MOST_LISTED:
         lines.append(f"  and {len(runs) - _MOST_LISTED} more")
-    text = f"these {len(traces)} traces are of {len(runs)} runs; name the files of one, or join them with --as-one-run:"
+    ways = "name the files of one, look at --each trace, or join them with --as-one-run"
+    text = f"these {len(traces)} traces are of {len(runs)} runs; {ways}:"
     raise InputError("\n".join([text, *lines]))
 
 
