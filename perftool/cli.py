@@ -25,6 +25,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands.analyze import View
 from perftool.commands.options import (
     NO_VALUE,
     Color,
@@ -95,6 +96,7 @@ def root(
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
+    full: analyze_command.Full = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -133,7 +135,7 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
+    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
 
 
 @app.command()

@@ -57,6 +57,10 @@ Silent = Annotated[
         "--silent", "-s", metavar=NO_VALUE, help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT
     ),
 ]
+MinSeverity = Annotated[
+    str | None,
+    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_OUTPUT),
+]
 Logs = Annotated[
     list[str] | None,
     typer.Option(
@@ -136,6 +140,13 @@ Config = Annotated[
 Isolated = Annotated[
     bool, typer.Option("--isolated", metavar=NO_VALUE, help="Ignore all configuration files.", rich_help_panel=_CONFIG)
 ]
+TrustConfig = Annotated[
+    bool,
+    typer.Option(
+        "--trust-config", metavar=NO_VALUE, rich_help_panel=_CONFIG,
+        help="Let a configuration that was found write files, and name any.",
+    ),
+]  # fmt: skip
 ShowSettings = Annotated[
     bool,
     typer.Option(

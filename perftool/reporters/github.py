@@ -18,6 +18,8 @@ def render_github(result: LintReport) -> bytes:
 def render_step_summary(result: LintReport) -> bytes:
     """All findings that are not suppressed as a Markdown table, for the file in GITHUB_STEP_SUMMARY."""
     lines = ["### habana_perf_tool", "", summary_line(result), ""]
+    if any(found.finding.advice for found in result.active):
+        lines += [f"**{markdown_cell(result.report.verdict.headline)}**", ""]
     if result.active:
         lines += ["| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|"]
         lines += [_row(found) for found in result.active]

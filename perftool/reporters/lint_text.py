@@ -24,6 +24,8 @@ def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> 
     for found in result.active:
         _print_finding(found, console)
     if not quiet:
+        if any(found.finding.advice for found in result.active):
+            console.print(Text(one_line(result.report.verdict.headline), style="bold"), soft_wrap=True)
         console.print(Text(summary_line(result)), soft_wrap=True)
 
 

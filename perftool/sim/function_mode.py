@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device
 
 from perftool.sim.dispatch_mode import DispatchMode
 from perftool.sim.op_work import size, tensors
@@ -40,6 +41,7 @@ class FunctionMode(TorchFunctionMode):
             tensor.is_cpu.__get__: self._is_cpu,
             tensor.get_device: self._index,
             torch.lstm: _without_onednn,
+            torch._pad_packed_sequence: self._padded,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -53,6 +55,8 @@ class FunctionMode(TorchFunctionMode):
             special = None
         if special is not None:
             return special(func, args, kwargs)
+        if kwargs.get("device") is None and is_hpu(_device.CURRENT_DEVICE) and func in _device._device_constructors():
+            kwargs = {**kwargs, "device": HPU}
         if is_hpu(kwargs.get("device")):
             return self._on_device(func, args, {**kwargs, "device": _CPU})
         return func(*args, **kwargs)
@@ -115,6 +119,15 @@ class FunctionMode(TorchFunctionMode):
         with self._dispatch.handing_to(_ignore):
             fetched = convert()
             return fetched.clone() if self._placement.find(fetched) is not None else fetched
+
+    def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._placement.find(args[0]) is None:
+            return func(*args, **kwargs)
+        # It makes its result on the device of the packed data, which PyTorch takes for the host.
+        with self._dispatch.handing_to(self._dispatch.device_ops.run):
+            padded, lengths = func(*args, **kwargs)
+        self._placement.forget(lengths)
+        return padded, lengths
 
     def _pin(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         pinned = args[0].clone()

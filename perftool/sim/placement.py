@@ -51,6 +51,10 @@ class Placement:
         entry = self._storages.get(tensor.untyped_storage()._cdata)
         return entry if entry is not None and not _gone(entry.ref) else None
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Count the storage of ``tensor`` as being on the host."""
+        self._storages.pop(tensor.untyped_storage()._cdata, None)
+
     def pin(self, tensor: torch.Tensor) -> None:
         """Count a host tensor as pinned."""
         storage = tensor.untyped_storage()
@@ -65,6 +69,11 @@ class Placement:
         """Bytes on the device now."""
         self._sweep()
         return sum(entry.size for entry in self._storages.values())
+
+    def count(self) -> int:
+        """How many storages are on the device now."""
+        self._sweep()
+        return len(self._storages)
 
     def _sweep(self) -> None:
         self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}

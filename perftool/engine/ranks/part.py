@@ -131,7 +131,7 @@ def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
     signs = device_signs(store)
     own = decide_device([signs]).type
     # The device of the run may show on other ranks only.
-    context = context_of(tuple(overview.steps(store)), None if own == "cpu" else own)
+    context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     facts = Facts(
         base_ns=store.base_ns,

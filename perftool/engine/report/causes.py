@@ -12,6 +12,7 @@ from perftool.store.trace_store import TraceStore
 LARGE = 0.2
 
 CLAUSES = {
+    "start_up": "one-off calls of the start-up (context, modules, first launches) keep the device idle",
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
@@ -31,7 +32,7 @@ CLAUSES = {
     "exposed_collectives": "collectives run while the device computes nothing",
 }
 _CAUSES = """
-WITH whole AS (SELECT sum("end" - ts) AS ns FROM _windows),
+WITH whole AS (SELECT sum("end" - ts) AS ns FROM windows),
 complete AS (SELECT greatest(count(*), 1) AS n FROM steps WHERE NOT partial),
 idle AS (
     SELECT name, sum(total_ns) AS ns, arg_min({'ts': ts, 'dur': longest_ns}, (-longest_ns, rank, ts)) AS longest
@@ -45,7 +46,7 @@ FROM idle AS i, whole AS w, complete AS c WHERE i.ns > $large * w.ns ORDER BY i.
 
 def causes(store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule]) -> tuple[Cause, ...]:
     """The large causes, the largest first, each with the codes of the ``findings`` that account for it."""
-    store.build(["_windows", "_idle_totals", "_rank_totals", "steps"])
+    store.build(["windows", "_idle_totals", "_rank_totals", "steps"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(

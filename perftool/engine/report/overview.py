@@ -56,15 +56,15 @@ SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
 IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="_device_windows")
-DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="_windows")
-OPS = _RANKING.format(table="_op_totals", window="_windows")
+DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="windows")
+OPS = _RANKING.format(table="_op_totals", window="windows")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
 TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "_windows", "_device_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "_device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 

@@ -5,36 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.limits import limited
+from perftool.engine.rules.message import show_message
+from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
+from perftool.store.room.room import Bounds
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 Made = TypeVar("Made")
 
+# What a rule may take, and the most findings of one rule and rank: nobody reads more.
 RULE_TIME_LIMIT_S = 30.0
+MOST_FINDINGS = 1_000
+_BOUNDS = Bounds(RULE_TIME_LIMIT_S, MOST_FINDINGS, 16 << 20)
+_TOO_MANY = (
+    f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {_BOUNDS.bytes >> 20} MB, are findings"
+)
 _PARAM = re.compile(r"\$(\w+)")
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for"}
-# The end of a column's name tells its unit, and so how a message shows it.
-_UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
 
 @dataclass(frozen=True)
 class Context:
-    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
+    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks)."""
 
     device: str | None
     steps: int
@@ -52,12 +57,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Answer:
-    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed."""
+    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed.
+
+    ``cut`` says that there were more rows than a rule may give.
+    """
 
     code: str
     rows: tuple[Mapping[str, Any], ...] = ()
     why_not: str | None = None
     error: str | None = None
+    cut: bool = False
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
@@ -74,8 +83,8 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         if reason:
             return Answer(rule.code, why_not=reason)
         # Without the names it looks for, what a rule finds is nothing: no query has to say so.
-        silent = rule.needs_names and not _occur(store, rule.needs_names)
-        return Answer(rule.code) if silent else Answer(rule.code, _rows(store, rule, context))
+        silent = rule.needs_names and not _occur(store, rule)
+        return Answer(rule.code) if silent else _asked(store, rule, context)
 
     answer, error = _attempt(rows)
     return answer or Answer(rule.code, error=error)
@@ -96,6 +105,8 @@ def conclude(
             if crash_rule is None:
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
+        if answer.cut and crash_rule is not None:
+            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
     return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
 
@@ -126,7 +137,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         severity=rule.severity,
         confidence=rule.confidence,
         subject=str(row["subject"]),
-        message=rule.message.format_map(_formatted(shown)),
+        message=show_message(rule.message, shown),
         why=rule.why,
         fix=rule.fix.text_for(device, variant),
         short_fix=rule.short_fix.text_for(device, variant),
@@ -158,22 +169,33 @@ def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> 
     return None
 
 
-def _occur(store: TraceStore, names: Sequence[str]) -> bool:
-    """Whether a host slice has one of ``names``, in which ``*`` stands for any text."""
-    store.build(["_names"])
-    return bool(store.select(_ANY_NAME, {"names": list(names)}))
+def _occur(store: TraceStore, rule: Rule) -> bool:
+    """Whether a host slice has one of the names that ``rule`` needs, in which ``*`` stands for any text."""
+    return bool(_select(store, rule, _ANY_NAME, {"names": list(rule.needs_names)})[1])
 
 
-def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:
+def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
         **{param.name: param.value for param in rule.params},
     }  # fmt: skip
     used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
-    columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
+    columns, rows, cut = _select(store, rule, rule.sql, used)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
-    return tuple(limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found)
+    bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
+    return Answer(rule.code, tuple(bounded), cut=cut)
+
+
+def _select(
+    store: TraceStore, rule: Rule, sql: str, values: dict[str, Any]
+) -> tuple[list[str], list[tuple[Any, ...]], bool]:
+    """Columns, rows, and whether there were more: our own SQL is run here, that of others in a room of its own."""
+    if is_shipped(rule):
+        columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
+        return columns, rows[:MOST_FINDINGS], len(rows) > MOST_FINDINGS
+    result = store.ask(sql, values, _BOUNDS)
+    return result.columns, result.rows, result.cut
 
 
 def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
@@ -181,22 +203,3 @@ def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
         return None
     bounded = max(0, min(int(gain_ns), context.step_ns))
     return Gain(bounded, bounded / context.step_ns)
-
-
-def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
-    """Placeholders of a message: every value under its name; times and sizes also without the unit's ending."""
-    shown = {}
-    for key, value in values.items():
-        shown[key] = _plain(value)
-        for ending, render in _UNITS:
-            if key.endswith(ending):
-                shown[key] = render(float(value)) if isinstance(value, (int, float, Decimal)) else _plain(value)
-                if ending != "_ratio":
-                    shown[key.removesuffix(ending)] = shown[key]
-    return shown
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return format_count(float(value))
-    return "unknown" if value is None else str(value)

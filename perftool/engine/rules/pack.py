@@ -8,10 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from perftool.engine.rules.message import parse_message
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
+from perftool.readers.files.small_file import read_small
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
@@ -61,12 +63,28 @@ def load_pack(folder: Path) -> list[Rule]:
     return sorted(rules, key=lambda rule: rule.code)
 
 
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """The shipped pack."""
+    return tuple(load_pack(builtin_folder()))
+
+
+def is_shipped(rule: Rule) -> bool:
+    """Whether what ``rule`` asks is, to the last character, what a rule of the shipped pack asks; its code may lie."""
+    return (rule.sql, rule.needs_names) in _shipped_questions()
+
+
+@cache
+def _shipped_questions() -> frozenset[tuple[str | None, tuple[str, ...]]]:
+    return frozenset((rule.sql, rule.needs_names) for rule in shipped_rules())
+
+
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     """The shipped pack and the packs of users in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
 
     Raises RuleError for a malformed file, a code outside that range, and a code or name given twice.
     """
-    rules = load_pack(builtin_folder())
+    rules = list(shipped_rules())
     for folder in folders:
         rules += load_user_pack(folder)
     _require_unique(rules)
@@ -99,13 +117,17 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 def load_rule(path: Path) -> Rule:
     """One rule file. Raises RuleError naming the file and the key."""
     try:
-        data = parse_toml(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)
     text = data["text"]
     _check_keys(path, text, _TEXT_KEYS, {"short_fix", "example", "references"}, "text.")
+    try:
+        parse_message(text["message"])
+    except ValueError as error:
+        raise RuleError(f"{path}: key text.message: {error}") from None
     devices = data["devices"]
     fix = _advice(path, "fix", text)
     return Rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,7 +13,6 @@ from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
 from perftool.model.words import kind_label
-from perftool.reporters.html.charts import BUSY_KINDS
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
 from perftool.reporters.verdict import finding_title
@@ -35,16 +34,6 @@ class Tile:
     value: str | None
     note: str
     href: str | None = None
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A part of the bar that shows where the time goes."""
-
-    kind: str
-    label: str
-    share: float
-    idle: bool
 
 
 @dataclass(frozen=True)
@@ -173,30 +162,6 @@ def _findings_tile(report: Report) -> Tile:
     plural = {"error": "errors", "warning": "warnings", "info": "infos"}
     parts = [f"{counts[s]} {s if counts[s] == 1 else plural[s]}" for s in SEVERITIES if counts[s]]
     return Tile("Findings", str(len(report.findings)), ", ".join(parts) or "all rules quiet", "#findings")
-
-
-def slots(report: Report, pictures: Pictures) -> list[Slot]:
-    """Where the time of the window goes: what the devices did and why they did nothing; parts of a step without any."""
-    if pictures.strips:
-        totals: defaultdict[str, float] = defaultdict(float)
-        for strip in pictures.strips:
-            for kind, shares in strip.shares.items():
-                totals[kind] += sum(shares) / (len(shares) * len(pictures.strips))
-        busy = [Slot(kind, kind_label(kind), totals[kind], False)
-                for kind in BUSY_KINDS if totals[kind]]  # fmt: skip
-        idle = [(kind.removeprefix("idle:"), share) for kind, share in sorted(totals.items(), key=_largest)
-                if kind.startswith("idle:")]  # fmt: skip
-        return [*busy, *(Slot(cause, kind_label(cause), share, True) for cause, share in idle)]
-    complete = [step for step in report.steps if not step.partial]
-    whole = sum(step.dur_ns for step in complete)
-    parts: Counter[str] = Counter()
-    for step in complete:
-        parts.update(step.breakdown_ns)
-    return [Slot(part, kind_label(part), ns / whole, False) for part, ns in parts.items() if ns and whole]
-
-
-def _largest(total: tuple[str, float]) -> tuple[float, str]:
-    return -total[1], total[0]
 
 
 def metrics(report: Report) -> list[ShownMetric]:

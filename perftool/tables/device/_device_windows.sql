@@ -4,7 +4,7 @@
 -- started more than a millisecond after its submission: the device was at work that was not recorded. Otherwise the
 -- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
 --
--- needs: _windows, device_ops, launches
+-- needs: windows, device_ops, launches
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -25,6 +25,6 @@ known AS (
            CASE WHEN b.ts > w.ts AND b.rank IN (SELECT rank FROM launches)
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts
-    FROM _windows AS w JOIN begun AS b USING (rank)
+    FROM windows AS w JOIN begun AS b USING (rank)
 )
 SELECT rank, ts, "end", ts - window_ts AS unknown_ns FROM known

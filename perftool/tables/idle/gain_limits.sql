@@ -5,15 +5,15 @@
 -- while it has nothing left to submit. A call counts as blocked when it takes ten times the median of its name and
 -- more than 50 us, and the device works meanwhile.
 --
--- needs: device_ops, _gaps, syncs, _runtime, _feeding_tracks, _step_totals, launches
+-- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches
 -- column rank: INTEGER, distributed rank
--- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time
+-- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After its last submission the host of a recording has nothing left to do.
 submitting AS (
     SELECT l.rank, t.host_ts AS ts, max(l."end") AS "end"
-    FROM launches AS l JOIN _step_totals AS t ON t.rank = l.rank AND l.ts >= t.host_ts AND l.ts < t.host_end
+    FROM launches AS l JOIN windows AS t ON t.rank = l.rank AND l.ts >= t.host_ts AND l.ts < t.host_end
     GROUP BY l.rank, t.host_ts
 ),
 typical AS (SELECT rank, name, median("end" - ts) AS ns FROM _runtime GROUP BY rank, name),
@@ -26,7 +26,7 @@ held AS (
 ),
 classes AS (
     SELECT h.rank, 1 AS class, greatest(h.ts, s.ts) AS ts, least(h."end", s."end") AS "end"
-    FROM held AS h JOIN _feeding_tracks AS f ON f.track = h.track JOIN submitting AS s ON s.rank = h.rank
+    FROM held AS h JOIN feeding_tracks AS f ON f.track = h.track JOIN submitting AS s ON s.rank = h.rank
     UNION ALL
     SELECT d.rank, 0, greatest(d.ts, s.ts), least(d."end", s."end")
     FROM device_ops AS d JOIN submitting AS s USING (rank) WHERE d.valid
@@ -35,12 +35,12 @@ united AS (SELECT * FROM interval_union(classes)),
 waiting AS (
     SELECT rank, sum("end" - ts) FILTER (mask = 3) AS ns FROM interval_sweep(united) GROUP BY rank
 ),
-idle AS (SELECT rank, sum("end" - ts) AS ns FROM _gaps GROUP BY rank)
-SELECT t.rank, coalesce(i.ns, 0) / t.ns AS host_ratio,
-       CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.ns) END AS device_ratio
-FROM _step_totals AS t
+idle AS (SELECT rank, sum(dur) AS ns FROM gap_causes WHERE cause <> 'start_up' GROUP BY rank)
+SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
+       CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
+FROM windows AS t
 JOIN ranks USING (rank)
 LEFT JOIN submitting AS s USING (rank)
 LEFT JOIN waiting AS w ON w.rank = t.rank
 LEFT JOIN idle AS i ON i.rank = t.rank
-WHERE t.ns > 0
+WHERE t.dur > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,7 +14,8 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
-from perftool.reporters.text_tables import (
+from perftool.reporters.terminal.choice import Choice
+from perftool.reporters.terminal.tables import (
     engines_table,
     fallbacks_table,
     print_table,
@@ -32,8 +34,10 @@ _MOST_CODES = 16
 _WIDEST_PAGE = 1000
 
 
-def print_report(report: Report, console: Console) -> None:
-    """Print ``report``: inputs, what they come to, the tables, then the findings, most worthwhile first."""
+def print_full(report: Report, console: Console, choice: Choice | None = None) -> None:
+    """Print ``report``: inputs, what they come to, the tables, then the findings of ``choice``, all without one."""
+    choice = choice or Choice()
+    report = replace(report, findings=tuple(choice.of(report.findings)[: choice.top]))
     _print_inputs(report.inputs, console)
     _print_verdict(report, console)
     _print_summary(report, console)
