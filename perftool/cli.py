@@ -20,6 +20,7 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import record as record_command
 from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
@@ -71,6 +72,7 @@ app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
 app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
+app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
