@@ -22,15 +22,22 @@ FrameName = Literal[
 
 @dataclass(frozen=True)
 class Source:
-    """A line of the user's code, or (``file`` None) a module by name; ``share`` of the time at stake is spent there.
+    """A line of the user's code, or (``file`` None) a module by name; ``ns``, this ``share`` of the time at stake.
 
-    ``file`` is as recorded, until a command maps it to the files of this machine.
+    ``file`` is as recorded, unless it was found ``here``: then it is relative to the root of the project.
     """
 
     file: str | None
     line: int | None
     function: str
     share: float
+    ns: int = 0
+    here: bool = False
+
+    def __str__(self) -> str:
+        """``file:line function``, which editors and terminals open; a module by its name alone."""
+        line = f":{self.line}" if self.line else ""
+        return self.function if self.file is None else f"{self.file}{line} {self.function}"
 
 
 @dataclass(frozen=True)
