@@ -63,6 +63,10 @@ class Machine:
         """Whether the device was given anything to do."""
         return bool(self._launches or self.graph or self._queue.copies_free)
 
+    def is_idle(self) -> bool:
+        """Whether the device has done all that was submitted."""
+        return self.now >= self.end
+
     def spend(self, microseconds: float) -> None:
         """Let the host be busy."""
         self.now += us(microseconds)

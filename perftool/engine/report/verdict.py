@@ -13,6 +13,7 @@ from perftool.units import format_ns, format_ratio
 
 # Below this the device is as good as never idle, and naming causes would be noise.
 _NOTEWORTHY_IDLE = 0.02
+_ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
 
 
 def verdict(
@@ -28,7 +29,8 @@ def verdict(
     step = summary["step_time_ms"].value
     step_ns = int(step * 1e6) if step else 0
     first = next((finding for finding in findings if finding.advice), None)
-    untold = next((cause for cause in causes if not cause.codes), None)
+    worth = {finding.code for finding in findings if finding.gain}
+    untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
     # A symptom says that time is lost, and the cause where.
     if untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
@@ -48,9 +50,8 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    return (
-        f"{text} {format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, step_ns))} a step{stretch}."
-    )
+    lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, step_ns))} a step"
+    return f"{text} {lost}{stretch}.{_ADVICE.get(cause.name, '')}"
 
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:

@@ -6,9 +6,10 @@
 -- Host threads that feed it: 10 runtime call, 11 runtime call that copies, 12 fallback, 13 graph building, 14 data
 -- loading, 15 framework op, 16 op of a process group, 17 optimizer, 18 Python, 19 annotation of a process group,
 -- 25 op of an optimizer. Waits of these threads: 20 for the device, 21 for a compiler. 22 and 23: the work that ends a
--- gap is submitted, inside the gap and before it. 24 host calls that copy inputs to the device.
+-- gap is submitted, inside the gap and before it. 24 host calls that copy inputs to the device. 26 calls of
+-- the start-up, which are slow once.
 --
--- needs: device_ops, _device_work, _communication, slices, _names, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds
+-- needs: device_ops, _device_work, _communication, slices, _names, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds, start_up
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -47,6 +48,7 @@ marked AS (
     UNION ALL SELECT rank, 6, ts, "end" FROM _communication
     UNION ALL SELECT s.rank, 20, s.ts, s."end" FROM syncs AS s JOIN feeding_tracks AS f ON f.track = s.track
     UNION ALL SELECT rank, 21, ts, "end" FROM compilations WHERE ts IS NOT NULL
+    UNION ALL SELECT u.rank, 26, u.ts, u."end" FROM start_up AS u JOIN feeding_tracks AS f ON f.track = u.track
     UNION ALL SELECT rank, 22, submitted, "end" FROM ended_by WHERE submitted > ts AND submitted < "end"
     UNION ALL SELECT rank, 23, ts, "end" FROM ended_by WHERE submitted <= ts
     UNION ALL

@@ -8,7 +8,7 @@
 -- needs: _gaps, _timeline, slices, roles, feeding_tracks
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
+-- column cause: VARCHAR, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
@@ -16,6 +16,7 @@ WITH stretches AS (
     SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first,
            CASE WHEN mask & class_bits([23]) > 0 THEN 'queued'
                 WHEN mask & class_bits([22]) > 0 THEN 'launch_latency'
+                WHEN mask & class_bits([26]) > 0 THEN 'start_up'
                 WHEN mask & class_bits([21]) > 0 THEN 'compile'
                 WHEN mask & class_bits([12]) > 0 THEN 'fallback'
                 WHEN mask & class_bits([14]) > 0 THEN 'dataloader'

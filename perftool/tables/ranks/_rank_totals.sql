@@ -1,7 +1,7 @@
 -- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
 -- at all, so that what is missing is not taken for 0.
 --
--- needs: steps, _timeline, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, _runtime, tracks
+-- needs: steps, _timeline, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
@@ -49,6 +49,11 @@ waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
     JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
+-- Gaudi's bridge shows a copy as a call of its own, also where no lane shows the transfer.
+input_calls AS (
+    SELECT DISTINCT rank FROM slices
+    WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
+),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
        CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
@@ -60,7 +65,8 @@ SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n
        r.rank IN (SELECT rank FROM slices WHERE side = 'host') AS host,
        r.rank IN (SELECT rank FROM device_ops WHERE valid) AS device,
        r.rank IN (SELECT rank FROM dataloader) AS loader,
-       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device') AS inputs,
+       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device'
+                  UNION ALL SELECT rank FROM input_calls) AS inputs,
        r.rank IN (SELECT rank FROM _runtime) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
 LEFT JOIN windows AS w USING (rank)
