@@ -102,8 +102,8 @@ class FusedLars(Optimizer):
         """Add a group to the wrapped optimizer."""
         self.optim.add_param_group(param_group)
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or fill them with zeros."""
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Fill the gradients with zeros, as Gaudi's class does by default, or forget them."""
         self.optim.zero_grad(set_to_none)
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
     engines_table,
@@ -174,6 +175,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
         _paragraph(Text(f"also on rank {ranks}{more}", style="dim"), console)
     _paragraph(Text(_unwrapped(finding.why), style="dim"), console)
     _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
+    if code := shown_sources(finding):
+        _paragraph(Text.assemble(("At: ", "bold"), code), console)
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
