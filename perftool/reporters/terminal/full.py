@@ -13,6 +13,7 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
+from perftool.reporters.escape import one_line
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
@@ -60,7 +61,7 @@ def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
     if many:
         size, events = sum(read.bytes for read in many), sum(read.events for read in many)
         facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
-        names = f"{many[0].path} … {many[-1].path}"
+        names = one_line(f"{many[0].path} … {many[-1].path}")
         console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
     for read in inputs:
         if read not in many:
@@ -71,9 +72,9 @@ def _print_input(read: InputFile, console: Console) -> None:
     rank = "" if read.rank is None else f", rank {read.rank}"
     facts = f"{format_bytes(read.bytes)}, {format_count(read.events)} events{rank}"
     style = "" if read.status == "ok" else "yellow"
-    console.print(Text.assemble(("Read ", "dim"), read.path, (f"  {facts}, ", "dim"), (read.status, style)))
+    console.print(Text.assemble(("Read ", "dim"), one_line(read.path), (f"  {facts}, ", "dim"), (read.status, style)))
     for issue in read.issues:
-        console.print(Text(f"  {issue.message}", style="yellow"))
+        console.print(Text(f"  {one_line(issue.message)}", style="yellow"))
 
 
 def _print_verdict(report: Report, console: Console) -> None:
