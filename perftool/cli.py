@@ -20,6 +20,7 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import record as record_command
 from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
@@ -27,6 +28,7 @@ from perftool.commands import simulate as simulate_command
 from perftool.commands.analyze import View
 from perftool.commands.options import (
     NO_VALUE,
+    AsOneRun,
     Color,
     ColorOption,
     Given,
@@ -70,6 +72,7 @@ app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
 app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
+app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
@@ -151,6 +154,7 @@ def query(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    as_one_run: AsOneRun = False,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -167,7 +171,7 @@ def query(
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
-        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler))
+        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
 
 
 def _require_unset(context: typer.Context) -> None:

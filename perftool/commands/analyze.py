@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -76,6 +76,7 @@ def analyze(
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -95,14 +96,13 @@ def analyze(
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
-    form = output_format and output_format.value
-    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, form, output_file)
-    given = replace(given, min_severity=min_severity)
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude,
+                  output_format and output_format.value, output_file, min_severity=min_severity)  # fmt: skip
     prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     if settings:
         show_settings(prepared.settings)
     else:
-        run(paths or [], texts, prepared, color, quiet, View(full, top, each), Ranks(jobs, scheduler))
+        run(paths or [], texts, prepared, color, quiet, View(full, top, each), Ranks(jobs, scheduler, as_one_run))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,9 @@ def run(
     if not paths and not logs:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
-    inputs = find_inputs(paths, logs, settings.exclude)
+    # Of several runs each trace is looked at by itself, or all are taken for one.
+    any_run = ranks.as_one_run or view.each
+    inputs = find_inputs(paths, logs, settings.exclude, as_one_run=any_run)
     require_no_input([settings.output_file], [*inputs.traces, *inputs.texts])
     if view.each:
         _each(inputs.traces, logs, prepared, color, quiet)

@@ -172,12 +172,24 @@ Scheduler = Annotated[
 ]  # fmt: skip
 
 
+AsOneRun = Annotated[
+    bool,
+    typer.Option(
+        "--as-one-run",
+        metavar=NO_VALUE,
+        help="Take all traces for ranks of one run, whatever they say.",
+        rich_help_panel=_RANKS,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Ranks:
-    """Where the ranks of a run are analysed, as the command line says it."""
+    """Which traces are ranks of a run and where they are analysed, as the command line says it."""
 
     jobs: int | None = None
     scheduler: str | None = None
+    as_one_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -170,13 +170,15 @@ def analyze(
     progress: Progress | None = None,
     logs: Sequence[str] = (),
     schedule: Schedule = IN_PROCESS,
+    as_one_run: bool = False,
 ) -> Report:
     """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
-    Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
+    Raises InputError when no file can be read, and for traces of several runs unless ``as_one_run``; a file among
+    others that cannot be read is a TRC000 finding.
     """
     chosen = list(rules) if rules is not None else load_pack(builtin_folder())
-    with analysed(find_inputs(paths, logs), chosen, schedule, progress) as run:
+    with analysed(find_inputs(paths, logs, as_one_run=as_one_run), chosen, schedule, progress) as run:
         return run.report
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.inputs import InputFile
@@ -12,6 +13,8 @@ from perftool.model.rule import Confidence, Rule, Severity
 if TYPE_CHECKING:
     import pandas as pd
 
+# What a notebook or a debugger shows on a line.
+_LONGEST_REPR = 120
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
 Unit = Literal["ratio", "ms", "count", "bytes"]
 FrameName = Literal[
@@ -89,6 +92,9 @@ class Finding:
     path: str | None = None
     advice: bool = True
     short_fix: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
 
 
 @dataclass(frozen=True)
@@ -269,6 +275,12 @@ class Report:
 
     # How a notebook shows a report is a reporter's business; the Python door puts it here.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None
+
+    def __repr__(self) -> str:
+        name = self.inputs[0].path if self.inputs else "no input"
+        more = f" and {len(self.inputs) - 1} more" if len(self.inputs) > 1 else ""
+        count = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
         """A fragment of HTML for notebooks; None (they show the text then) for who came in by another door."""

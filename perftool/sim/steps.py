@@ -8,6 +8,9 @@ from itertools import pairwise
 
 from perftool.sim.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
 
+# A step that still compiles after these is no warm-up any more.
+_LONGEST_WARM_UP = 3
+
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int) -> list[tuple[int, int]]:
     """Start and end of each step of a run from ``begin`` to ``end``; empty when nothing repeats.
@@ -25,6 +28,13 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int) -> list[tuple[int, 
     first = max(begin, min(loads[:1] + updates[:1], default=begin)) if loads else begin
     edges = [first, *(cut for cut in cuts if cut > first)]
     return list(pairwise(edges))
+
+
+def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> int:
+    """How many of the first steps compile, one after the other: at most as many as are left, and at most three."""
+    most = min(_LONGEST_WARM_UP, len(bounds) // 2)
+    compiling = [any(start <= at < end for at in compiled_at) for start, end in bounds[:most]]
+    return next((number for number, compiles in enumerate(compiling) if not compiles), len(compiling))
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
