@@ -4,7 +4,7 @@
 -- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
 -- is one.
 --
--- needs: slices, tracks, launches, _links, _device_work, _extents
+-- needs: slices, tracks, launches, _links, _device_work
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
