@@ -26,6 +26,7 @@ from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
 from perftool.commands.analyze import View
+from perftool.commands.ending import Ending, sigterm_as_interrupt
 from perftool.commands.options import (
     NO_VALUE,
     AsOneRun,
@@ -42,6 +43,7 @@ from perftool.commands.options import (
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
+from perftool.reporters.escape import no_commands
 
 
 class _Commands(TyperGroup):
@@ -199,8 +201,13 @@ _join_lines()
 
 
 def main() -> None:
-    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted."""
+    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
     _prepare_streams()
+    with sigterm_as_interrupt() as ending:
+        _run(ending)
+
+
+def _run(ending: Ending) -> None:
     try:
         try:
             app()
@@ -213,12 +220,12 @@ def main() -> None:
     except PerfToolError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _fail("interrupted", 130)
+        _fail(ending.word, ending.code)
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
         if is_interrupt(error):
-            _fail("interrupted", 130)
+            _fail(ending.word, ending.code)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _leave_stdout()
             _fail("the output cannot be written: no space is left on the device", 2)
@@ -243,5 +250,5 @@ def _leave_stdout() -> None:
 def _fail(message: str, code: int) -> None:
     if _verbose and code == 2:
         traceback.print_exc()
-    print(f"habana_perf_tool: {message}", file=sys.stderr)  # noqa: T201
+    print(f"habana_perf_tool: {no_commands(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)

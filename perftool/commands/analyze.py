@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -126,6 +127,7 @@ def run(
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
+    from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
     if not paths and not logs:
@@ -140,7 +142,7 @@ def run(
         return
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
-        report = run.report
+        report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
 

@@ -138,6 +138,7 @@ def lint(
     also: Also = None,
     statistics: Statistics = False,
     exclude: options.Exclude = None,
+    source_root: options.SourceRoots = None,
     allow_empty: AllowEmpty = False,
     stdin_filename: StdinName = None,
     config: options.Config = None,
@@ -159,7 +160,7 @@ def lint(
     """
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
                   fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
-                  extend_per_file_ignores)  # fmt: skip
+                  extend_per_file_ignores, source_root)  # fmt: skip
     call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
                  statistics, settings, color, quiet or silent, silent, Ranks(jobs, scheduler, as_one_run))  # fmt: skip
     _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)

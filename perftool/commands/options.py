@@ -130,6 +130,11 @@ RulePacks = Annotated[
     list[str] | None,
     _many("--rules", "Folder with rules of your own (codes x9xx); repeatable.", _SELECTION, "DIR"),
 ]
+SourceRoots = Annotated[
+    list[str] | None,
+    typer.Option("--source-root", metavar="DIR", rich_help_panel=_FILES,
+                 help="Folder with the source code that traces name, besides the project; repeatable."),
+]  # fmt: skip
 Config = Annotated[
     list[str] | None,
     typer.Option(
@@ -212,6 +217,7 @@ class Given:
     baseline: str | None = None
     per_file_ignores: list[str] | None = None
     extend_per_file_ignores: list[str] | None = None
+    source_roots: list[str] | None = None
 
     def as_keys(self) -> Mapping[str, Any]:
         """What was given under the names that the configuration uses."""

@@ -87,6 +87,7 @@ def _analysis(
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.report.portable import make_portable, shown_paths
+    from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
@@ -94,4 +95,5 @@ def _analysis(
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures
-    return make_portable(found, shown_paths([read.path for read in found.inputs], project_root())), pictures
+    portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
+    return place_sources(portable, (project_root(), *prepared.settings.source_roots), shorten=True), pictures

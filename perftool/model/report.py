@@ -8,6 +8,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.inputs import InputFile
+from perftool.model.place import Location as Location
+from perftool.model.place import Source as Source
 from perftool.model.rule import Confidence, Rule, Severity
 
 if TYPE_CHECKING:
@@ -21,39 +23,6 @@ FrameName = Literal[
     "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
     "not_applicable",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Source:
-    """A line of the user's code, or (``file`` None) a module by name; ``share`` of the time at stake is spent there.
-
-    ``file`` is as recorded, until a command maps it to the files of this machine.
-    """
-
-    file: str | None
-    line: int | None
-    function: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where in the trace something is: all optional, times in ns as in the file.
-
-    ``sources`` are the lines of code behind it, at most three, those with most of the time first.
-    """
-
-    track: str | None = None
-    step: int | None = None
-    ts_ns: int | None = None
-    dur_ns: int | None = None
-    name: str | None = None
-    sources: tuple[Source, ...] = ()
-
-    @property
-    def source(self) -> Source | None:
-        """The line that most of the time is spent in."""
-        return next(iter(self.sources), None)
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ def _command(found: LintFinding) -> str:
     finding = found.finding
     properties = {
         "title": f"habana_perf_tool ({finding.code})",
-        "file": found.file,
-        "line": "1", "col": "1", "endLine": "1", "endColumn": "2",
+        "file": found.place[0],
+        "line": str(found.place[1]), "col": "1", "endLine": str(found.place[1]), "endColumn": "2",
     }  # fmt: skip
     listed = ",".join(f"{key}={github_property(one_line(value))}" for key, value in properties.items())
     place = place_of(finding)

@@ -12,6 +12,7 @@ from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding
 from perftool.model.rule import SEVERITIES
 from perftool.reporters.escape import one_line
+from perftool.reporters.sources import shown_sources
 from perftool.units import format_ns
 
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -73,6 +74,8 @@ def _print_finding(found: LintFinding, console: Console) -> None:
 
 
 def _print_evidence(finding: Finding, console: Console) -> None:
+    if code := shown_sources(finding):
+        console.print(Padding(Text(f"at {code}"), (0, 0, 0, 4)))
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {one_line(place.name or '')}"

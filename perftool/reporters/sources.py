@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from perftool.model.report import Finding, Source
 from perftool.reporters.escape import one_line
-from perftool.units import format_ratio
+from perftool.units import format_ns, format_ratio
 
 
-def source_name(source: Source) -> str:
-    """``file:line function``, which editors and terminals open; a module by its name alone."""
-    if source.file is None:
-        return one_line(source.function)
-    line = f":{source.line}" if source.line else ""
-    return one_line(f"{source.file}{line} {source.function}")
+def weighed_source(source: Source) -> str:
+    """The line with the time and the share of the time at stake that it takes."""
+    share = format_ratio(source.share)
+    return f"{plain_source(source)} ({f'{format_ns(source.ns)}, {share}' if source.ns else share})"
+
+
+def plain_source(source: Source) -> str:
+    """The line alone."""
+    return one_line(str(source))
 
 
 def shown_sources(finding: Finding, most: int = 3) -> str:
     """The lines behind ``finding``, the heaviest first, with shares where there are several; empty without any."""
     places = finding.location.sources[:most]
-    shares = len(places) > 1
-    return ", ".join(source_name(one) + (f" ({format_ratio(one.share)})" if shares else "") for one in places)
+    return ", ".join(map(weighed_source if len(places) > 1 else plain_source, places))

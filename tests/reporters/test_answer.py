@@ -62,6 +62,7 @@ def test_every_part_stands_in_its_place(shown: Callable[..., list[str]]) -> None
         "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)",
         "       Load ahead",
         "",
+        "Lines of code: record with with_stack=True (the recorded steps take longer).",
         "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
     ]
 

@@ -158,6 +158,7 @@ def _args(finding: Finding) -> dict[str, Any]:
     return {
         "message": finding.message,
         "why": " ".join(finding.why.split()),
+        "source": ", ".join(map(str, finding.location.sources)) or None,
         "fix": " ".join(finding.fix.split()),
         "gain": gain
         and f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)}), {gain.kind}",

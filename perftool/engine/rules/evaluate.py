@@ -13,8 +13,9 @@ from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
-from perftool.model.report import Finding, Gain, Location, NotApplicable
+from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.room.room import Bounds
@@ -34,7 +35,7 @@ _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for"}
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for", "sources"}
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         fix=rule.fix.text_for(device, variant),
         short_fix=rule.short_fix.text_for(device, variant),
         rank=row.get("rank"),
-        location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
+        location=_location(row),
         related=tuple(
             Location(place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name"))
             for place in row.get("related") or ()
@@ -153,6 +154,11 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         benchmark=row.get("benchmark") or rule.benchmark,
         advice=rule.advice,
     )
+
+
+def _location(row: Mapping[str, Any]) -> Location:
+    sources = tuple(Source(**source) for source in row.get("sources") or ())
+    return Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur"), sources=sources)
 
 
 def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
@@ -184,7 +190,7 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     columns, rows, cut = _select(store, rule, rule.sql, used)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
-    return Answer(rule.code, tuple(bounded), cut=cut)
+    return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
 def _select(

@@ -30,8 +30,11 @@ _LONGEST_CARRY = 32 << 20
 _LONGEST_EVENT = 128 << 20
 # This much of a chunk tells how it writes times.
 _TELLING = 256 << 10
-# From here on microseconds with decimals do not fit a double: 2**53 ns.
-_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
+# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so that three decimals come back by rounding.
+# Kineto's times since its base lie below that; those since 1970 do not, and further decimals may make a tie.
+_LOSSY_TIME = re.compile(
+    rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
+)
 _DECIMALS = rb"-?\d+\.\d+(?:[eE][-+]?\d+)?"
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(%b)' % _DECIMALS)
 _QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)

@@ -15,6 +15,7 @@ from perftool.model.rule import SEVERITIES, Rule
 from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.sources import weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
@@ -53,6 +54,7 @@ class ShownFinding:
     evidence: tuple[tuple[str, str], ...]
     timeline: DrawnTimeline | None
     opened: bool
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
                 evidence=evidence_of(finding),
                 timeline=draw(timeline) if timeline else None,
                 opened=number <= OPEN_FINDINGS,
+                sources=tuple(weighed_source(source) for source in finding.location.sources),
             )
         )
     return shown

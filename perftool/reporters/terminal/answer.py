@@ -26,6 +26,7 @@ _MOST_NOTES = 2
 _MOST_CODES = 6
 # From here on a finding with its fix takes one line.
 _WIDE = 150
+_NO_STACKS = "Lines of code: record with with_stack=True (the recorded steps take longer)."
 _HEADS = ("What to change", "gain per step", "where")
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -78,7 +79,7 @@ def _shortened(name: str, width: int) -> str:
     """``name`` in at most ``width`` cells: without its endings where it is too long, then cut."""
     short = name
     for ending in _ENDINGS:
-        if len(short) > width:
+        if len(short) > width and name.endswith(ending):
             short = name.removesuffix(ending)
     return _cut(short, width)
 
@@ -133,15 +134,27 @@ def _table(rows: Sequence[_Row], console: Console) -> list[Text]:
     rows = [_spelled(row, console) for row in rows]
     heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(_HEADS))
     widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
-    lines = [Text(), Text(_aligned(heads, widths), style="dim")]
+    # Where the lines of code are too long to stand beside the gains, each has a line of its own.
+    beside = sum(widths) + 4 <= console.width
+    lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
     for row in rows:
-        line = Text(_aligned(row.cells, widths))
+        line = Text(_aligned(row.cells if beside else (*row.cells[:2], ""), widths))
         line.stylize(_SEVERITY_STYLE[row.finding.severity], 0, len(row.finding.code))
         if console.width >= _WIDE:
             lines.append(line + Text(f"{' ' * (sum(widths) + 6 - line.cell_len)}{row.fix}"))
-        else:
-            lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
+            continue
+        lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
+        if row.cells[2] and not beside:
+            lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
     return lines
+
+
+def _shortened_left(place: str, width: int) -> str:
+    """A line of code in at most ``width`` cells: without its first folders where it is too long."""
+    shown = place
+    while cell_len(shown) > width and "/" in shown:
+        shown = shown.split("/", 1)[1]
+    return shown
 
 
 def _spelled(row: _Row, console: Console) -> _Row:
@@ -170,6 +183,8 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     parts += [f"{hidden} below --min-severity"] if hidden else []
     parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
     lines = _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
+    if shown and not any(row.cells[2] for row in shown) and report.summary["window_ms"].value is not None:
+        lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
     return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]
 
 

@@ -8,6 +8,7 @@ from perftool.model.report import Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
 from perftool.reporters.naming import device_name
+from perftool.reporters.sources import shown_sources
 from perftool.reporters.verdict import gain_text
 from perftool.units import format_ratio
 
@@ -21,7 +22,8 @@ def line_of(trace: str, report: Report, width: int) -> Text:
         f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
     )
     first = next(iter(report.advice), None)
-    advice = f"{first.code} {first.name}  {gain_text(first)}".rstrip() if first else "nothing to change"
+    told = [f"{first.code} {first.name}", gain_text(first), shown_sources(first, 1)] if first else ["nothing to change"]
+    advice = one_line("  ".join(filter(None, told)))
     return Text(f"{one_line(trace):<{width}}  {'  '.join(map(one_line, cells))}  {advice}")
 
 

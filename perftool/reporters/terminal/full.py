@@ -13,7 +13,9 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
+from perftool.reporters.escape import one_line
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
     engines_table,
@@ -59,7 +61,7 @@ def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
     if many:
         size, events = sum(read.bytes for read in many), sum(read.events for read in many)
         facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
-        names = f"{many[0].path} … {many[-1].path}"
+        names = one_line(f"{many[0].path} … {many[-1].path}")
         console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
     for read in inputs:
         if read not in many:
@@ -70,9 +72,9 @@ def _print_input(read: InputFile, console: Console) -> None:
     rank = "" if read.rank is None else f", rank {read.rank}"
     facts = f"{format_bytes(read.bytes)}, {format_count(read.events)} events{rank}"
     style = "" if read.status == "ok" else "yellow"
-    console.print(Text.assemble(("Read ", "dim"), read.path, (f"  {facts}, ", "dim"), (read.status, style)))
+    console.print(Text.assemble(("Read ", "dim"), one_line(read.path), (f"  {facts}, ", "dim"), (read.status, style)))
     for issue in read.issues:
-        console.print(Text(f"  {issue.message}", style="yellow"))
+        console.print(Text(f"  {one_line(issue.message)}", style="yellow"))
 
 
 def _print_verdict(report: Report, console: Console) -> None:
@@ -174,6 +176,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
         _paragraph(Text(f"also on rank {ranks}{more}", style="dim"), console)
     _paragraph(Text(_unwrapped(finding.why), style="dim"), console)
     _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
+    if code := shown_sources(finding):
+        _paragraph(Text.assemble(("At: ", "bold"), code), console)
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
