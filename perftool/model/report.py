@@ -33,11 +33,38 @@ class Location:
 
 @dataclass(frozen=True)
 class Gain:
-    """An upper bound of the time a fix would give back per step, in ns and as a share of the median step."""
+    """The time a fix would give back per step, in ns and as a share of the median step.
+
+    ``predicted``: the difference of two replays of the recorded steps. ``bound``: no more than this, by the evidence.
+    """
 
     ns_per_step: int
     share_of_step: float
-    kind: str = "estimate"
+    kind: Literal["predicted", "bound"] = "bound"
+
+
+@dataclass(frozen=True)
+class Together:
+    """What a step would take with the fixes of all of ``codes``, by one replay."""
+
+    codes: tuple[str, ...]
+    step_ns: int
+
+
+@dataclass(frozen=True)
+class ReplayModel:
+    """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
+
+    ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
+    """
+
+    rank: int
+    steps: int
+    measured_step_ns: int | None
+    replayed_step_ns: int | None
+    error_ratio: float | None
+    why_not: str | None
+    together: Together | None = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +266,7 @@ class Report:
     run: Run = field(default=Run(None))
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
+    model: ReplayModel | None = None
 
     @property
     def advice(self) -> tuple[Finding, ...]:

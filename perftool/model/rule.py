@@ -65,6 +65,7 @@ class Rule:
     ``needs_names`` are names of host slices, with ``*`` for any text: where none occurs the rule finds nothing, and its
     query is not run. ``advice`` is false for a rule that speaks of the trace instead of the run. ``explains`` are the
     causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
+    ``whatif`` is a query for what the fix changes in the schedule.
     """
 
     code: str
@@ -92,6 +93,7 @@ class Rule:
     needs_names: tuple[str, ...] = field(default=())
     advice: bool = True
     explains: tuple[str, ...] = field(default=())
+    whatif: str | None = None
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).

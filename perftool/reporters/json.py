@@ -65,6 +65,14 @@ def as_dict(report: Report) -> dict[str, Any]:
         "recipes": [asdict(recipe) for recipe in report.recipes],
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
+        "model": report.model and {
+            "measured_step_ns": report.model.measured_step_ns, "replayed_step_ns": report.model.replayed_step_ns,
+            "error_ratio": report.model.error_ratio, "steps": report.model.steps, "rank": report.model.rank,
+            "why_not": report.model.why_not,
+        },
+        "together": report.model and report.model.together and {
+            "codes": list(report.model.together.codes), "step_ns": report.model.together.step_ns,
+        },
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip
 

@@ -12,9 +12,12 @@ from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.schedule import Lost, Progress
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
-from perftool.engine.rules.evaluate import Answer, ask
+from perftool.engine.rules.answers import Answer
+from perftool.engine.rules.evaluate import ask
+from perftool.engine.rules.predict import predicted
 from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
+from perftool.model.report import ReplayModel
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
@@ -47,6 +50,7 @@ class Facts:
     tables: Mapping[str, bytes]
     signs: DeviceSigns
     answers: tuple[Answer, ...]
+    models: tuple[ReplayModel, ...]
     filled: frozenset[str]
 
     def shift(self, base_ns: int) -> Shift:
@@ -133,12 +137,15 @@ def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
     # The device of the run may show on other ranks only.
     context = context_of(tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
+    asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
+    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context)
     facts = Facts(
         base_ns=store.base_ns,
         metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},
         tables=tables,
         signs=signs,
-        answers=tuple(ask(store, rule, context) for rule in rules if rule.sql and rule.scope == "rank"),
+        answers=tuple(answers),
+        models=models,
         filled=frozenset(name for name in (needed | set(HANDED_ON)) if name in catalog() and store.has_rows(name)),
     )
     return Part(tuple(store.inputs_with_issues()[: len(store.inputs)]), tuple(store.unreadable), facts)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
 from perftool.engine.report.verdict import verdict
-from perftool.engine.rules.evaluate import Context, Outcome, make_finding
+from perftool.engine.rules.answers import Context
+from perftool.engine.rules.evaluate import Outcome, make_finding
+from perftool.engine.rules.predict import slowest
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
@@ -50,6 +52,7 @@ def compose(
         run=run,
         rules=tuple(rules),
         ranks=ranks,
+        model=slowest(outcome.models),
     )
 
 

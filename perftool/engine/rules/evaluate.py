@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
+from perftool.engine.rules.answers import Answer, Context, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import ranked
 from perftool.errors import QueryError, is_interrupt
-from perftool.model.report import Finding, Gain, Location, NotApplicable
+from perftool.model.report import Finding, Gain, Location, NotApplicable, ReplayModel
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore
@@ -21,24 +22,13 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 Made = TypeVar("Made")
 
 RULE_TIME_LIMIT_S = 30.0
-_PARAM = re.compile(r"\$(\w+)")
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for"}
+_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for", "predicted_ns"}
 # The end of a column's name tells its unit, and so how a message shows it.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-
-
-@dataclass(frozen=True)
-class Context:
-    """What rules may refer to besides tables: $steps, $step_ns (median), $window_ns (all ranks)."""
-
-    device: str | None
-    steps: int
-    step_ns: int
-    window_ns: int
 
 
 @dataclass(frozen=True)
@@ -47,22 +37,14 @@ class Outcome:
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed."""
-
-    code: str
-    rows: tuple[Mapping[str, Any], ...] = ()
-    why_not: str | None = None
-    error: str | None = None
+    models: tuple[ReplayModel, ...] = ()
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
     asked = [rule for rule in rules if rule.sql is not None]
-    return conclude(asked, (ask(store, rule, context) for rule in asked), context, crash_rule)
+    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context)
+    return replace(conclude(asked, answers, context, crash_rule), models=models)
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
@@ -136,7 +118,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
             for place in row.get("related") or ()
         ),
         evidence=evidence,
-        gain=_gain(row.get("gain_ns"), context),
+        gain=_gain(row, context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
         advice=rule.advice,
@@ -165,20 +147,17 @@ def _occur(store: TraceStore, names: Sequence[str]) -> bool:
 
 def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:
     assert rule.sql is not None
-    values: dict[str, Any] = {
-        "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
-        **{param.name: param.value for param in rule.params},
-    }  # fmt: skip
-    used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
-    columns, rows = store.query(rule.sql, used, RULE_TIME_LIMIT_S)
+    columns, rows = store.query(rule.sql, sql_values(rule, rule.sql, context), RULE_TIME_LIMIT_S)
     return tuple(dict(zip(columns, row, strict=True)) for row in rows)
 
 
-def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
+def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
+    predicted_ns = row.get("predicted_ns")
+    gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
     bounded = max(0, min(int(gain_ns), context.step_ns))
-    return Gain(bounded, bounded / context.step_ns)
+    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")
 
 
 def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
