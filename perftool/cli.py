@@ -46,7 +46,7 @@ class _Commands(TyperGroup):
         """The command of this name; a file in its place is answered with the command that was meant."""
         command = super().get_command(ctx, cmd_name)
         if command is None and os.path.exists(cmd_name):
-            raise PerfToolError(f"{cmd_name} is no command; to analyse it: habana_perf_tool analyze {cmd_name}")
+            raise PerfToolError(f"{cmd_name} is not a command; to analyse it: habana_perf_tool analyze {cmd_name}")
         return command
 
 

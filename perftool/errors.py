@@ -34,6 +34,13 @@ class QueryError(PerfToolError):
     """SQL from a user or a rule that does not run."""
 
 
+class QueryTimeoutError(QueryError):
+    """SQL that took longer than it may."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"the query took longer than {limit_s:g} s")
+
+
 class MissingExtraError(PerfToolError):
     """An optional package is needed; the message names the extra that installs it."""
 

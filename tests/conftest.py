@@ -21,6 +21,19 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 
+# The heart of the program: what a change to a rule, a table or a reader can break, in under a minute.
+_QUICK = ("engine", "model", "readers", "rules", "store")
+_FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of ``_QUICK`` that do not take minutes: ``pytest -m quick``."""
+    for item in items:
+        within = item.path.relative_to(_FOLDER).parts
+        if within[0] in _QUICK and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.quick)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="rewrite tests/golden from what the program does")
 

@@ -263,7 +263,7 @@ def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path
 
 def test_a_file_in_the_place_of_a_command_is_told_its_command(cli) -> None:
     ran = cli("good.json")
-    said = "habana_perf_tool: good.json is no command; to analyse it: habana_perf_tool analyze good.json\n"
+    said = "habana_perf_tool: good.json is not a command; to analyse it: habana_perf_tool analyze good.json\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

@@ -96,7 +96,7 @@ def seen(trap: Callable[[], Trap]) -> Seen:
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder), data) as store:
         return Seen(
             steps=one(store, "SELECT count(*) FROM steps WHERE step IS NOT NULL"),
-            window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM _windows'),
+            window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM windows'),
             busy_ns=one(store, "SELECT sum(dur)::BIGINT FROM device_busy"),
             unions_ns={metric: nanoseconds(store, metric) for metric in _UNIONS},
             nic_ns=one(store, "SELECT sum(busy_ns)::BIGINT FROM engines WHERE engine = 'NIC'"),

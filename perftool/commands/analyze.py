@@ -11,7 +11,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given, Ranks
-from perftool.commands.output import print_document, said, write_document
+from perftool.commands.output import print_document, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -50,6 +50,7 @@ def analyze(
     exclude: options.Exclude = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
@@ -74,7 +75,7 @@ def analyze(
         select, ignore, extend_select, extend_ignore, preview, rules, exclude,
         output_format.value if output_format else None, output_file,
     )  # fmt: skip
-    prepared = prepare(paths or texts, config or [], isolated, given)
+    prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     if settings:
         show_settings(prepared.settings)
     elif not paths and not texts:
@@ -93,6 +94,7 @@ def run(
 
     settings = prepared.settings
     inputs = find_inputs(paths, logs, settings.exclude)
+    require_no_input([settings.output_file], [*inputs.traces, *inputs.texts])
     ranks = ranks or Ranks()
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:

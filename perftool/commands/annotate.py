@@ -11,7 +11,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import gzipped, is_file, write_blocks
+from perftool.commands.output import gzipped, is_file, require_no_input, write_blocks
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -52,6 +52,7 @@ def annotate(
     rules: options.RulePacks = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a copy of a trace with the findings drawn into it, for Perfetto
@@ -70,7 +71,7 @@ def annotate(
     texts = [*(log or ()), *(metrics or ())]
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules)
     _require_target(trace, output_file, show)
-    prepared = prepare([trace], config or [], isolated, given)
+    prepared = prepare([trace], config or [], isolated, given, trust_config)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         target = output_file or str(Path(folder) / f"{_stem(trace)}.annotated.json.gz")
         drawn = _write(trace, texts, prepared, target, quiet)
@@ -99,8 +100,6 @@ def _require_target(trace: str, output_file: str | None, show: bool) -> None:
         raise PerfToolError("--open needs a file: it cannot show what goes to stdout")
     if is_file(output_file) and not str(output_file).endswith(_SUFFIXES):
         raise PerfToolError(f"{output_file}: the name must end in {' or '.join(_SUFFIXES)}")
-    if output_file and Path(output_file).exists() and Path(trace).exists() and Path(output_file).samefile(trace):
-        raise PerfToolError(f"{output_file}: is the trace itself, which is never changed; name another file")
 
 
 def _stem(trace: str) -> str:
@@ -119,6 +118,7 @@ def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet:
     from perftool.reporters.perfetto import render_events
 
     inputs = find_inputs([trace], texts)
+    require_no_input([target], [*inputs.traces, *inputs.texts])
     if len(inputs.traces) != 1:
         raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
     with (

@@ -53,5 +53,5 @@ def named_in(path: str) -> list[str]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise InputError(f"{path}: is no JSON report of habana_perf_tool") from None
+        raise InputError(f"{path}: not a JSON report of habana_perf_tool") from None
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))

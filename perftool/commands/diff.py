@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -10,13 +11,13 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import is_file, said, write_document
+from perftool.commands.output import is_file, require_no_input, said, write_document
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
 
 if TYPE_CHECKING:
-    from perftool.model.diff import Comparison
+    from perftool.model.diff import Comparison, RunSide
 
 
 class Format(str, Enum):
@@ -44,6 +45,7 @@ def diff(
     rules: options.RulePacks = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
     quiet: options.Quiet = False,
@@ -60,23 +62,44 @@ def diff(
 
       habana_perf_tool diff main.json branch.json --output-format markdown
     """
-    from perftool.engine.compare.diff import compare, fails, load_side, parse_fail_if
-    from perftool.engine.report.portable import shown_paths
+    from perftool.engine.compare.diff import fails, load_side, parse_fail_if
 
-    if base == new == "-":
-        raise PerfToolError("'-' can be given only once")
+    _require_sides(base, new, output_file)
     limit = None if fail_if is None else parse_fail_if(fail_if)
-    prepared = prepare([new], config or [], isolated, Given(select=select, ignore=ignore, rule_packs=rules))
+    given = Given(select=select, ignore=ignore, rule_packs=rules)
+    prepared = prepare([new], config or [], isolated, given, trust_config)
     with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
-    shown = shown_paths([side.name for side in sides], project_root())
-    result = compare(*(replace(side, name=shown[side.name]) for side in sides))
+    result = _compared(*sides)
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
     if not (quiet or silent):
         note([*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
+
+
+def _compared(base: RunSide, new: RunSide) -> Comparison:
+    """The comparison of the two sides, with no absolute path in it."""
+    from perftool.engine.compare.diff import compare
+    from perftool.engine.report.portable import shown_paths
+
+    shown = shown_paths([base.name, new.name], project_root())
+    return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]))
+
+
+def _require_sides(base: str, new: str, output_file: str | None) -> None:
+    if base == new == "-":
+        raise PerfToolError("'-' can be given only once")
+    require_no_input([output_file], _files(base, new))
+
+
+def _files(*sides: str) -> list[str]:
+    """The files that the two sides of the comparison are read from."""
+    from perftool.readers.files.discover import find_inputs
+
+    folders = [find_inputs([side]) for side in sides if os.path.isdir(side)]
+    return [*sides, *(path for found in folders for path in (*found.traces, *found.texts))]
 
 
 def _render(result: Comparison, output_format: Format) -> bytes:

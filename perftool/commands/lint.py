@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer
 from perftool.commands import options
 from perftool.commands.lint_output import Format, Sink, emit, parse_sinks
 from perftool.commands.options import Color, Given
-from perftool.commands.output import said, write_document
+from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
@@ -89,7 +90,7 @@ AllowEmpty = Annotated[
     typer.Option(
         "--allow-empty",
         metavar=options.NO_VALUE,
-        help="Having nothing to check is no error.",
+        help="Succeed when there is nothing to check.",
         rich_help_panel="File selection",
     ),
 ]
@@ -146,6 +147,7 @@ def lint(
     stdin_filename: StdinName = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
@@ -161,13 +163,12 @@ def lint(
 
       habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
     """
-    given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file, fail_on,
-        exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores, extend_per_file_ignores,
-    )  # fmt: skip
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
+                  fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
+                  extend_per_file_ignores)  # fmt: skip
     call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
                  statistics, settings, color, quiet or silent, silent, jobs, scheduler)  # fmt: skip
-    _lint(_with_budgets(prepare(paths or [], config or [], isolated, given), budget or []), call)
+    _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)
 
 
 def _lint(prepared: Prepared, call: _Call) -> None:
@@ -178,7 +179,7 @@ def _lint(prepared: Prepared, call: _Call) -> None:
         raise PerfToolError("lint needs PATHS: files, folders, globs, or '-'")
     sinks = parse_sinks(prepared.settings, call.also, call.statistics)
     plan = _plan(prepared, call)
-    result = _accepted(_run(plan, call), plan, call.write_baseline)
+    result = _accepted(_run(plan, call, [sink.target for sink in sinks]), plan, call.write_baseline)
     _finish(result, prepared, sinks, call)
 
 
@@ -199,11 +200,12 @@ def _plan(prepared: Prepared, call: _Call) -> LintPlan:
     return LintPlan(prepared.rules, settings, project_root(), call.stdin_name)
 
 
-def _run(plan: LintPlan, call: _Call) -> LintReport:
+def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintReport:
     from perftool.engine.gate.lint import lint_inputs
     from perftool.engine.ranks.choice import choose_schedule
 
     inputs = _inputs(plan, call)
+    require_no_input([*targets, call.write_baseline], [*inputs.traces, *inputs.texts])
     note(() if call.quiet else inputs.notes, call.color)
     schedule = choose_schedule(inputs.traces, call.jobs, call.scheduler)
     with progress(call.quiet) as show:

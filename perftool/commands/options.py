@@ -136,6 +136,13 @@ Config = Annotated[
 Isolated = Annotated[
     bool, typer.Option("--isolated", metavar=NO_VALUE, help="Ignore all configuration files.", rich_help_panel=_CONFIG)
 ]
+TrustConfig = Annotated[
+    bool,
+    typer.Option(
+        "--trust-config", metavar=NO_VALUE, rich_help_panel=_CONFIG,
+        help="Let a configuration that was found write files, and name any.",
+    ),
+]  # fmt: skip
 ShowSettings = Annotated[
     bool,
     typer.Option(

@@ -28,13 +28,13 @@ class Prepared:
     warnings: tuple[str, ...]
 
 
-def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given) -> Prepared:
+def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given, trust: bool = False) -> Prepared:
     """Settings for ``paths``, and their rules. Raises SettingsError and RuleError."""
     from perftool.engine.rules.pack import load_packs
     from perftool.engine.rules.selection import choose, redirect, require_known
     from perftool.engine.settings.settings import adjust, load_settings
 
-    settings = load_settings(paths, config, isolated, given.as_keys())
+    settings = load_settings(paths, config, isolated, given.as_keys(), trust)
     rules = adjust(load_packs(settings.rule_packs), settings.overrides)
     chosen = choose(rules, settings.selection)
     warnings = list(chosen.warnings)

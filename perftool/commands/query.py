@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from perftool.commands.options import Ranks
-from perftool.commands.output import said, write_document
+from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import note
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -30,14 +30,17 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs
+    from perftool.store.room.room import Bounds
 
     inputs = find_inputs([path])
+    require_no_input([output_file], [*inputs.traces, *inputs.texts])
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress() as show, analysed(inputs, (), schedule, show) as opened:
-        columns, rows = opened.query(sql, time_limit)
-    write_document(_RENDER[output_format](columns, rows), output_file)
-    note(said(output_file))
+        result = opened.ask(sql, Bounds(time_limit))
+    write_document(_RENDER[output_format](result.columns, result.rows), output_file)
+    cut = [f"only the first {len(result.rows):,} rows: a query gives no more at once"] if result.cut else []
+    note([*cut, *said(output_file)])
 
 
 def list_tables(output_file: str | None = None) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given, Ranks
-from perftool.commands.output import is_file, said, write_document
+from perftool.commands.output import is_file, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -40,6 +40,7 @@ def report(
     exclude: options.Exclude = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
+    trust_config: options.TrustConfig = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
     color: options.ColorOption = Color.auto,
@@ -61,7 +62,7 @@ def report(
     )  # fmt: skip
     if not paths and not texts:
         raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
-    prepared = prepare(paths or texts, config or [], isolated, given)
+    prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
@@ -90,6 +91,7 @@ def _analysis(
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude)
+    require_no_input([prepared.settings.output_file], [*inputs.traces, *inputs.texts])
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures

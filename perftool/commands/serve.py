@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: requests are no news to the user."""
+        """Say nothing: the user need not hear of each request."""
 
     def _head(self) -> bool:
         """Answer with the headers of the file; whether the file was what is wanted."""

@@ -110,4 +110,5 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
         f"{format_ns(done.length_ns)} of virtual time",
         f"Wrote {', '.join(map(_shown, (done.trace, done.log, done.metrics)))}",
     ]
+    lines += [f"habana_perf_tool: note: {note}" for note in done.notes]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

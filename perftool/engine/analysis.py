@@ -25,6 +25,7 @@ from perftool.readers.files.discover import Inputs, find_inputs
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
 from perftool.store.handover import spans_ranks
+from perftool.store.room.room import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
 
 
@@ -97,12 +98,17 @@ class Run:
         return store
 
     def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """What a SELECT over the tables of all ranks gives: the names of its columns, and rows. Raises QueryError.
+        """What a SELECT over the tables of all ranks gives: the names of its columns, and rows. Raises QueryError."""
+        result = self.ask(sql, Bounds(time_limit_s))
+        return result.columns, result.rows
 
-        One that names tables of single events reads all ranks into one store.
+    def ask(self, sql: str, bounds: Bounds) -> Result:
+        """The same with other bounds, and whether there was more.
+
+        SQL that names tables of single events reads all ranks into one store.
         """
         joined = not self._one_store and all(map(spans_ranks, names_in(sql)))
-        return (self.store if joined else self.whole).query(sql, time_limit_s=time_limit_s)
+        return (self.store if joined else self.whole).ask(sql, None, bounds)
 
     @cached_property
     def pictures(self) -> Pictures:

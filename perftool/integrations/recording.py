@@ -106,7 +106,7 @@ class Recording:
 
     def _end_trial(self) -> None:
         with warnings.catch_warnings():
-            # That the first recording is dropped is no news here.
+            # The user need not hear that the first recording is dropped.
             warnings.filterwarnings("ignore", message=".*Profiler clears events")
             self._profiler.step()
 

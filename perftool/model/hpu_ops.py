@@ -9,12 +9,12 @@ from pathlib import Path
 
 import orjson
 
+from perftool.model.hpu_bridge import hpu_bridge
+
 _FILE = Path(__file__).parent.parent / "hpu_ops.json"
-# No arithmetic unit of any Gaudi works on these.
-MISSING_EVERYWHERE = frozenset({"float64", "complex64", "complex128"})
+# No arithmetic unit of any Gaudi works on these, and the bridge computes them as no other type.
+MISSING_EVERYWHERE = frozenset({"complex64", "complex128"})
 ANY_ARGUMENT = "*"
-# The bridge stores 64-bit integers as 32-bit ones and truth values as bytes.
-_STORED_AS = {"int64": "int32", "bool": "int8"}
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,10 @@ def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[s
     """Which of ``dtypes`` every Gaudi lacks for ``op``, and which it has (empty when no list is known)."""
     listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
     known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
-    missing = dtypes - known if known else dtypes & MISSING_EVERYWHERE
-    return missing, known
+    if not known:
+        return dtypes & MISSING_EVERYWHERE, known
+    computed_as = hpu_bridge().computed_as
+    return frozenset(dtype for dtype in dtypes - known if computed_as.get(dtype) not in known), known
 
 
 def accepts(op: str, device: str, argument: str, dtype: str) -> bool:
@@ -68,4 +70,6 @@ def accepts(op: str, device: str, argument: str, dtype: str) -> bool:
         return False
     arguments = hpu_ops().dtypes.get(op, {}).get(device, {})
     types = arguments.get(argument) or arguments.get(ANY_ARGUMENT)
-    return types is None or dtype in types or _STORED_AS.get(dtype) in types
+    bridge = hpu_bridge()
+    names = (dtype, bridge.stored_as.get(dtype), bridge.computed_as.get(dtype))
+    return types is None or any(name in types for name in names)

@@ -11,11 +11,13 @@ Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 Status = Literal["preview", "stable", "deprecated"]
 Scope = Literal["rank", "ranks"]
+Side = Literal["host", "device"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
 SCOPES: tuple[Scope, ...] = ("rank", "ranks")
+SIDES: tuple[Side, ...] = ("host", "device")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Rule:
     ``needs_names`` are names of host slices, with ``*`` for any text: where none occurs the rule finds nothing, and its
     query is not run. ``advice`` is false for a rule that speaks of the trace instead of the run. ``explains`` are the
     causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
+    ``relieves`` is the side that the fix takes work from: the schedule then limits the gain (the table gain_limits).
     ``whatif`` is a query for what the fix changes in the schedule.
     """
 
@@ -93,6 +96,7 @@ class Rule:
     needs_names: tuple[str, ...] = field(default=())
     advice: bool = True
     explains: tuple[str, ...] = field(default=())
+    relieves: Side | None = None
     whatif: str | None = None
 
     def applies_to(self, device: str | None) -> bool:

@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 MOST_STEPS = 3
 NONE = -1
 _BOUNDS = ("ts", "end", "host_ts", "host_end")
-TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "_feeding_tracks", "roles")
+TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "feeding_tracks", "roles")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
 # Gaudi shows a thread on lanes of several processes, so threads are told by tid.
 _THREADS = """
 WITH chosen AS (
-    SELECT track FROM _feeding_tracks WHERE rank = $rank
+    SELECT track FROM feeding_tracks WHERE rank = $rank
     UNION SELECT track FROM launches WHERE rank = $rank AND ts >= $begin AND ts < $end
 ),
 stepping AS (

@@ -44,7 +44,7 @@ def _worth(finding: Finding) -> str:
 
 
 def _notes(report: Report) -> str:
-    """What was wrong with the inputs, and where they are from, when that is no device."""
+    """What was wrong with the inputs, and where they are from, when that is not a device."""
     notes = [f"{read.path}: {issue.message}" for read in report.inputs for issue in read.issues]
     return "".join(f'<p style="margin:0;opacity:.75">{escape(note)}</p>' for note in notes)
 

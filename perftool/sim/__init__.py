@@ -19,6 +19,7 @@ MODES = ("lazy", "eager", "compile")
 class Simulated:
     """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
 
+    ``notes`` say what a real device does otherwise.
     ``steps`` and ``compilations`` are counts; ``length_ns`` is how long the run took in virtual time.
     """
 
@@ -31,6 +32,7 @@ class Simulated:
     steps: int
     length_ns: int
     compilations: int
+    notes: tuple[str, ...] = ()
 
 
 def simulate(

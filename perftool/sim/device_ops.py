@@ -36,7 +36,8 @@ class DeviceOps:
         else:
             self._bring_operands(call)
             self._host(call, self._machine.costs.host_op_us)
-            self.add(work_of(call), key_of(call, self._origin), call.inputs, call.outputs)
+            self._note_types(call)
+            self.add(work_of(call), key_of(call, self._origin), call.inputs, _on_device(call))
 
     def add(self, work: Work, key: Hashable, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> None:
         """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on."""
@@ -62,6 +63,10 @@ class DeviceOps:
     def _host(self, call: Call, microseconds: float) -> None:
         if not self.quiet:
             self._machine.host_op(f"aten::{call.op.base}", microseconds, recorded_shapes(call.args))
+
+    def _note_types(self, call: Call) -> None:
+        if any(each.dtype == torch.float64 for each in call.outputs):
+            self._machine.log.computed_in_fp32 += 1
 
     def _bring_operands(self, call: Call) -> None:
         """Host operands of more than one element would have to be copied first."""
@@ -95,3 +100,8 @@ class DeviceOps:
         if entry.node[0] == graph.serial:
             return ("node", entry.node[1])
         return ("input", graph.inputs.setdefault(entry.serial, len(graph.inputs)))
+
+
+def _on_device(call: Call) -> tuple[torch.Tensor, ...]:
+    """The results that lie on the device: the lengths of a packed sequence stay on the host."""
+    return call.outputs[:1] if call.op.base == "_pack_padded_sequence" else call.outputs

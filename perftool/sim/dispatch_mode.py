@@ -20,7 +20,10 @@ _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 # Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
-                   "unique_consecutive": "unique", "unique_dim_consecutive": "unique"}  # fmt: skip
+                   "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
+# Ops that look for the places of a mask among their indices first.
+_INDEXING = {"index": "non zero", "index_put": "index_put_frontend_impl_hpu_lazy",
+             "_index_put_impl": "index_put_frontend_impl_hpu_lazy"}  # fmt: skip
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -93,8 +96,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
         else:
             self.device_ops.run(call)
-            if base in _DATA_DEPENDENT:
-                self.machine.copy_out(8, _DATA_DEPENDENT[base])
+            reason = _DATA_DEPENDENT.get(base) or _mask_reason(call)
+            if reason is not None:
+                self.machine.copy_out(8, reason)
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""
@@ -138,3 +142,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         shapes = self.device_ops.shapes((tensor, tensor))
         with self.machine.op("aten::to"), self.machine.op("aten::_to_copy"), self.machine.op("aten::copy_", shapes):
             yield
+
+
+def _mask_reason(call: Call) -> str | None:
+    """What the log calls the cut of an op that is indexed by a mask; None for other ops and indices."""
+    reason = _INDEXING.get(call.op.kind)
+    masked = reason is not None and any(each.dtype == torch.bool for each in tensors(call.args[1]))
+    return reason if masked else None

@@ -40,6 +40,7 @@ class FunctionMode(TorchFunctionMode):
             tensor.is_cpu.__get__: self._is_cpu,
             tensor.get_device: self._index,
             torch.lstm: _without_onednn,
+            torch._pad_packed_sequence: self._padded,
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -115,6 +116,15 @@ class FunctionMode(TorchFunctionMode):
         with self._dispatch.handing_to(_ignore):
             fetched = convert()
             return fetched.clone() if self._placement.find(fetched) is not None else fetched
+
+    def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._placement.find(args[0]) is None:
+            return func(*args, **kwargs)
+        # It makes its result on the device of the packed data, which PyTorch takes for the host.
+        with self._dispatch.handing_to(self._dispatch.device_ops.run):
+            padded, lengths = func(*args, **kwargs)
+        self._placement.forget(lengths)
+        return padded, lengths
 
     def _pin(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         pinned = args[0].clone()

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from perftool.model.hpu_bridge import hpu_bridge
+from perftool.model.hpu_ops import base_name
 from perftool.sim.graph import Work
 
 # As Synapse spells them.
@@ -23,10 +25,10 @@ _SUFFIX = {"float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32"}
 _LIST_TYPES = {torch.float32: "float", torch.float64: "double", torch.int64: "long int", torch.int32: "int"}
 _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "BatchGemm",
                  "convolution": "Convolution", "convolution_backward": "ConvolutionGradient"}  # fmt: skip
-# The lazy kernels of these turn their number into a tensor, so that another value is not another graph
-# (gaudi-pytorch-bridge 1.19: get_tensor_for_scalar in the front ends of div, addcdiv, addcmul; numbers that meet a
-# tensor in a binary op arrive as tensors anyway).
-_NUMBERS_AS_TENSORS = frozenset({"add", "sub", "rsub", "mul", "div", "addcdiv", "addcmul"})
+# Numbers that meet a tensor in these arrive as tensors, before any front end of the bridge.
+_WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
+# Their front end leaves a one as it is.
+_BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -140,14 +142,22 @@ def key_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
 
     Numbers belong to it, except those that the bridge passes as tensors.
     """
-    as_tensors = call.op.kind in _NUMBERS_AS_TENSORS
+    kind = call.op.kind
+    as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
+    if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
+        as_tensors = False
     return (call.op.name, *(_part(leaf, as_tensors, origin) for leaf in call.leaves))
+
+
+@cache
+def _numbers_as_tensors() -> frozenset[str]:
+    return frozenset(base_name(op).removeprefix("aten::") for op in hpu_bridge().numbers_as_tensors)
 
 
 def _part(leaf: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
     if isinstance(leaf, torch.Tensor):
         return (tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.dtype, origin(leaf))
-    if as_tensors and isinstance(leaf, (int, float)):
+    if as_tensors and isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
         return str(type(leaf))
     # Truth values, numbers and their types all differ: True == 1 == 1.0.
     return (str(type(leaf)), leaf) if isinstance(leaf, _PLAIN) else str(type(leaf))

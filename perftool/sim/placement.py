@@ -51,6 +51,10 @@ class Placement:
         entry = self._storages.get(tensor.untyped_storage()._cdata)
         return entry if entry is not None and not _gone(entry.ref) else None
 
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Count the storage of ``tensor`` as being on the host."""
+        self._storages.pop(tensor.untyped_storage()._cdata, None)
+
     def pin(self, tensor: torch.Tensor) -> None:
         """Count a host tensor as pinned."""
         storage = tensor.untyped_storage()

@@ -40,7 +40,16 @@ def run(
     machine = simulation.machine
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
     return Simulated(
-        trace, log, metrics, exit_code, interrupted, machine.used, steps, machine.length, len(machine.log.compiled)
+        trace=trace,
+        log=log,
+        metrics=metrics,
+        exit_code=exit_code,
+        interrupted=interrupted,
+        used=machine.used,
+        steps=steps,
+        length_ns=machine.length,
+        compilations=len(machine.log.compiled),
+        notes=machine.log.notes,
     )
 
 

@@ -20,6 +20,7 @@ class RunLog:
         self._lines = [f"{NOTE}; device {device}, mode {mode}", *_banner(mode)]
         self._mode = mode
         self.fallbacks: Counter[str] = Counter()
+        self.computed_in_fp32 = 0
         self.compiled: list[tuple[str, int]] = []
         self.hits: Counter[int] = Counter()
         self.misses: Counter[int] = Counter()
@@ -36,9 +37,16 @@ class RunLog:
         short = op.removeprefix("aten::").split(".")[0]
         self._record("PT_FALLBACK", "debug", f"CPU fallback {short} : {shown}", now)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a Gaudi does otherwise than the simulation, as far as this run met it."""
+        if not self.computed_in_fp32:
+            return ()
+        return (f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word",)
+
     def text(self, now: int) -> str:
         """The whole log of a run that ends at ``now``."""
-        lines = list(self._lines)
+        lines = [*self._lines, *(f"note: {note}" for note in self.notes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
             table = "\n".join(["CPU Fallback stats:", *(f"{count}\t{op}" for op, count in ordered)])

@@ -53,8 +53,8 @@ def macros() -> str:
 
 
 def names_in(sql: str) -> list[str]:
-    """Every table name that occurs in ``sql`` as a word."""
-    return [name for name in re.findall(r"\w+", sql) if name in catalog()]
+    """Every table name that occurs in ``sql`` as a word, in capitals or not."""
+    return [name for name in re.findall(r"\w+", sql.lower()) if name in catalog()]
 
 
 def build_order(names: Iterable[str], made: Container[str] = ()) -> list[str]:

@@ -13,7 +13,7 @@ from perftool.store.pairing import Pairs, pair
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
-    """Make the table ``_pairs`` (id of the begin, end in ns); returns what is no slice, each with its rank."""
+    """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot be a slice, each with its rank."""
     begins: list[int] = []
     ends_ns: list[int] = []
     issues: list[tuple[int, ImportIssue]] = []
@@ -69,7 +69,7 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
 
 
 def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """The complete events that are no slices. Impossible ones of a device stay, set aside, in device_ops."""
+    """The complete events that cannot be slices. Impossible ones of a device stay, set aside, in device_ops."""
     found = connection.execute(
         """SELECT r.rank, count(*)
            FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r

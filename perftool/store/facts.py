@@ -9,7 +9,7 @@ from perftool.model.devices import find_device, known_devices
 
 # What a column of the table holds; no device has as much.
 _MOST_BYTES = 2**63 - 1
-DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT, known VARCHAR)"
+DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT, published_bytes BIGINT, known VARCHAR)"
 FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
 
@@ -41,5 +41,6 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, 
                 size = device.get("totalGlobalMem")
                 memory_bytes = size if isinstance(size, int) and 0 < size <= _MOST_BYTES else None
                 known = find_device(name, memory_bytes)
-                rows.append((rank, name, memory_bytes, known.name if known else None))
+                facts = (known.memory_bytes, known.name) if known else (None, None)
+                rows.append((rank, name, memory_bytes, *facts))
     return rows

@@ -15,8 +15,9 @@ from perftool.store.shift import Shift
 
 # Each row speaks of one rank, and there are few: per step, per collective, per name; never per slice.
 HANDED_ON = (
-    "tracks", "_windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
-    "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "_traced_fallbacks", "run_kinds",
+    "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
+    "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls", "run_kinds",
+    "_device_windows",
 )  # fmt: skip
 _TIMES = {"ts", "end", "host_ts", "host_end"}
 _RAW = re.compile(r"\braw\b")

@@ -133,7 +133,7 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert a chunk that holds what the fast way refuses: elements that are no objects, or keys given twice."""
+    """Insert a chunk that holds what the fast way refuses: elements that are not objects, or keys given twice."""
     keys = ", ".join(f"json ->> '{key}'" for key in _COLUMNS if key != "id")
     ts, dur = (_to_ns(_EXACT_TIME[1], f"(json ->> '{key}')") for key in ("ts", "dur"))
     statement = f"""

@@ -34,7 +34,7 @@ def is_profiler_csv(path: str) -> bool:
 
 
 def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> InputFile:
-    """Append the work of one profiler CSV under ``rank``; rows that are no work are only counted by the reader."""
+    """Append the work of one profiler CSV under ``rank``; rows that show no work are only counted by the reader."""
     tally = IssueTally()
     slices = iter_slices(path, tally)
     lanes: set[tuple[str, str]] = set()

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from perftool.errors import InputError, QueryError
+from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros, names_in
 from perftool.store.clocks import align_clocks
+from perftool.store.deadline import interrupted_after, whole_or_not
 from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
+from perftool.store.room.handed import HandedTables
+from perftool.store.room.room import Bounds, Result, Room
 from perftool.store.shift import shift_to
 from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
 
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
 Number = Callable[[int | None], int]
 QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
-# DuckDB renamed the member in 2.0.
-_SELECTS = ("SELECT", "SELECT_STATEMENT")
 
 
 class TraceStore:
@@ -51,7 +52,6 @@ class TraceStore:
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
         self._filled: dict[str, bool] = {}
-        self._locked = False
         self._ready = False
         # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
         self.base_ns = 0
@@ -66,6 +66,10 @@ class TraceStore:
         if large:
             self._connection.execute(f"SET memory_limit = '{limit_mb}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
+        folder = Path(self._folder.name) / "handed"
+        folder.mkdir()
+        self._handed = HandedTables(self._connection, folder)
+        self._room = Room(folder, macros(), limit_mb)
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())
 
@@ -82,6 +86,7 @@ class TraceStore:
 
     def close(self) -> None:
         """Give up the tables and every temporary file."""
+        self._room.close()
         self._connection.close()
         self._folder.cleanup()
 
@@ -131,7 +136,7 @@ class TraceStore:
         self.readings.append(reading)
 
     def hand_on(self) -> dict[str, bytes]:
-        """The tables of HANDED_ON, each as a Parquet file. Must come before the first ``query``."""
+        """The tables of HANDED_ON, each as a Parquet file."""
         self.build(HANDED_ON)
         return write_tables(self._connection, Path(self._folder.name))
 
@@ -181,39 +186,56 @@ class TraceStore:
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run SQL from outside: one SELECT, read-only, without access to files or the network.
+        """Run SQL from outside; returns column names and rows. See ``ask`` for the limits and what is raised."""
+        result = self.ask(sql, params, Bounds(time_limit_s))
+        return result.columns, result.rows
 
-        Returns column names and rows. Raises QueryError when it is not a SELECT, fails or takes too long.
+    def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
+        """Run SQL from outside: one SELECT over the tables, in a process of its own (``perftool.store.room``).
+
+        Raises QueryError when it is anything else, fails or takes too long, the making of its tables included.
         """
         try:
-            statements = duckdb.extract_statements(sql.encode().decode())
+            sql.encode()
         except UnicodeEncodeError:
             raise QueryError("the SQL is not valid UTF-8") from None
-        except duckdb.Error as error:
-            raise QueryError(_first_line(error)) from None
-        if len(statements) != 1 or statements[0].type.name not in _SELECTS:
-            raise QueryError("only a single SELECT is allowed")
-        # Slices are made with arrays from Python, which counts as external access.
-        self.build(["slices", *names_in(sql)])
-        self._lock_down()
-        return self._run_limited(statements[0], params or {}, time_limit_s)
+        begun = monotonic()
+        with interrupted_after(self._connection, bounds.seconds):
+            self.build(names_in(sql))
+            files = self._handed.files(sql)
+        left = max(bounds.seconds - (monotonic() - begun), 0.001)
+        try:
+            return self._room.ask(sql, params or {}, files, replace(bounds, seconds=left))
+        except QueryTimeoutError:
+            raise QueryTimeoutError(bounds.seconds) from None
+
+    def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run our own SQL, of the shipped rules; returns column names and rows. Raises QueryError like ``query``."""
+        self.build(names_in(sql))
+        with interrupted_after(self._connection, time_limit_s):
+            result = self._connection.execute(sql, params)
+            return [column[0] for column in result.description or []], result.fetchall()
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; names that are no tables are ignored."""
+        """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
         for name in build_order(names, self._built):
-            self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+            with whole_or_not(self._connection):
+                self._make(name)
             self._built.add(name)
-            if name == "tracks":
-                for rank, issue in pair_slices(self._connection):
-                    self._note(rank, issue)
-            if name == "_spans":
-                nest_slices(self._connection)
-            if name == "slices":
-                # A quarter of all memory so far, and nobody else's.
-                self._connection.execute("DROP TABLE _spans; DROP TABLE _nesting")
-            if name == "_clock_edges":
-                align_clocks(self._connection)
+
+    def _make(self, name: str) -> None:
+        self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
+        if name == "tracks":
+            for rank, issue in pair_slices(self._connection):
+                self._note(rank, issue)
+        if name == "_spans":
+            nest_slices(self._connection)
+        if name == "slices":
+            # A quarter of all memory so far, and nobody else's.
+            self._connection.execute("DROP TABLE _spans; DROP TABLE _nesting")
+        if name == "_clock_edges":
+            align_clocks(self._connection)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
@@ -260,36 +282,7 @@ class TraceStore:
     def _free_rank(self, stated: int | None) -> int:
         return free_rank(stated, self.metadata)
 
-    def _lock_down(self) -> None:
-        if not self._locked:
-            # Pairing and nesting hand arrays over, which counts as access from outside.
-            self.build(["slices"])
-            self._connection.execute("SET enable_external_access = false")
-            self._locked = True
-
-    def _run_limited(
-        self, statement: duckdb.Statement, params: dict[str, Any], limit_s: float
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        timer = threading.Timer(limit_s, self._connection.interrupt)
-        timer.start()
-        try:
-            self._connection.execute("BEGIN TRANSACTION READ ONLY")
-            result = self._connection.execute(statement, params)
-            columns = [column[0] for column in result.description or []]
-            return columns, result.fetchall()
-        except duckdb.InterruptException:
-            raise QueryError(f"the query took longer than {limit_s:g} s") from None
-        except duckdb.Error as error:
-            raise QueryError(_first_line(error)) from None
-        finally:
-            timer.cancel()
-            self._connection.execute("ROLLBACK")
-
 
 def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -179,7 +179,7 @@ def unescaped_strings() -> Trap:
 
 
 def zero_length_records() -> Trap:
-    """Flow edges of generation C drag along host records without length: they are no work."""
+    """Flow edges of generation C drag along host records without length: they do not count as work."""
     trace = _one_step("C")
     source = trace.annotation("enqueueWithExternalEventsExt", 1050, 0, recipe=1)
     target = trace.device_op("MME", "GEMM", 1100, 300, recipe=1, dtype="bf16")

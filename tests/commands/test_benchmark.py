@@ -67,7 +67,7 @@ def test_a_report_leads_to_the_benchmarks_of_its_findings(tmp_path: Path) -> Non
     assert choose([], [], named_in(str(report))) == ["fused_adamw"]
     assert choose([], [], []) == []
     report.write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match="is no JSON report"):
+    with pytest.raises(InputError, match="not a JSON report"):
         named_in(str(report))
     with pytest.raises(InputError, match="cannot be read"):
         named_in(str(tmp_path / "none.json"))

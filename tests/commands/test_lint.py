@@ -86,7 +86,7 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--also", "xml:out.xml"], "must be FORMAT:FILE"),
         ([SLOW, "-o", "a", "--also", "json:a"], "two formats cannot be written to one file"),
         ([SLOW, "-o", "no/such/folder.txt"], "cannot be written"),
-        ([SLOW, "--rules", "missing"], "missing: is no folder"),
+        ([SLOW, "--rules", "missing"], "missing: not a folder"),
         ([SLOW, "--config", "missing.toml"], "missing.toml: cannot be read"),
         ([SLOW, "--statistics", "--output-format", "sarif"], "--statistics is for the text format"),
     ],

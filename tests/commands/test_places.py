@@ -140,6 +140,6 @@ def test_ctrl_c_in_a_query_ends_the_run(place: str, run: Run, monkeypatch: pytes
 
     monkeypatch.setattr(TraceStore, place, interrupted)
     Path("run.json").write_bytes(TRACE)
-    # A rule that is interrupted is no rule that crashed.
+    # A rule that is interrupted has not crashed.
     assert run("lint", "run.json") == 130
     assert run.out == ""

@@ -44,7 +44,7 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
     ("text", "message"),
     [
         ("step_time_ms", "--budget 'step_time_ms': must be a number and its limit"),
-        ("step_time_ms<=fast", "--budget: '<=fast' is no limit such as '<= 120' or '<= 5%'"),
+        ("step_time_ms<=fast", "--budget: '<=fast' is not a limit; write '<= 120' or '<= 5%'"),
         (
             "speed<=1",
             "--budget: there is no number 'speed'; there are dataloader_ratio, peak_memory_bytes, step",

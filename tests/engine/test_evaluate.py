@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from events import kernel, runtime, step, x
 from rule_files import rule
 
-from perftool.engine.rules.evaluate import Context, Outcome, evaluate, fingerprint
-from perftool.engine.rules.pack import builtin_folder, load_rule
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import MOST_FINDINGS, Outcome, evaluate, fingerprint
+from perftool.engine.rules.pack import builtin_folder, is_shipped, load_rule, shipped_rules
 from perftool.errors import QueryError
 from perftool.model.report import Gain, Location, NotApplicable
 from perftool.store.trace_store import TraceStore
@@ -89,8 +91,7 @@ def test_a_rule_without_its_names_finds_nothing(names: str, found: int, run: Cal
         ("SELECT 1 AS n", None, "subject"),
         ("SELECT 'all' AS subject, 1 AS n WHERE 1 > $nothing", None, "nothing"),
         ("SELECT 'all' AS subject", None, "n"),
-        ("SELECT 'all' AS subject, 1 AS n", "{n.missing}", "missing"),
-        ("SELECT 'all' AS subject, 1 AS n", "{", ""),
+        ("SELECT 'all' AS subject, 1 AS n", "{missing}", "missing"),
         ("SELECT 'all' AS subject, 1 AS n, 3 AS related", None, ""),
         ("SELECT 'all' AS subject, 1 AS n, 'infinity'::DOUBLE AS gain_ns", None, ""),
     ],
@@ -141,3 +142,22 @@ def test_a_fingerprint_tells_rules_and_subjects_apart() -> None:
     marks = {fingerprint("USR901", "aten::add"), fingerprint("USR901", "aten::mul"), fingerprint("USR902", "aten::add")}
     assert len(marks) == 3
     assert all(len(mark) == 16 and int(mark, 16) >= 0 for mark in marks)
+
+
+def test_a_rule_has_so_many_findings_and_the_rest_is_told(run: Callable[..., Outcome]) -> None:
+    found = run("SELECT 'k' || range AS subject, 1 AS n FROM range(200000)").findings
+    assert len([finding for finding in found if finding.code == "USR901"]) == MOST_FINDINGS
+    (told,) = [finding for finding in found if finding.code == "TRC001"]
+    assert told.message.startswith("rule USR901 failed: it found too much; only the first 1,000 rows")
+
+
+def test_names_that_a_rule_looks_for_are_matched_within_its_time(run: Callable[..., Outcome]) -> None:
+    pattern = "*" + "a*" * 20 + "b"
+    assert run("SELECT 'all' AS subject, 1 AS n", needs=f'["steps"]\nneeds_names = ["{pattern}"]').findings == ()
+
+
+def test_only_what_shipped_to_the_last_character_is_ours() -> None:
+    shipped = [rule for rule in shipped_rules() if rule.sql]
+    assert all(map(is_shipped, shipped))
+    assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
+    assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)

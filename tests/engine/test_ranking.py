@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perftool.engine.rules.ranking import ranked
+from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.model.report import Finding, Gain, Location
 from perftool.model.rule import Severity
 
@@ -14,7 +14,8 @@ def finding(code: str, gain: int | None, rank: int | None = 0, severity: Severit
 
 
 def codes(*findings: Finding) -> list[str]:
-    return [found.code for found in ranked(findings, {"GAP101": ("A001", "B")})]
+    explained_by = {"GAP101": ("A001", "B")}
+    return [found.code for found in ranked(claimed_once(findings, explained_by), explained_by)]
 
 
 def test_the_largest_gain_comes_first_and_none_last() -> None:

@@ -154,7 +154,7 @@ def test_a_cluster_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    """The URL of a folder in memory with a run of two ranks, and a file that is no trace."""
+    """The URL of a folder in memory with a run of two ranks, and a file that is not a trace."""
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     for rank in range(2):

@@ -8,7 +8,7 @@ from random import Random
 
 import tomli
 
-# What has broken readers before: ends of ranges, things that look like structure, things that are no text.
+# What has broken readers before: ends of ranges, things that look like structure, things that are not text.
 _WORDS = r'''
 { } [ ] , : " \ \u \ud800 null true NaN -Infinity 1e999 0 -1 "" [] {} = # ' """ 0x10 1_000
 18446744073709551616 1.7976931348623157e308 "ph":"X" "traceEvents":[ "ts": "args":{ Name, [tool.habana_perf_tool] ::

@@ -100,4 +100,7 @@ def test_a_name_that_no_report_could_show_is_refused(folder: Path) -> None:
     Path("r\udce4nk.json.gz").write_bytes(b"")
     with pytest.raises(InputError) as caught:
         find_inputs(["r*.json.gz"])
-    assert str(caught.value) == "r\\xe4nk.json.gz: the name is no valid text here; rename the file, or set PYTHONUTF8=1"
+    assert (
+        str(caught.value)
+        == "r\\xe4nk.json.gz: the name is not valid text on this system; rename the file, or set PYTHONUTF8=1"
+    )

@@ -148,6 +148,12 @@ def test_queries_use_tables_and_params_that_exist(rule: Rule) -> None:
 
 
 @every_rule
+def test_queries_use_documented_tables_only(rule: Rule) -> None:
+    assert re.findall(r"(?i)\b(?:FROM|JOIN)\s+((?:_|raw\b)\w*)", rule.sql or "") == []
+    assert [need for need in rule.needs if need.startswith("_")] == []
+
+
+@every_rule
 def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> None:
     placeholders = {name for _, name, _, _ in Formatter().parse(rule.message) if name}
     # What the engine fills in itself, for the rules that have no query.

@@ -107,7 +107,8 @@ FALLBACKS = """
     ("call", "dtype", "logged"),
     [
         ("torch.digamma(x)", "float32", {"aten::digamma": 1}),
-        ("x.exp()", "float64", {"aten::mul.Tensor": 1, "aten::exp": 1}),
+        ("x.exp()", "float64", {}),
+        ("torch.mm(x[None].int(), x[:, None].int())", "float32", {"aten::mm": 1}),
         ("torch.linalg.cholesky_ex(torch.eye(3, dtype=torch.bfloat16, device='hpu').float())", "float32", {}),
         ("x.exp()", "bfloat16", {}),
         ("(x > 1).sum()", "int64", {}),
@@ -198,4 +199,6 @@ def test_the_table_of_registered_ops() -> None:
     assert not accepts("aten::mm", "GAUDI", "self", "float16")
     assert accepts("aten::mm", "GAUDI2", "self", "float16")
     assert accepts("aten::index_add_", "GAUDI2", "index", "int64")
-    assert not accepts("aten::relu", "GAUDI2", "self", "float64")
+    assert accepts("aten::relu", "GAUDI2", "self", "float64")
+    assert not accepts("aten::relu", "GAUDI2", "self", "complex64")
+    assert unsupported("aten::mm", "aten::mm", frozenset({"float64"}))[0] == frozenset()

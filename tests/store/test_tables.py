@@ -56,6 +56,18 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (3, 0, '1', '1', 'python', 'main', 'host', None),
         (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
     ]),
+    # From the first complete step to the last, with what lies between; on the host without waiting for the device.
+    "windows": ([
+        step(1, 0, 100), *launch(1, 10, 5, 50, 100), step(2, 200, 100), *launch(2, 210, 5, 250, 150),
+    ], [
+        (0, 0, 400_000, 400_000, 0, 300_000, 2),
+    ]),
+    # The thread that launches, not the one that loads.
+    "feeding_tracks": ([
+        *launch(1, 10, 5, 50, 100), loader(0, 200, tid=2), x("aten::mm", 0, 5, tid=3),
+    ], [
+        (0, 1),
+    ]),
     # What the files of vendors say of names, by category.
     "roles": ([
         runtime("cudaMemcpy", 0, 5), x("aten::item", 0, 5), x("aten::mm", 9, 5), kernel("ncclDevKernel", 0, 5),
@@ -68,7 +80,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('cudaMemcpy', 'runtime', 'copy'),
         ('ncclDevKernel', 'kernel', 'collective'),
     ]),
-    # Complete events, pairs, odd categories; on the host a negative length is no slice.
+    # Complete events, pairs, odd categories; on the host a negative length makes no slice.
     "slices": ([
         x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
         kernel("late", 1, -1), x("odd", 60, 0, "Something"), x("no time", None, 1),
@@ -248,6 +260,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('device_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
         ('device_host_overlap_ratio', 0.041666666666666664, 'ratio', 0.01, 0.24),
         ('device_idle_ratio', 0.76, 'ratio', 0.76, 1.0),
+        ('device_unknown_ratio', 0.0, 'ratio', 0.0, 1.0),
         ('kernel_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
         ('kernel_time_ms', 0.24, 'ms', None, None),
         ('peak_memory_bytes', None, 'bytes', None, None),

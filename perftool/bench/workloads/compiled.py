@@ -29,7 +29,7 @@ def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Cal
     """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
     On a Gaudi through its own backend. The compiler has compiled something before: its own start, which takes as long
-    as several graphs and happens once in a process, is no matter of what is compiled.
+    as several graphs and happens once in a process, does not depend on what is compiled.
     """
     options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}
     torch.compile(_first, **options)(torch.ones(WIDTH, device=setting.device))

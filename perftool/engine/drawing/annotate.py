@@ -25,7 +25,7 @@ FROM parts GROUP BY part ORDER BY part
 """
 _BUSY = """
 SELECT ts, max(busy) AS busy
-FROM (SELECT ts, 0 AS busy FROM _windows WHERE rank = $rank
+FROM (SELECT ts, 0 AS busy FROM windows WHERE rank = $rank
       UNION ALL SELECT ts, 1 FROM device_busy WHERE rank = $rank
       UNION ALL SELECT "end", 0 FROM device_busy WHERE rank = $rank)
 GROUP BY ts ORDER BY ts
@@ -54,7 +54,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
     The idle time and the counters are read from ``store`` while they are drawn.
     """
-    store.build(["_windows", "gap_causes", "device_busy", "device_ops", "launches", "memory"])
+    store.build(["windows", "gap_causes", "device_busy", "device_ops", "launches", "memory"])
     window = _window(store, rank)
     findings = [finding for finding in report.findings if finding.rank in (None, rank)]
     codes = dict.fromkeys(finding.code for finding in findings)
@@ -69,7 +69,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
 def _window(store: TraceStore, rank: int) -> Location:
     """The stretch that the numbers speak of, or the whole recording when it holds nothing to speak of."""
-    for table in ("_windows", "slices"):
+    for table in ("windows", "slices"):
         store.build([table])
         found = store.select(
             f'SELECT min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur FROM {table} WHERE rank = $rank',
@@ -102,7 +102,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The first number that, like the ones after it for our threads, is no process and no thread of the trace."""
+    """The first number that, like the ones after it for our threads, is neither a process nor a thread of the trace."""
     taken = {row["number"] for row in store.select(_NUMBERS)}
     free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
     return next(free)

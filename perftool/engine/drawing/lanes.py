@@ -14,7 +14,7 @@ _PIXELS = 400
 _HOST_LANES = 3
 _DEVICE_LANES = 5
 _HOST_ROWS = 4
-_NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "_feeding_tracks", "_names")
+_NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_names")
 
 # Slices shorter than a pixel become one bar per pixel and kind. Lanes: which bars belong together.
 _JOINED = """
@@ -66,7 +66,7 @@ SELECT t.id, t.process, t.thread,
        count(*) FILTER (s.ts = $mark AND s."end" = $mark_end) AS marked, count(*) FILTER (s.cat = 'cpu_op') AS ops
 FROM slices AS s JOIN tracks AS t ON t.id = s.track
 WHERE s.rank = $rank AND s.side = 'host' AND s.ts < $until AND s."end" > $begin
-  AND (s.track IN (SELECT track FROM _feeding_tracks) OR (s.ts = $mark AND s."end" = $mark_end))
+  AND (s.track IN (SELECT track FROM feeding_tracks) OR (s.ts = $mark AND s."end" = $mark_end))
 GROUP BY ALL HAVING bool_or(s.cat IS DISTINCT FROM 'python_function' AND NOT is_step(s.name))
 ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 """

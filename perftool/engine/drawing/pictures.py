@@ -163,14 +163,14 @@ def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
 # 2.0 fails on the texts themselves when there are millions of rows. The classes are those of _timeline.
 _STRIP = """
 WITH bins AS (
-    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM _windows
+    SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
     WHERE rank IN (SELECT unnest($ranks)) AND rank IN (SELECT rank FROM device_ops WHERE valid)
 ),
 doing AS (
     SELECT t.rank, t.ts, t."end",
            CASE WHEN mask & class_bits([0, 2]) > 0 THEN 0 WHEN mask & class_bits([1, 3]) > 0 THEN 1
                 WHEN mask & class_bits([4]) > 0 THEN 2 ELSE 3 END AS kind
-    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
     WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) > 0
     UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
 ),
@@ -190,7 +190,7 @@ _BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 
 
 def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
-    store.build(["_timeline", "_windows", "gap_causes", "device_ops"])
+    store.build(["_timeline", "windows", "gap_causes", "device_ops"])
     causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
     kinds = (*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes))
     by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}

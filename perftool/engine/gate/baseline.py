@@ -13,17 +13,19 @@ import orjson
 from perftool import __version__
 from perftool.errors import BaselineError
 from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
+from perftool.readers.files.small_file import read_small
 
 VERSION = 1
 # Failures and broken budgets are never accepted: a gate must not learn to live with a missing input.
 _NEVER_ACCEPTED = ("TRC000", "TRC001", "BUD101", "BUD102")
+_MOST = 64 << 20
 _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message": str, "count": int}
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of the baseline at ``path``. Raises BaselineError when it is missing, damaged or too new."""
     try:
-        data = orjson.loads(path.read_bytes())
+        data = orjson.loads(read_small(path, _MOST))
     except OSError as error:
         raise BaselineError(f"{path}: the baseline cannot be read ({error.strerror or error})") from None
     except orjson.JSONDecodeError as error:

@@ -61,7 +61,7 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
     for text in texts:
         limit = _LIMIT.fullmatch(text.limit)
         if limit is None:
-            raise SettingsError(f"{text.origin}: {text.limit!r} is no limit such as '<= 120' or '<= 5%'")
+            raise SettingsError(f"{text.origin}: {text.limit!r} is not a limit; write '<= 120' or '<= 5%'")
         if text.query is None and text.name not in known:
             raise SettingsError(f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}")
         number = float(limit[2]) / (100 if limit[3] else 1)

@@ -12,7 +12,7 @@ from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.part import Facts, Part, Shared, analyse_batch
 from perftool.engine.ranks.schedule import Lost, Progress, Schedule
 from perftool.engine.report.compose import unreadable
-from perftool.engine.rules.answers import Answer, Context
+from perftool.engine.rules.asking import Answer, Context
 from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
 from perftool.engine.rules.pack import USER_CODE
 from perftool.errors import InputError

@@ -12,7 +12,7 @@ from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.schedule import Lost, Progress
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
-from perftool.engine.rules.answers import Answer
+from perftool.engine.rules.asking import Answer
 from perftool.engine.rules.evaluate import ask
 from perftool.engine.rules.predict import predicted
 from perftool.errors import InputError, is_interrupt
@@ -135,7 +135,7 @@ def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
     signs = device_signs(store)
     own = decide_device([signs]).type
     # The device of the run may show on other ranks only.
-    context = context_of(tuple(overview.steps(store)), None if own == "cpu" else own)
+    context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
     answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context)

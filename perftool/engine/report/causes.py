@@ -11,7 +11,7 @@ from perftool.store.trace_store import TraceStore
 # A fifth of the window: what takes more must have a name in every report.
 LARGE = 0.2
 
-_CLAUSES = {
+CLAUSES = {
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
@@ -31,7 +31,7 @@ _CLAUSES = {
     "exposed_collectives": "collectives run while the device computes nothing",
 }
 _CAUSES = """
-WITH whole AS (SELECT sum("end" - ts) AS ns FROM _windows),
+WITH whole AS (SELECT sum("end" - ts) AS ns FROM windows),
 complete AS (SELECT greatest(count(*), 1) AS n FROM steps WHERE NOT partial),
 idle AS (
     SELECT name, sum(total_ns) AS ns, arg_min({'ts': ts, 'dur': longest_ns}, (-longest_ns, rank, ts)) AS longest
@@ -45,12 +45,12 @@ FROM idle AS i, whole AS w, complete AS c WHERE i.ns > $large * w.ns ORDER BY i.
 
 def causes(store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule]) -> tuple[Cause, ...]:
     """The large causes, the largest first, each with the codes of the ``findings`` that account for it."""
-    store.build(["_windows", "_idle_totals", "_rank_totals", "steps"])
+    store.build(["windows", "_idle_totals", "_rank_totals", "steps"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
             name=row["name"],
-            text=_CLAUSES[row["name"]],
+            text=CLAUSES[row["name"]],
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),

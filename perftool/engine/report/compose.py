@@ -8,7 +8,7 @@ from dataclasses import replace
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
 from perftool.engine.report.verdict import verdict
-from perftool.engine.rules.answers import Context
+from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.errors import InputError
@@ -29,8 +29,8 @@ def compose(
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes"])
-    outcome = evaluated(context_of(steps, device.type))
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "_device_windows"])
+    outcome = evaluated(context_of(store, steps, device.type))
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
@@ -56,10 +56,12 @@ def compose(
     )
 
 
-def context_of(steps: Sequence[Step], device: str | None) -> Context:
-    """What rules may refer to, from the complete ones of ``steps``."""
-    complete = [step.dur_ns for step in steps if not step.partial]
-    return Context(device, len(complete), overview.median(complete), sum(complete))
+def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
+    """What rules may refer to: the windows of all ranks, and the median of the complete ones of ``steps``."""
+    store.build(["windows"])
+    whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
+    median_ns = overview.median([step.dur_ns for step in steps if not step.partial])
+    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0)
 
 
 def unreadable(path: str, error: InputError) -> InputFile:

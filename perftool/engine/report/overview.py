@@ -14,7 +14,8 @@ _TOP = 15
 # Always present, in this order; those the input does not show have no value.
 METRICS: tuple[tuple[str, str], ...] = (
     ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
-    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("kernel_busy_ratio", "ratio"),
+    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("device_unknown_ratio", "ratio"),
+    ("kernel_busy_ratio", "ratio"),
     ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
     ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
     ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
@@ -51,19 +52,19 @@ def steps(store: TraceStore) -> Iterable[Step]:
 
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
-       sum(total_ns) / (SELECT sum("end" - ts) FROM _windows) AS share
+       sum(total_ns) / (SELECT sum("end" - ts) FROM {window}) AS share
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
-IDLE_CAUSES = _RANKING.format(table="_idle_totals")
-DEVICE_OPS = _RANKING.format(table="_device_op_totals")
-OPS = _RANKING.format(table="_op_totals")
+IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="_device_windows")
+DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="windows")
+OPS = _RANKING.format(table="_op_totals", window="windows")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
 TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "_device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 

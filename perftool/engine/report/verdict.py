@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perftool.engine.report.causes import CLAUSES
 from perftool.model.inputs import InputFile
 from perftool.model.report import Cause, Finding, Metric, NotApplicable, Share, Verdict
 from perftool.model.rule import Rule
@@ -54,6 +55,8 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
     title = next((rule.summary for rule in rules if rule.code == first.code), first.name.replace("-", " "))
+    # A symptom knows the largest of its causes.
+    title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
     if gain and step_ns:
         return f"Up to {format_ns(gain)} of a step of {format_ns(step_ns)} is lost (estimate): {_lower(title)}."
     return f"{title.rstrip('.')}."
@@ -83,11 +86,18 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
         return "No trace was read, so no times are known: this is what logs, metrics and configuration tell."
     if idle is None:
         return "The input shows no work of a device, so nothing is said about how busy one is."
+    unknown = summary["device_unknown_ratio"]
+    untold = ""
+    if unknown.value and unknown.numerator:
+        what = f"its state in the first {format_ns(unknown.numerator * 1e6)} is not recorded and counts as neither"
+        untold = f" ({what})"
     if idle < _NOTEWORTHY_IDLE or not idle_causes:
-        return f"The device works {format_ratio(1 - idle)} of the time."
+        return f"The device works {format_ratio(1 - idle)} of the time{untold}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    return f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}."
+    return (
+        f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
+    )
 
 
 def _lower(title: str) -> str:

@@ -13,6 +13,7 @@ from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
+from perftool.readers.files.small_file import read_small
 
 _TYPES = {
     "name": str, "findings": list, "events": list, "files": dict, "log": str, "log_times": int, "metrics": str,
@@ -62,7 +63,7 @@ class Case:
 def load_cases(path: Path) -> tuple[Case, ...]:
     """The cases in the file ``path``, which is named for their rule. Raises RuleError naming file and key."""
     try:
-        data = parse_toml(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     if set(data) != {"case"} or not isinstance(data["case"], list) or not data["case"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import string
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perftool.engine.rule_tests.cases import differences, load_cases, run_case
+from perftool.engine.rules.message import Placeholder, parse_message
 from perftool.engine.rules.pack import CASES, load_user_pack
 from perftool.errors import PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
@@ -35,7 +35,7 @@ class PackCheck:
 def check_pack(folder: Path) -> PackCheck:
     """Check the rules below ``folder`` and run their cases, ``cases/CODE.toml`` in it.
 
-    Raises RuleError for a file that is no rule at all, with file and key.
+    Raises RuleError for a file that does not hold a rule, with file and key.
     """
     rules = load_user_pack(folder)
     problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]
@@ -98,13 +98,13 @@ def _column_problems(rule: Rule, columns: Sequence[str]) -> Iterator[str]:
     short = [column.removesuffix(unit) for column in columns for unit in _UNITS if column.endswith(unit)]
     known = {*columns, *short, *(param.name for param in rule.params)}
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(rule.message)]
+        pieces = parse_message(rule.message)
     except ValueError as error:
         yield f"key text.message: {error}"
         return
-    for name in names:
-        if name is not None and name not in known:
-            yield f"key text.message: {{{name}}} is no column of the query and no threshold"
+    for name in (piece.name for piece in pieces if isinstance(piece, Placeholder)):
+        if name not in known:
+            yield f"key text.message: {{{name}}} is neither a column of the query nor a threshold"
 
 
 def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
-from perftool.engine.rules.answers import Answer, Context, sql_values
+from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.limits import limited
+from perftool.engine.rules.message import show_message
 from perftool.engine.rules.predict import predicted
-from perftool.engine.rules.ranking import ranked
+from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.report import Finding, Gain, Location, NotApplicable, ReplayModel
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 Made = TypeVar("Made")
 
-RULE_TIME_LIMIT_S = 30.0
+# Of one rule and rank: nobody reads more.
+MOST_FINDINGS = 1_000
+_TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for", "predicted_ns"}
-# The end of a column's name tells its unit, and so how a message shows it.
-_UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         if reason:
             return Answer(rule.code, why_not=reason)
         # Without the names it looks for, what a rule finds is nothing: no query has to say so.
-        silent = rule.needs_names and not _occur(store, rule.needs_names)
-        return Answer(rule.code) if silent else Answer(rule.code, _rows(store, rule, context))
+        silent = rule.needs_names and not _occur(store, rule)
+        return Answer(rule.code) if silent else _asked(store, rule, context)
 
     answer, error = _attempt(rows)
     return answer or Answer(rule.code, error=error)
@@ -77,8 +77,10 @@ def conclude(
             if crash_rule is None:
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
+        if answer.cut and crash_rule is not None:
+            findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(findings, causes), tuple(skipped))
+    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -107,7 +109,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         severity=rule.severity,
         confidence=rule.confidence,
         subject=str(row["subject"]),
-        message=rule.message.format_map(_formatted(shown)),
+        message=show_message(rule.message, shown),
         why=rule.why,
         fix=rule.fix.text_for(device, variant),
         short_fix=rule.short_fix.text_for(device, variant),
@@ -139,16 +141,18 @@ def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> 
     return None
 
 
-def _occur(store: TraceStore, names: Sequence[str]) -> bool:
-    """Whether a host slice has one of ``names``, in which ``*`` stands for any text."""
-    store.build(["_names"])
-    return bool(store.select(_ANY_NAME, {"names": list(names)}))
+def _occur(store: TraceStore, rule: Rule) -> bool:
+    """Whether a host slice has one of the names that ``rule`` needs, in which ``*`` stands for any text."""
+    return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
 
 
-def _rows(store: TraceStore, rule: Rule, context: Context) -> tuple[Mapping[str, Any], ...]:
+def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
-    columns, rows = store.query(rule.sql, sql_values(rule, rule.sql, context), RULE_TIME_LIMIT_S)
-    return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+    values = sql_values(rule, rule.sql, context)
+    columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
+    return Answer(rule.code, tuple(bounded), cut=cut)
 
 
 def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
@@ -158,22 +162,3 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         return None
     bounded = max(0, min(int(gain_ns), context.step_ns))
     return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")
-
-
-def _formatted(values: Mapping[str, Any]) -> dict[str, str]:
-    """Placeholders of a message: every value under its name; times and sizes also without the unit's ending."""
-    shown = {}
-    for key, value in values.items():
-        shown[key] = _plain(value)
-        for ending, render in _UNITS:
-            if key.endswith(ending):
-                shown[key] = render(float(value)) if isinstance(value, (int, float, Decimal)) else _plain(value)
-                if ending != "_ratio":
-                    shown[key.removesuffix(ending)] = shown[key]
-    return shown
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return format_count(float(value))
-    return "unknown" if value is None else str(value)

@@ -8,10 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from perftool.engine.rules.message import parse_message
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, STATUSES, Advice, Param, Rule
+from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
+from perftool.readers.files.small_file import read_small
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
@@ -27,13 +29,13 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
-    "whatif": dict,
+    "relieves": str, "whatif": dict,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice", "whatif",
+    "advice", "relieves", "whatif",
 }  # fmt: skip
-_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES}
+_CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
 
 @cache
@@ -61,12 +63,28 @@ def load_pack(folder: Path) -> list[Rule]:
     return sorted(rules, key=lambda rule: rule.code)
 
 
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """The shipped pack."""
+    return tuple(load_pack(builtin_folder()))
+
+
+def is_shipped(rule: Rule) -> bool:
+    """Whether what ``rule`` asks is, to the last character, what a rule of the shipped pack asks; its code may lie."""
+    return (rule.sql, rule.needs_names) in _shipped_questions()
+
+
+@cache
+def _shipped_questions() -> frozenset[tuple[str | None, tuple[str, ...]]]:
+    return frozenset((rule.sql, rule.needs_names) for rule in shipped_rules())
+
+
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     """The shipped pack and the packs of users in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
 
     Raises RuleError for a malformed file, a code outside that range, and a code or name given twice.
     """
-    rules = load_pack(builtin_folder())
+    rules = list(shipped_rules())
     for folder in folders:
         rules += load_user_pack(folder)
     _require_unique(rules)
@@ -76,7 +94,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 def load_user_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
     if not folder.is_dir():
-        raise RuleError(f"{folder}: is no folder")
+        raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
     for rule in rules:
         if not USER_CODE.fullmatch(rule.code):
@@ -99,13 +117,17 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 def load_rule(path: Path) -> Rule:
     """One rule file. Raises RuleError naming the file and the key."""
     try:
-        data = parse_toml(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     _check_keys(path, data, _KEYS, _OPTIONAL)
     _check_values(path, data)
     text = data["text"]
     _check_keys(path, text, _TEXT_KEYS, {"short_fix", "example", "references"}, "text.")
+    try:
+        parse_message(text["message"])
+    except ValueError as error:
+        raise RuleError(f"{path}: key text.message: {error}") from None
     devices = data["devices"]
     fix = _advice(path, "fix", text)
     return Rule(
@@ -134,6 +156,7 @@ def load_rule(path: Path) -> Rule:
         needs_names=tuple(data.get("needs_names", ())),
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
+        relieves=data.get("relieves"),
         whatif=_sql(path, data, "whatif"),
     )
 
@@ -195,10 +218,10 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
             raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
     for text in data.get("explained_by", ()):
         if not isinstance(text, str) or not CODE_START.fullmatch(text):
-            raise RuleError(f"{path}: key explained_by: {text!r} is no code and no beginning of one")
+            raise RuleError(f"{path}: key explained_by: {text!r} is neither a code nor the beginning of one")
     for text in data.get("retired", ()):
         if not isinstance(text, str) or not (CODE.fullmatch(text) or NAME.fullmatch(text)):
-            raise RuleError(f"{path}: key retired: {text!r} is no code and no name")
+            raise RuleError(f"{path}: key retired: {text!r} is neither a code nor a name")
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:

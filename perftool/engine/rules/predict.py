@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perftool.engine.rules.answers import Answer, Context, sql_values
+from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
 from perftool.errors import QueryError
 from perftool.model.report import ReplayModel, Together
 from perftool.model.rule import Rule
@@ -16,7 +16,7 @@ from perftool.store.trace_store import TraceStore
 
 # Beyond these the ranks of a run are judged by their bounds: a replay of each would take longer than all else.
 MOST_RANKS = 8
-_TIME_LIMIT_S = 30.0
+_MOST_CHANGES = 400_000
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # What a row of a whatif query is about, as the slice that it names has it.
 _PLACED = """
@@ -58,7 +58,7 @@ def changes_of(
     recording = model.graph.recording
     begin, end = recording.begin, int(max(recording.steps.end.max(), recording.steps.host_end.max()))
     sql = _PLACED.format(sql=rule.whatif, rank=model.rank, begin=begin, end=end)
-    columns, rows = store.query(sql, sql_values(rule, rule.whatif, context), _TIME_LIMIT_S)
+    columns, rows, _ = run_sql(store, rule, sql, sql_values(rule, rule.whatif, context), _MOST_CHANGES)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     return [_change(row) for row in found if subject is None or row.get("subject") in (None, subject)]
 

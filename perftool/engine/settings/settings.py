@@ -63,11 +63,13 @@ def load_settings(
     config: Sequence[str] = (),
     isolated: bool = False,
     options: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> Settings:
     """The settings for the inputs ``paths``.
 
     ``config`` holds what --config got: at most one file, and ``key = value`` pairs. ``options`` are the keys that
-    the command line sets itself. Raises SettingsError naming file, key and expected type.
+    the command line sets itself. ``trust`` lets a file that was found do what one that was named may. Raises
+    SettingsError naming file, key and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -78,7 +80,11 @@ def load_settings(
     found = Path(files[0]) if files else None if isolated else discover(paths)
     given = {key: value for key, value in (options or {}).items() if value is not None}
     check_values(given, COMMAND_LINE)
-    layers = [*(file_layers(found) if found else []), *map(inline_layer, pairs), Layer(COMMAND_LINE, given)]
+    layers = [
+        *(file_layers(found, bool(files) or trust) if found else []),
+        *map(inline_layer, pairs),
+        Layer(COMMAND_LINE, given),
+    ]
     return merge(layers)
 
 

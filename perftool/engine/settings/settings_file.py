@@ -11,10 +11,12 @@ from typing import Any
 from perftool.engine.settings.setting_keys import check_values
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import SettingsError
+from perftool.readers.files.small_file import read_small
 
 # In the order in which one folder is searched.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
+_READ_PATHS = ("extend", "baseline")
 _PATHS = ("output-file", "baseline")
 _PATH_LISTS = ("rule-packs",)
 
@@ -42,14 +44,19 @@ def discover(paths: Sequence[str]) -> Path | None:
     return None
 
 
-def file_layers(path: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """The layers of the file ``path``, those it extends first. Raises SettingsError with file and key."""
+def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -> list[Layer]:
+    """The layers of the file ``path``, those it extends first. Raises SettingsError with file and key.
+
+    One that is not ``trusted``, as nobody named it, may not have anything written, nor name files outside its folder.
+    """
     if path.resolve() in seen:
         raise SettingsError(f"{_shown(path)}: key extend: the files extend each other in a circle")
     values = _read(path)
     check_values(values, _shown(path))
+    if not trusted:
+        _require_harmless(path, values)
     parent = values.pop("extend", None)
-    inherited = file_layers(path.parent / parent, (*seen, path.resolve())) if parent else []
+    inherited = file_layers(path.parent / parent, trusted, (*seen, path.resolve())) if parent else []
     return [*inherited, Layer(_shown(path), _resolved(values, path.parent))]
 
 
@@ -67,8 +74,22 @@ def inline_layer(pair: str) -> Layer:
     return Layer(origin, values)
 
 
+def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
+    """Raises SettingsError for what a file may do only when it was named: whoever wrote it may be a stranger."""
+    remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
+    if values.get("output-file"):
+        raise SettingsError(f"{_shown(path)}: key output-file: a configuration that was found may not write; {remedy}")
+    folder = path.parent.resolve()
+    for key in (*_READ_PATHS, *_PATH_LISTS):
+        named = values.get(key) or []
+        for text in [named] if isinstance(named, str) else named:
+            if not (folder / text).resolve().is_relative_to(folder):
+                reason = "a configuration that was found may name files of its own folder only"
+                raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is none; {remedy}")
+
+
 def _counts(path: Path) -> bool:
-    # Unlike Path.is_file this is no error where nobody may look; the inputs there will say so.
+    # Unlike Path.is_file this does not fail where nobody may look; the inputs there will say so.
     if not os.path.isfile(path):
         return False
     # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
@@ -86,14 +107,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table ``tool`` of a pyproject.toml; one that is no table is for others to complain about."""
+    """The table ``tool`` of a pyproject.toml; others complain about one that is not a table."""
     tools = data.get("tool")
     return tools if isinstance(tools, dict) else {}
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return parse_toml(read_small(path).decode())
     except OSError as error:
         raise SettingsError(f"{_shown(path)}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:

@@ -67,12 +67,14 @@ def find_inputs(
 
 
 def _require_text(path: str) -> None:
-    """Raise InputError for a name that no report could show: bytes that are no text here."""
+    """Raise InputError for a name that no report could show: bytes that this system cannot show as text."""
     try:
         path.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        raise InputError(f"{shown}: the name is no valid text here; rename the file, or set PYTHONUTF8=1") from None
+        raise InputError(
+            f"{shown}: the name is not valid text on this system; rename the file, or set PYTHONUTF8=1"
+        ) from None
 
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:

@@ -1,6 +1,6 @@
 """The runs in a folder of recordings: TensorBoard log directories, ``hpu_profile`` folders, Lightning's logs.
 
-Such a folder keeps what every run left there. Files of several runs are no ranks of one another, so the newest run is
+Such a folder keeps what every run left there. Files of several runs are not ranks of one run, so the newest run is
 taken. A recording is a file that PyTorch's TensorBoard handler named (``<worker>.<time>.pt.trace.json``, also ``.gz``
 and ``.zst``), or any trace in ``plugins/profile/<run>/``.
 """

@@ -17,7 +17,7 @@ WITH placed AS (
            -- In an all-to-all each rank sends what it has.
            CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes, c.operation
     FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
-    -- Sends and receives are no business of the whole group.
+    -- Sends and receives concern two ranks, not the whole group.
     WHERE c.ts < s."end" AND NOT s.partial AND c.operation IS DISTINCT FROM 'send_receive'
 ),
 numbered AS (

@@ -1,14 +1,14 @@
 -- Time of each rank by name of the device work, inside the window. Lanes that run the same kernel together count once,
 -- so no time exceeds the window.
 --
--- needs: device_ops, _windows
+-- needs: device_ops, windows
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the kernel or copy
 -- column total_ns: BIGINT, time
 -- column count: BIGINT, how many units of work
 WITH work AS (
     SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
+    FROM device_ops AS d JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
     WHERE d.valid
 ),
 numbers AS (SELECT name, row_number() OVER (ORDER BY name)::INTEGER AS class FROM work GROUP BY name),

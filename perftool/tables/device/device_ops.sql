@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, stream or engine lane (tracks.id)
 -- column name: VARCHAR, kernel or copy name
--- column kind: VARCHAR, kernel, memcpy, memset, collective, or wait: a kernel that only waits, which is no work
+-- column kind: VARCHAR, kernel, memcpy, memset, collective, or wait: a kernel that only waits, which does not count as work
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); elsewhere compute, copy or collective
 -- column dtype: VARCHAR, data type when the trace names it (Gaudi)
 -- column stream: VARCHAR, stream id when the trace names it

@@ -3,7 +3,7 @@
 -- A kernel counts when the op that launched it is a product or convolution, when its name says that it is one, or
 -- when it runs on Gaudi's MME. The dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
 --
--- needs: device_ops, ops, _step_totals
+-- needs: device_ops, ops, windows
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, kernel name
@@ -22,7 +22,7 @@ WITH work AS (
            CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|'
                                                || '(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
-    FROM device_ops AS d JOIN _step_totals AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
+    FROM device_ops AS d JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
     WHERE d.valid AND d.kind = 'kernel'
 ),
 names AS (

@@ -1,6 +1,6 @@
 -- How long each combination of Gaudi's engines works at the same time, inside the window. Lanes of an engine count once.
 --
--- needs: device_ops, tracks, _windows
+-- needs: device_ops, tracks, windows
 -- column rank: INTEGER, distributed rank
 -- column mask: BIGINT, sum of 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine; never 0
 -- column ns: BIGINT, time
@@ -8,7 +8,7 @@ WITH work AS (
     SELECT d.rank, CASE t.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END
                AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN tracks AS t ON t.id = d.track
-    JOIN _windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
+    JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
     WHERE d.valid AND t.engine IS NOT NULL
 ),
 engines AS (SELECT * FROM interval_union(work))

@@ -1,7 +1,7 @@
 -- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
 -- once; a rank adds to the summary what it has here.
 --
--- needs: _engine_masks, device_ops, _windows, slices, tracks, _names, _vocabulary
+-- needs: _engine_masks, device_ops, windows, slices, tracks, _names, _vocabulary
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
 -- column any_ns: BIGINT, any engine works
@@ -17,7 +17,7 @@
 -- column build_ns: BIGINT, the host builds lazy graphs
 -- column bridge: BOOLEAN, the bridge's events are recorded
 WITH win AS (
-    SELECT rank, "end" - ts AS ns FROM _windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
+    SELECT rank, "end" - ts AS ns FROM windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
 together AS (
     SELECT rank, sum(ns) FILTER (mask & 1 = 1) AS mme, sum(ns) FILTER (mask & 2 = 2) AS tpc,
@@ -30,7 +30,7 @@ matrix AS (
     SELECT d.rank, CASE WHEN regexp_matches(dtype, '^(bf|bfloat|h?f(loat|p)?|u?int)_?(16|8|4)|^fp8|^hf8', 'i') THEN 0
                         WHEN regexp_matches(dtype, '^(float32|fp32|f32|tf32|u?int32)$', 'i') THEN 1 END AS class,
            greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w USING (rank) WHERE d.valid AND d.engine = 'MME'
+    FROM device_ops AS d JOIN windows AS w USING (rank) WHERE d.valid AND d.engine = 'MME'
 ),
 typed AS (SELECT rank, class, ts, "end" FROM matrix WHERE class IS NOT NULL),
 precision AS (
@@ -39,7 +39,7 @@ precision AS (
 ),
 building AS (
     SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
-    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN _windows AS w ON w.rank = s.rank
+    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN windows AS w ON w.rank = s.rank
     WHERE n.cat = 'runtime' AND list_contains(n.roles, 'graph_build')
 ),
 built AS (SELECT rank, sum("end" - ts) AS ns FROM interval_union(building) GROUP BY rank)

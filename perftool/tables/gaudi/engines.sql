@@ -1,6 +1,6 @@
 -- One row per engine group of a device, over the window. Lanes of a group that overlap count once.
 --
--- needs: device_ops, _windows
+-- needs: device_ops, windows
 -- column rank: INTEGER, distributed rank
 -- column engine: VARCHAR, MME, TPC, DMA, PDMA, NIC, ROT, other; or compute, copy, collective
 -- column lanes: BIGINT, lanes that ran anything
@@ -10,7 +10,7 @@
 -- column lane_ns: BIGINT, sum over the lanes of the time each works
 WITH work AS (
     SELECT d.rank, d.engine, d.track, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN _windows AS w USING (rank) WHERE d.valid
+    FROM device_ops AS d JOIN windows AS w USING (rank) WHERE d.valid
 ),
 groups AS (SELECT rank, engine, row_number() OVER (ORDER BY rank, engine) AS class FROM work GROUP BY rank, engine),
 by_group AS (SELECT w.rank, g.class::INTEGER AS class, w.ts, w."end" FROM work AS w JOIN groups AS g USING (rank, engine)),
@@ -30,5 +30,5 @@ FROM groups AS g
 JOIN busy AS b ON b.rank = g.rank AND b.class = g.class
 JOIN lanes AS l ON l.rank = g.rank AND l.engine = g.engine
 JOIN lane_sums AS s ON s.rank = g.rank AND s.engine = g.engine
-JOIN _windows AS w ON w.rank = g.rank
+JOIN windows AS w ON w.rank = g.rank
 ORDER BY g.rank, b.ns DESC, g.engine

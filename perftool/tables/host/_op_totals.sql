@@ -1,11 +1,11 @@
 -- Self time of each rank by op, inside the window. The annotation of a step is none.
 --
--- needs: ops, _windows
+-- needs: ops, windows
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op
 -- column total_ns: BIGINT, self time
 -- column count: BIGINT, calls
 SELECT o.rank, o.name, sum(o.self_ns)::BIGINT AS total_ns, count(*) AS count
-FROM ops AS o JOIN _windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
+FROM ops AS o JOIN windows AS w ON w.rank = o.rank AND o.ts < w."end" AND o."end" > w.ts
 WHERE NOT is_step(o.name)
 GROUP BY o.rank, o.name

@@ -1,4 +1,4 @@
--- One row per time the host waits for the device. Reading a value that is in host memory already is no wait and
+-- One row per time the host waits for the device. Reading a value that is in host memory already is not a wait and
 -- has no row.
 --
 -- needs: slices, tracks, ops, roles, _runtime, _names, _device_work

@@ -1,14 +1,14 @@
 -- Every stretch of time in which nothing changes, and what goes on in it: bit c of mask is set while class c is
 -- active on any lane of the rank. One sweep serves the breakdown of steps, the causes of idle time and the summary.
 --
--- Device (kernels that only wait are no work): 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
+-- Device (kernels that only wait do not count as work): 0 compute kernel, 1 collective kernel, 2 and 3 the same under an op of a process group, 4 copy, 5 fill.
 -- Host threads that do not feed the device: 6 process group (any thread), 7 runtime, 8 data loading, 9 framework op.
 -- Host threads that feed it: 10 runtime call, 11 runtime call that copies, 12 fallback, 13 graph building, 14 data
 -- loading, 15 framework op, 16 op of a process group, 17 optimizer, 18 Python, 19 annotation of a process group,
 -- 25 op of an optimizer. Waits of these threads: 20 for the device, 21 for a compiler. 22 and 23: the work that ends a
 -- gap is submitted, inside the gap and before it. 24 host calls that copy inputs to the device.
 --
--- needs: device_ops, _device_work, _communication, slices, _names, roles, _feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds
+-- needs: device_ops, _device_work, _communication, slices, _names, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -28,7 +28,7 @@ host AS (
     SELECT s.rank, CASE WHEN f.track IS NULL THEN n.elsewhere ELSE n.feeding END AS class, s.ts, s."end", s.outermost
     FROM slices AS s
     JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
-    LEFT JOIN _feeding_tracks AS f ON f.track = s.track
+    LEFT JOIN feeding_tracks AS f ON f.track = s.track
     WHERE s.side = 'host'
 ),
 -- What ended each gap was submitted when its first host call returned.
@@ -45,7 +45,7 @@ marked AS (
     -- Calls inside calls, ops inside ops and Python inside Python add nothing.
     SELECT rank, class, ts, "end" FROM host WHERE outermost OR class NOT IN (7, 9, 10, 15, 18)
     UNION ALL SELECT rank, 6, ts, "end" FROM _communication
-    UNION ALL SELECT s.rank, 20, s.ts, s."end" FROM syncs AS s JOIN _feeding_tracks AS f ON f.track = s.track
+    UNION ALL SELECT s.rank, 20, s.ts, s."end" FROM syncs AS s JOIN feeding_tracks AS f ON f.track = s.track
     UNION ALL SELECT rank, 21, ts, "end" FROM compilations WHERE ts IS NOT NULL
     UNION ALL SELECT rank, 22, submitted, "end" FROM ended_by WHERE submitted > ts AND submitted < "end"
     UNION ALL SELECT rank, 23, ts, "end" FROM ended_by WHERE submitted <= ts

@@ -5,7 +5,7 @@
 -- engine when its next function starts there (autograd), else between two ops (between_ops; Python, unless it was
 -- recorded).
 --
--- needs: _gaps, _timeline, slices, roles, _feeding_tracks
+-- needs: _gaps, _timeline, slices, roles, feeding_tracks
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
@@ -42,7 +42,7 @@ parts AS (
     FROM starts WINDOW in_order AS (PARTITION BY rank ORDER BY ts)
 ),
 autograd AS (
-    SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN _feeding_tracks AS f ON f.track = s.track
+    SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'autograd')
 )
 SELECT p.gap, p.rank,

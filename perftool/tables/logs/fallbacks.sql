@@ -1,7 +1,7 @@
 -- One row per operator that ran on the CPU because the device could not run it. Logs, metrics and trace tell of
 -- the same executions: they are compared, never added.
 --
--- needs: _log_fallbacks, _traced_fallbacks, steps
+-- needs: _log_fallbacks, fallback_calls, steps
 -- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
 -- column base: VARCHAR, operator without overload
 -- column dtypes: VARCHAR, argument types the per-call log lines show
@@ -17,7 +17,7 @@
 WITH traced AS (
     SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, first(rank ORDER BY "end" - ts DESC, ts, rank) AS rank,
            first(ts ORDER BY "end" - ts DESC, ts, rank) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain
-    FROM _traced_fallbacks GROUP BY base
+    FROM fallback_calls GROUP BY base
 ),
 logged AS (
     SELECT base, max(op) AS op, max(dtypes) AS dtypes, sum(count)::BIGINT AS count, max(source) AS source,

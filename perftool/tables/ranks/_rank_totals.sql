@@ -1,9 +1,10 @@
 -- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
 -- at all, so that what is missing is not taken for 0.
 --
--- needs: steps, _timeline, _windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, _runtime, tracks
+-- needs: steps, _timeline, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, _runtime, tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
+-- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
 -- column steps: BIGINT, complete steps; the whole recording is one when it has none
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
@@ -25,7 +26,7 @@
 WITH moments AS (
     SELECT t.rank, t."end" - t.ts AS ns, mask, mask & class_bits([0, 2]) > 0 AS computing,
            mask & class_bits([1, 3]) > 0 AS communicating
-    FROM _timeline AS t JOIN _windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
@@ -42,14 +43,14 @@ busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),
 complete AS (SELECT rank, count(*) AS n FROM steps WHERE NOT partial GROUP BY rank),
 compiled AS (
     SELECT c.rank, count(*) AS n FROM compilations AS c
-    JOIN _windows AS w ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end" GROUP BY c.rank
+    JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end" GROUP BY c.rank
 ),
 waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
-    JOIN _windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
+    JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
-SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, coalesce(s.n, 0) AS steps,
+SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
        CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns, t.exposed::BIGINT AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
@@ -62,7 +63,8 @@ SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, coalesce(s.n, 0) AS steps,
        r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device') AS inputs,
        r.rank IN (SELECT rank FROM _runtime) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
-LEFT JOIN _windows AS w USING (rank)
+LEFT JOIN windows AS w USING (rank)
+LEFT JOIN _device_windows AS k USING (rank)
 LEFT JOIN times AS t USING (rank)
 LEFT JOIN busy AS b USING (rank)
 LEFT JOIN complete AS s USING (rank)

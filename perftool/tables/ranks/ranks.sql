@@ -7,7 +7,7 @@
 -- column step_ns: BIGINT, median length of these
 -- column window_ns: BIGINT, length of the window
 -- column busy_ns: BIGINT, the device works; NULL without device work, as all that follows from the device
--- column idle_ns: BIGINT, it does not
+-- column idle_ns: BIGINT, it does not, as far as the trace shows it
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
 -- column exposed_ns: BIGINT, a collective runs and nothing else hides it
@@ -22,7 +22,7 @@ waiting AS (
     SELECT rank, coalesce(sum(waited_ns) FILTER (side = 'device'), sum(waited_ns))::BIGINT AS ns FROM waits GROUP BY rank
 )
 SELECT r.rank, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns,
-       CASE WHEN t.device THEN t.busy_ns END AS busy_ns, CASE WHEN t.device THEN t.window_ns - t.busy_ns END AS idle_ns,
+       CASE WHEN t.device THEN t.busy_ns END AS busy_ns, CASE WHEN t.device THEN t.window_ns - t.unknown_ns - t.busy_ns END AS idle_ns,
        CASE WHEN t.device THEN coalesce(t.compute_ns, 0) END AS compute_ns,
        CASE WHEN t.collective_ns > 0 THEN t.collective_ns END AS collective_ns,
        CASE WHEN t.collective_ns > 0 THEN coalesce(t.exposed_ns, 0) END AS exposed_ns,

@@ -7,7 +7,8 @@
 -- column numerator: DOUBLE, what was measured, in ms for ratios of time
 -- column denominator: DOUBLE, what it is a share of, in ms for ratios of time
 WITH whole AS (
-    SELECT sum(window_ns) AS win, sum(window_ns) FILTER (device) AS device_win, sum(busy_ns) AS busy,
+    SELECT sum(window_ns) AS win, sum(window_ns - unknown_ns) FILTER (device) AS device_win,
+           sum(unknown_ns) AS unknown, sum(window_ns) FILTER (device) AS device_recorded, sum(busy_ns) AS busy,
            sum(compute_ns) AS compute, sum(collective_ns) AS collective, sum(exposed_ns) AS exposed,
            sum(kernel_ns) AS any_kernel, sum(loading_ns) AS loading, sum(compiling_ns) AS compiling,
            sum(copying_ns) AS copying, sum(overlap_ns) AS working_while_busy, sum(compilations) AS compilations,
@@ -19,6 +20,7 @@ complete AS (SELECT * FROM steps WHERE NOT partial),
 ratios AS (
     SELECT 'device_busy_ratio' AS metric, busy AS numerator, device_win AS denominator FROM whole
     UNION ALL SELECT 'device_idle_ratio', device_win - busy, device_win FROM whole
+    UNION ALL SELECT 'device_unknown_ratio', unknown, device_recorded FROM whole
     UNION ALL SELECT 'kernel_busy_ratio', any_kernel, device_win FROM whole
     UNION ALL SELECT 'exposed_collective_ratio', coalesce(exposed, 0), device_win FROM whole WHERE collective > 0
     UNION ALL SELECT 'device_host_overlap_ratio', working_while_busy, busy FROM whole WHERE host

@@ -1,4 +1,4 @@
--- Host threads that feed the device: they make a share of the launches. Loader workers, pinning threads and
+-- One row per host thread that feeds the device: it makes a share of the launches. Loader workers, pinning threads and
 -- watchdogs launch little or nothing. Without launches it is the thread of the profiler steps, or the one that
 -- runs most of the ops.
 --

@@ -1,6 +1,7 @@
--- Which Gaudi engines of a device work alone and which together, over the window. Lanes of an engine count once.
+-- One row per rank with engines: which of Gaudi's engines work alone and which together, over the window. Lanes of an
+-- engine count once.
 --
--- needs: _engine_masks, _step_totals
+-- needs: _engine_masks, windows
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, complete steps in the window
 -- column window_ns: BIGINT, length of the window
@@ -12,7 +13,7 @@
 -- column mme_alone_ns: BIGINT, the MME works and nothing else
 -- column tpc_alone_ns: BIGINT, the TPC works and nothing else
 -- column dma_alone_ns: BIGINT, copies run and nothing else
-SELECT m.rank, min(t.steps) AS steps, min(t.ns) AS window_ns,
+SELECT m.rank, min(t.steps) AS steps, min(t.dur) AS window_ns,
        sum(m.ns)::BIGINT AS busy_ns,
        coalesce(sum(m.ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,
        coalesce(sum(m.ns) FILTER (mask & 2 = 2), 0)::BIGINT AS tpc_ns,
@@ -21,5 +22,5 @@ SELECT m.rank, min(t.steps) AS steps, min(t.ns) AS window_ns,
        coalesce(sum(m.ns) FILTER (mask = 1), 0)::BIGINT AS mme_alone_ns,
        coalesce(sum(m.ns) FILTER (mask = 2), 0)::BIGINT AS tpc_alone_ns,
        coalesce(sum(m.ns) FILTER (mask = 4), 0)::BIGINT AS dma_alone_ns
-FROM _engine_masks AS m JOIN _step_totals AS t USING (rank)
+FROM _engine_masks AS m JOIN windows AS t USING (rank)
 GROUP BY m.rank

@@ -1,5 +1,5 @@
--- Executions of an operator on the CPU as the trace shows them: by the bridge's own event, or because a log names
--- the operator.
+-- One row per execution of an operator on the CPU that the trace shows: by the bridge's own event, or because a log
+-- names the operator.
 --
 -- needs: slices, tracks, roles, _log_fallbacks
 -- column rank: INTEGER, distributed rank

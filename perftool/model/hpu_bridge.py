@@ -1,0 +1,47 @@
+"""Facts of Gaudi's bridge beyond its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import orjson
+
+_FILE = Path(__file__).parent.parent / "hpu_bridge.json"
+
+
+@dataclass(frozen=True)
+class HpuBridge:
+    """``cuts`` are the reasons of all ``known_cuts`` that a simulated script can meet.
+
+    Ops of the autocast lists have no namespace; ``numbers_as_tensors`` are full op names. ``computed_as`` and
+    ``stored_as`` map a type to the one in its place.
+    """
+
+    cuts: frozenset[str]
+    known_cuts: frozenset[str]
+    autocast_lower: frozenset[str]
+    autocast_fp32: frozenset[str]
+    autocast_lower_first: frozenset[str]
+    numbers_as_tensors: frozenset[str]
+    computed_as: Mapping[str, str]
+    stored_as: Mapping[str, str]
+
+
+@cache
+def hpu_bridge() -> HpuBridge:
+    """The facts as shipped."""
+    data = orjson.loads(_FILE.read_bytes())
+    cuts, autocast, dtypes = data["graph_cuts"], data["autocast"], data["dtypes"]
+    return HpuBridge(
+        cuts=frozenset(cuts["modelled"]),
+        known_cuts=frozenset((*cuts["modelled"], *cuts["others"])),
+        autocast_lower=frozenset(autocast["lower"]),
+        autocast_fp32=frozenset(autocast["fp32"]),
+        autocast_lower_first=frozenset(autocast["lower_first"]),
+        numbers_as_tensors=frozenset(data["numbers_as_tensors"]["ops"]),
+        computed_as=dtypes["computed_as"],
+        stored_as=dtypes["stored_as"],
+    )

@@ -1,0 +1,26 @@
+"""Files that people write by hand and that say what to do: small, or something else than they claim to be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+# The largest that has a meaning as configuration or rule; a thousand times what people write.
+MOST_TEXT = 4 << 20
+
+
+def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
+    """The content of a regular file. Raises OSError for what is none (a device has no end), or longer than ``most``."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "is no regular file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(0, f"is longer than {most >> 20} MB")
+    return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a FIFO without waiting for somebody to write into it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

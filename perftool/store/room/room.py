@@ -1,0 +1,162 @@
+"""A child process that runs SQL which others wrote, and is killed when it takes too long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from perftool.errors import QueryError, QueryTimeoutError
+from perftool.store.room.wire import BrokenFrameError, encoded, receive, send, unpacked_rows
+
+# The child runs our own code from where this process has it, with no other module path, site or variable.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perftool.store.room.inside import main; main()"
+)
+# What Python needs to start, and what time zone results are told in.
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
+_MOST_THREADS = 4
+_LONGEST_SQL = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one query may take and give back."""
+
+    seconds: float
+    rows: int = 1_000_000
+    bytes: int = 256 << 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of a query, up to its bounds; ``cut`` says whether there were more."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    cut: bool
+
+
+class Room:
+    """Runs queries over tables handed in as DuckDB files in ``folder``; the process starts with the first query."""
+
+    def __init__(self, folder: Path, macros: str, memory_mb: int) -> None:
+        self._folder = folder
+        self._macros = macros
+        self._memory_mb = memory_mb
+        self._child: subprocess.Popen[bytes] | None = None
+        self._handed: set[str] = set()
+
+    def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
+        """Run ``sql``, which may name the ``tables`` only, each in its file. Raises QueryError when it fails."""
+        if len(sql) > _LONGEST_SQL:
+            raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
+        child = self._child or self._start()
+        new = {name: str(path) for name, path in tables.items() if name not in self._handed}
+        request = {
+            "sql": sql, "params": dict(params), "tables": new, "seconds": bounds.seconds, "rows": bounds.rows,
+            "bytes": bounds.bytes,
+        }  # fmt: skip
+        result: Result | str | None = None
+        try:
+            with _killed_after(child, bounds.seconds) as late, contextlib.suppress(OSError, BrokenFrameError):
+                send(_pipe(child.stdin), encoded(request))
+                result = _result(_messages(_pipe(child.stdout)), bounds)
+        finally:
+            if result is None:
+                # After Ctrl-C too: whoever asks next must not read the answer to this.
+                self.close()
+        if late.is_set():
+            self.close()
+            raise QueryTimeoutError(bounds.seconds)
+        if result is None:
+            raise QueryError(f"the query ended the process it ran in; it may take {self._memory_mb:,} MB")
+        self._handed |= set(new)
+        if isinstance(result, str):
+            raise QueryError(result)
+        return result
+
+    def close(self) -> None:
+        """End the process; the next query starts another."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                # What could not be sent any more is of no use.
+                with contextlib.suppress(OSError):
+                    _pipe(pipe).close()
+        self._child = None
+        self._handed = set()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        setup = {
+            "folder": str(self._folder), "macros": self._macros, "memory_mb": self._memory_mb,
+            "threads": min(_MOST_THREADS, os.cpu_count() or 1),
+        }  # fmt: skip
+        try:
+            # A session of its own: Ctrl-C comes to this process, which ends the child.
+            child: subprocess.Popen[bytes] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=kept,
+                cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+            self._child = child
+            send(_pipe(child.stdin), encoded(setup))
+        except OSError as error:
+            raise QueryError(f"the process for queries cannot be started ({error.strerror or error})") from None
+        return child
+
+
+@contextlib.contextmanager
+def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
+    """Kill ``child`` when it has not answered after ``seconds``; what is given says whether that was done."""
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        child.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+
+
+def _pipe(pipe: Any) -> BinaryIO:
+    assert pipe is not None
+    return pipe  # type: ignore[no-any-return]
+
+
+def _messages(pipe: BinaryIO) -> Iterator[dict[str, Any]]:
+    while (message := receive(pipe)) is not None:
+        if not isinstance(message, dict):
+            raise BrokenFrameError("a message that is no object")
+        yield message
+
+
+def _result(messages: Iterator[dict[str, Any]], bounds: Bounds) -> Result | str | None:
+    """The rows in ``messages``; or the error they tell; or None when they end too early."""
+    columns: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    for message in messages:
+        if "error" in message:
+            return str(message["error"])
+        if "columns" in message:
+            columns = [str(column) for column in message["columns"]]
+        elif "done" in message:
+            return Result(columns, rows, bool(message.get("cut")))
+        else:
+            rows += map(tuple, message["rows"]) if "rows" in message else unpacked_rows(message.get("packed", ()))
+        if len(rows) > bounds.rows:
+            raise BrokenFrameError("more rows than were asked for")
+    return None

@@ -1,0 +1,46 @@
+-- What a fix can give back at most, one row per rank, as shares of the window.
+--
+-- Work taken from the host shortens a step by the idle time of its device at most. Work taken from the device shortens
+-- it by the time at most that the host is held up: inside waits, in calls that block because the queue is full, and
+-- while it has nothing left to submit. A call counts as blocked when it takes ten times the median of its name and
+-- more than 50 us, and the device works meanwhile.
+--
+-- needs: device_ops, _gaps, syncs, _runtime, feeding_tracks, windows, launches
+-- column rank: INTEGER, distributed rank
+-- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time
+-- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
+WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
+-- After its last submission the host of a recording has nothing left to do.
+submitting AS (
+    SELECT l.rank, t.host_ts AS ts, max(l."end") AS "end"
+    FROM launches AS l JOIN windows AS t ON t.rank = l.rank AND l.ts >= t.host_ts AND l.ts < t.host_end
+    GROUP BY l.rank, t.host_ts
+),
+typical AS (SELECT rank, name, median("end" - ts) AS ns FROM _runtime GROUP BY rank, name),
+blocked AS (
+    SELECT r.rank, r.track, r.ts, r."end" FROM _runtime AS r JOIN typical AS t ON t.rank = r.rank AND t.name = r.name
+    WHERE r."end" - r.ts > greatest(10 * t.ns, 50000)
+),
+held AS (
+    SELECT rank, track, ts, "end" FROM syncs UNION ALL SELECT rank, track, ts, "end" FROM blocked
+),
+classes AS (
+    SELECT h.rank, 1 AS class, greatest(h.ts, s.ts) AS ts, least(h."end", s."end") AS "end"
+    FROM held AS h JOIN feeding_tracks AS f ON f.track = h.track JOIN submitting AS s ON s.rank = h.rank
+    UNION ALL
+    SELECT d.rank, 0, greatest(d.ts, s.ts), least(d."end", s."end")
+    FROM device_ops AS d JOIN submitting AS s USING (rank) WHERE d.valid
+),
+united AS (SELECT * FROM interval_union(classes)),
+waiting AS (
+    SELECT rank, sum("end" - ts) FILTER (mask = 3) AS ns FROM interval_sweep(united) GROUP BY rank
+),
+idle AS (SELECT rank, sum("end" - ts) AS ns FROM _gaps GROUP BY rank)
+SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
+       CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
+FROM windows AS t
+JOIN ranks USING (rank)
+LEFT JOIN submitting AS s USING (rank)
+LEFT JOIN waiting AS w ON w.rank = t.rank
+LEFT JOIN idle AS i ON i.rank = t.rank
+WHERE t.dur > 0

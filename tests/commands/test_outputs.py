@@ -1,0 +1,91 @@
+"""What ``-o`` may replace: regular files that the run does not read, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+from events import document, step, x
+
+TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
+# Every command that reads inputs and writes a document.
+COMMANDS = {
+    "analyze": ["analyze", "run.json"],
+    "analyze a folder": ["analyze", "."],
+    "report": ["report", "run.json"],
+    "lint": ["lint", "run.json"],
+    "diff": ["diff", "run.json", "run.json"],
+    "diff folders": ["diff", ".", "."],
+    "query": ["query", "run.json", "SELECT 1"],
+    "annotate": ["annotate", "run.json"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _trace() -> None:
+    Path("run.json").write_bytes(TRACE)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("name", ["run.json", "link.json", "hard.json"])
+def test_no_command_writes_over_its_input(command: list[str], name: str, run: Run) -> None:
+    Path("elsewhere").mkdir()
+    if name == "link.json":
+        os.symlink("../run.json", "elsewhere/link.json")
+        name = "elsewhere/link.json"
+    elif name == "hard.json":
+        os.link("run.json", "elsewhere/hard.json")
+        name = "elsewhere/hard.json"
+    assert run(*command, "-o", name) == 2
+    assert run.err.endswith(f"{name}: is an input of this run, which is never changed; name another file\n")
+    assert Path("run.json").read_bytes() == TRACE
+
+
+@pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
+def test_nor_do_the_other_outputs_of_lint(option: list[str], run: Run) -> None:
+    assert run("lint", "run.json", *option) == 2
+    assert "is an input of this run" in run.err
+    assert Path("run.json").read_bytes() == TRACE
+
+
+def test_a_log_beside_the_trace_is_an_input_too(run: Run) -> None:
+    Path("console.log").write_text("::: \n")
+    assert run("analyze", "run.json", "--log", "console.log", "-o", "console.log") == 2
+    assert Path("console.log").read_text() == "::: \n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_written_to_and_stays_one(run: Run) -> None:
+    os.mkfifo("pipe")
+    got: list[bytes] = []
+    reader = threading.Thread(target=lambda: got.append(Path("pipe").read_bytes()), daemon=True)
+    reader.start()
+    assert run("query", "run.json", "SELECT 1 AS one", "--output-format", "csv", "-o", "pipe") == 0
+    reader.join(20)
+    assert got == [b"one\n1\n"]
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+
+
+def test_a_device_is_written_to_and_stays_one(run: Run) -> None:
+    assert run("query", "run.json", "SELECT 1", "-o", os.devnull) == 0
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_link_is_followed_and_stays_one(run: Run) -> None:
+    Path("real.csv").write_text("old")
+    os.chmod("real.csv", 0o600)
+    os.symlink("real.csv", "link.csv")
+    assert run("query", "run.json", "SELECT 1 AS one", "--output-format", "csv", "-o", "link.csv") == 0
+    assert (os.readlink("link.csv"), Path("real.csv").read_text()) == ("real.csv", "one\n1\n")
+    # Who could not read the old one cannot read the new one.
+    assert stat.S_IMODE(os.stat("real.csv").st_mode) == 0o600
+
+
+def test_a_folder_is_none(run: Run) -> None:
+    Path("folder").mkdir()
+    assert run("query", "run.json", "SELECT 1", "-o", "folder") == 2
+    assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"

@@ -1,0 +1,89 @@
+"""A configuration that was found may choose; one that was named may do everything."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perftool.engine.gate.baseline import read_baseline
+from perftool.engine.rules.pack import load_pack
+from perftool.engine.settings.settings import load_settings
+from perftool.errors import BaselineError, RuleError, SettingsError
+
+FOLDER = Path("stranger")
+CONFIG = FOLDER / "habana_perf_tool.toml"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (FOLDER / "rules").mkdir(parents=True)
+    Path("outside").mkdir()
+    Path("outside/base.toml").write_text("preview = true\n")
+    os.symlink("../outside", FOLDER / "link")
+
+
+# What it says, and whether one that was found may say it.
+ALLOWED = [
+    'select = ["GAP"]', 'ignore = ["GAP101"]', 'fail-on = "never"', "exit-zero = true", 'exclude = ["*"]',
+    'output-format = "github"', "preview = true", 'rule-packs = ["rules"]', 'rule-packs = ["./rules/../rules"]',
+    'baseline = "accepted.json"', "[rules.GAP101]\nseverity = 'error'", "[budgets]\nstep_time_ms = 5",
+    "[budgets]\nn = {query = 'SELECT 1', limit = '<= 1'}", 'output-file = ""',
+]  # fmt: skip
+REFUSED = [
+    'output-file = "out.txt"', 'output-file = "../victim"', 'output-file = "/etc/profile"',
+    'baseline = "../outside/accepted.json"', 'baseline = "/dev/zero"', 'baseline = "link/accepted.json"',
+    'extend = "../outside/base.toml"', 'extend = "link/base.toml"', 'extend = "/dev/zero"',
+    'rule-packs = ["rules", "../outside"]', 'rule-packs = ["/"]', 'rule-packs = ["link"]',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_what_a_found_file_may_say(text: str) -> None:
+    CONFIG.write_text(text)
+    assert load_settings([str(FOLDER)]).values
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
+    CONFIG.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings([str(FOLDER)])
+    key = text.split(" ")[0]
+    assert f"{CONFIG}: key {key}: a configuration that was found may" in str(caught.value)
+    assert f"(--config {CONFIG}) or give --trust-config" in str(caught.value)
+    if "/dev/zero" not in text:
+        assert load_settings([str(FOLDER)], trust=True).values == load_settings([], [str(CONFIG)]).values != {}
+
+
+def test_a_file_that_it_extends_is_held_to_the_same() -> None:
+    CONFIG.write_text('extend = "more.toml"')
+    (FOLDER / "more.toml").write_text('output-file = "out.txt"')
+    with pytest.raises(SettingsError, match=r"more\.toml: key output-file: a configuration that was found may"):
+        load_settings([str(FOLDER)])
+
+
+def test_a_device_is_not_read_for_ever() -> None:
+    CONFIG.write_text('extend = "/dev/zero"')
+    with pytest.raises(SettingsError, match="/dev/zero: cannot be read"):
+        load_settings([], [str(CONFIG)])
+    with pytest.raises(BaselineError, match="cannot be read"):
+        read_baseline(Path("/dev/zero"))
+    os.symlink("/dev/zero", FOLDER / "rules" / "ACM901.toml")
+    with pytest.raises(RuleError, match="is no regular file"):
+        load_pack(FOLDER / "rules")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_nobody_waits_for_a_pipe() -> None:
+    os.mkfifo("pipe")
+    with pytest.raises(SettingsError, match="pipe: cannot be read"):
+        load_settings([], ["pipe"])
+
+
+def test_a_file_of_many_megabytes_is_no_configuration() -> None:
+    CONFIG.write_text("#" * (5 << 20))
+    with pytest.raises(SettingsError, match="is longer than 4 MB"):
+        load_settings([str(FOLDER)])

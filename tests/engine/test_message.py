@@ -1,0 +1,55 @@
+"""Messages of rules show values, and can do nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from perftool.engine.rules.message import LONGEST, parse_message, show_message
+
+VALUES = {
+    "subject": "k",
+    "wait_ns": 15000,
+    "size_bytes": 2048,
+    "idle_ratio": 0.25,
+    "n": 1234567,
+    "flag": True,
+    "no": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("{subject} waits {wait} or {wait_ns}", "k waits 15.0 us or 15.0 us"),
+        ("{size}, {idle_ratio}, {n}, {flag}, {no}", "2.00 KiB, 25.0 %, 1,234,567, True, unknown"),
+        ("{n:time} {n:bytes} {idle_ratio:count} {n:percent}", "1.23 ms 1.18 MiB 0.25 123456700.0 %"),
+        ("{{subject}} }} {{", "{subject} } {"),
+        ("", ""),
+    ],
+)
+def test_what_a_message_shows(message: str, shown: str) -> None:
+    assert show_message(message, VALUES) == shown
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{subject:>1500000000}", "{subject.__class__.__mro__}", "{subject[0]}", "{subject!r}", "{subject:{n}}", "{}",
+        "{0.__class__}", "{subject", "subject}", "{ subject }", "{subject:}", "{n:.2f}", "{n:,}", "{subject:x}", "{-}",
+        "{" * 99_999,
+    ],
+)  # fmt: skip
+def test_anything_else_does_not_parse(message: str) -> None:
+    with pytest.raises(ValueError, match=r"is no placeholder|there is no format"):
+        parse_message(message)
+
+
+def test_a_message_has_an_end() -> None:
+    long = show_message("{subject}{subject} and more", {"subject": "x" * 50_000_000})
+    assert long == "x" * LONGEST + " ..."
+    assert len(show_message("{subject}" * 100_000, {"subject": "xy"})) == LONGEST + len(" ...")
+
+
+def test_a_name_without_a_value_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        show_message("{nothing}", VALUES)
