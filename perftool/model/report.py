@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Confidence, Rule, Severity
+from perftool.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,12 @@ class Gain:
     ns_per_step: int
     share_of_step: float
     kind: Literal["predicted", "bound"] = "bound"
+
+    @property
+    def worth(self) -> str:
+        """The time in words that say what is known of it."""
+        text = format_ns(self.ns_per_step)
+        return f"{text} (predicted)" if self.kind == "predicted" else f"up to {text}"
 
 
 @dataclass(frozen=True)

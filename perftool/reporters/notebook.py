@@ -40,7 +40,7 @@ def _verdict(report: Report) -> str:
 
 def _worth(finding: Finding) -> str:
     gain = finding.gain
-    return f", up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)})" if gain else ""
+    return f", {gain.worth} per step ({format_ratio(gain.share_of_step)})" if gain else ""
 
 
 def _notes(report: Report) -> str:
@@ -88,12 +88,13 @@ def _findings(findings: Sequence[Finding]) -> str:
     table = f'<table style="margin:.5em 0;color:inherit;font:inherit"><tbody>{rows}</tbody></table>'
     if not any(finding.gain for finding in findings):
         return table + rest
-    note = '<p style="margin:0;opacity:.75">Gains are estimates, upper bounds; they overlap and do not add up.</p>'
+    words = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
+    note = f'<p style="margin:0;opacity:.75">{words}</p>'
     return table + rest + note
 
 
 def _row(finding: Finding) -> str:
-    gain = f"up to {format_ns(finding.gain.ns_per_step)}".replace(" ", "\u00a0") if finding.gain else ""
+    gain = finding.gain.worth.replace(" ", "\u00a0") if finding.gain else ""
     head = f"<b>{escape(finding.code)}</b><br>{escape(finding.severity)}"
     text = f"{escape(finding.message)}<br><b>Fix:</b> {escape(' '.join(finding.fix.split()))}"
     cells = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in (head, escape(gain), text))

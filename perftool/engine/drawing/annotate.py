@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
 from perftool.model.report import Finding, Location, Report
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_ratio
 
 _FIRST_PID = 9001
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
@@ -159,8 +159,7 @@ def _args(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "why": " ".join(finding.why.split()),
         "fix": " ".join(finding.fix.split()),
-        "gain": gain
-        and f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)}), {gain.kind}",
+        "gain": gain and f"{gain.worth} per step ({format_ratio(gain.share_of_step)})",
         "severity": finding.severity,
         "confidence": finding.confidence,
         "subject": finding.subject,

@@ -35,6 +35,7 @@ def compose(
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
     large = causes(store, findings, rules)
+    model = slowest(outcome.models)
     return Report(
         inputs=inputs,
         device=device,
@@ -48,11 +49,11 @@ def compose(
         fallbacks=overview.fallbacks(store),
         findings=findings,
         not_applicable=outcome.not_applicable,
-        verdict=verdict(inputs, summary, idle_causes, findings, outcome.not_applicable, rules, large),
+        verdict=verdict(inputs, summary, idle_causes, findings, outcome.not_applicable, rules, large, model),
         run=run,
         rules=tuple(rules),
         ranks=ranks,
-        model=slowest(outcome.models),
+        model=model,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perftool.engine.report.causes import CLAUSES
 from perftool.model.inputs import InputFile
-from perftool.model.report import Cause, Finding, Metric, NotApplicable, Share, Verdict
+from perftool.model.report import Cause, Finding, Gain, Metric, NotApplicable, ReplayModel, Share, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.units import format_ns, format_ratio
@@ -23,6 +23,7 @@ def verdict(
     not_applicable: Sequence[NotApplicable],
     rules: Sequence[Rule],
     causes: Sequence[Cause] = (),
+    model: ReplayModel | None = None,
 ) -> Verdict:
     """What ``findings`` and the numbers come to: the largest thing that is known, whether a rule names it or not."""
     step = summary["step_time_ms"].value
@@ -34,10 +35,22 @@ def verdict(
     if untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
         headline = _cause_sentence(untold, step_ns)
     elif first:
-        headline = _finding_sentence(first, rules, gain, step_ns)
+        headline = _finding_sentence(first, rules, first.gain, step_ns)
     else:
         headline = _nothing_found(inputs, findings, not_applicable, rules)
-    return Verdict(headline, _detail(inputs, summary, idle_causes), tuple(causes))
+    detail = " ".join(filter(None, [_detail(inputs, summary, idle_causes), _together(model)]))
+    return Verdict(headline, detail, tuple(causes))
+
+
+def _together(model: ReplayModel | None) -> str:
+    """What the fixes of several warnings would come to."""
+    together = model and model.together
+    if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
+        return ""
+    if together.step_ns >= model.replayed_step_ns:
+        return ""
+    steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step"
+    return f"All fixes together that can be modelled: {steps} (predicted)."
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
@@ -53,12 +66,14 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
     )
 
 
-def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
+def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: Gain | None, step_ns: int) -> str:
     title = next((rule.summary for rule in rules if rule.code == first.code), first.name.replace("-", " "))
     # A symptom knows the largest of its causes.
     title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
-    if gain and step_ns:
-        return f"Up to {format_ns(gain)} of a step of {format_ns(step_ns)} is lost (estimate): {_lower(title)}."
+    if gain and gain.ns_per_step and step_ns:
+        known = ("", "predicted") if gain.kind == "predicted" else ("Up to ", "estimate")
+        lost = f"{known[0]}{format_ns(gain.ns_per_step)} of a step of {format_ns(step_ns)}"
+        return f"{lost} is lost ({known[1]}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
