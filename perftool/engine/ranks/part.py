@@ -33,12 +33,13 @@ _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 
 @dataclass(frozen=True)
 class Shared:
-    """What every task needs: the rules, what logs and configuration say, and what a worker may use."""
+    """What every task needs: the rules, what logs and configuration say, what a worker may use, and how many ranks."""
 
     rules: tuple[Rule, ...]
     readings: tuple[Reading, ...]
     memory_mb: int
     threads: int
+    ranks: int
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
             for reading in shared.readings:
                 if _concerns(reading, store.metadata):
                     store.add_reading(reading)
-            return _part(store, shared.rules)
+            return _part(store, shared.rules, shared.ranks)
     except Exception as error:  # the other ranks have their report
         if is_interrupt(error):
             raise
@@ -130,7 +131,7 @@ def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
     return len(ranks) != 1 or ranks[0] in own
 
 
-def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
+def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.hand_on()
     signs = device_signs(store)
     own = decide_device([signs]).type
@@ -138,7 +139,7 @@ def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
-    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context)
+    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context, ranks_of_run)
     facts = Facts(
         base_ns=store.base_ns,
         metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},

@@ -43,7 +43,9 @@ class Outcome:
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
     asked = [rule for rule in rules if rule.sql is not None]
-    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context)
+    answers, models = predicted(
+        store, asked, [ask(store, rule, context) for rule in asked], context, len(store.metadata)
+    )
     return replace(conclude(asked, answers, context, crash_rule), models=models)
 
 

@@ -27,11 +27,14 @@ WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 
 
 def predicted(
-    store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context
+    store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context, ranks_of_run: int
 ) -> tuple[list[Answer], tuple[ReplayModel, ...]]:
-    """``answers``, their rows with ``predicted_ns`` where a replay tells it, and each model."""
+    """``answers``, their rows with ``predicted_ns`` where a replay tells it, and the model of each rank of ``store``.
+
+    ``ranks_of_run`` counts those of other stores as well.
+    """
     ranks = sorted(store.metadata)
-    if len(ranks) > MOST_RANKS:
+    if ranks_of_run > MOST_RANKS:
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank in ranks:
