@@ -30,7 +30,10 @@ def row(name: str, before: str, after: str, code: str) -> tuple[str, float | Non
     if found is None or found.gain is None or not was or now is None:
         return f"| {name} | {code} | {was or 0:.2f} | no gain stated | {now or 0:.2f} | |", None
     if found.gain.kind == "bound":
-        return f"| {name} | {code} | {was:.2f} | at least {was - found.gain.ns_per_step / 1e6:.2f} | {now:.2f} | |", None
+        return (
+            f"| {name} | {code} | {was:.2f} | at least {was - found.gain.ns_per_step / 1e6:.2f} | {now:.2f} | |",
+            None,
+        )
     predicted = was - found.gain.ns_per_step / 1e6
     error = abs(predicted - now) / was
     return f"| {name} | {code} | {was:.2f} | {predicted:.2f} | {now:.2f} | {100 * error:.1f} % |", error
@@ -40,7 +43,9 @@ def main(arguments: list[str]) -> int:
     """Print the table, and the median and the worst error."""
     given = [(Path(arguments[at]).name, *arguments[at : at + 3]) for at in range(0, len(arguments) - 2, 3)]
     pairs = given or [(name, *map(str, _forms(PAIRS / name)), code) for name, code in CODES.items()]
-    print("| pair | rule | before, ms | predicted, ms | after, ms | error, of the step before |\n|---|---|---|---|---|---|")
+    print(
+        "| pair | rule | before, ms | predicted, ms | after, ms | error, of the step before |\n|---|---|---|---|---|---|"
+    )
     errors = []
     for pair in pairs:
         line, error = row(*pair)

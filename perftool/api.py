@@ -78,23 +78,30 @@ def analyze(
     rules: Iterable[Rule] | None = None,
     progress: Progress | None = None,
     logs: Sequence[str | PathLike[str]] = (),
+    as_one_run: bool = False,
 ) -> Report:
     """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
 
     ``logs`` are logs, metrics files and configuration of the run; without them, those beside a trace are taken.
-    Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
+    Raises InputError when no file can be read, and for traces of several runs unless ``as_one_run``; a file among
+    others that cannot be read is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
-    return analysis.analyze([fspath(path) for path in several], rules, progress, [fspath(log) for log in logs])
+    return analysis.analyze(
+        [fspath(path) for path in several], rules, progress, [fspath(log) for log in logs], as_one_run=as_one_run
+    )
 
 
-def open_trace(path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = ()) -> Trace:
+def open_trace(
+    path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = (), as_one_run: bool = False
+) -> Trace:
     """Open a trace (a file, a folder of ranks, or a glob) together with the logs that lie beside it.
 
     ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to give
-    temporary files up early. Raises InputError when nothing can be read.
+    temporary files up early. Raises InputError when nothing can be read, and for traces of several runs unless
+    ``as_one_run``.
     """
-    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs])
+    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run)
     with ExitStack() as open_until:
         run = open_until.enter_context(analysis.analysed(inputs))
         return Trace(run.whole, open_until.pop_all())

@@ -20,12 +20,16 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
+from perftool.commands import record as record_command
 from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands.analyze import View
+from perftool.commands.ending import Ending, sigterm_as_interrupt
 from perftool.commands.options import (
     NO_VALUE,
+    AsOneRun,
     Color,
     ColorOption,
     Given,
@@ -39,6 +43,7 @@ from perftool.commands.options import (
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
+from perftool.reporters.escape import no_commands
 
 
 class _Commands(TyperGroup):
@@ -69,6 +74,7 @@ app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
 app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
+app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
@@ -93,6 +99,7 @@ def root(
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
+    full: analyze_command.Full = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -131,7 +138,7 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet)
+    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
 
 
 @app.command()
@@ -149,6 +156,7 @@ def query(
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    as_one_run: AsOneRun = False,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -165,7 +173,7 @@ def query(
     elif path is None or sql is None:
         raise PerfToolError("query needs a PATH and a SELECT, or --tables")
     else:
-        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler))
+        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
 
 
 def _require_unset(context: typer.Context) -> None:
@@ -193,8 +201,13 @@ _join_lines()
 
 
 def main() -> None:
-    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted."""
+    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
     _prepare_streams()
+    with sigterm_as_interrupt() as ending:
+        _run(ending)
+
+
+def _run(ending: Ending) -> None:
     try:
         try:
             app()
@@ -207,12 +220,12 @@ def main() -> None:
     except PerfToolError as error:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _fail("interrupted", 130)
+        _fail(ending.word, ending.code)
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
         if is_interrupt(error):
-            _fail("interrupted", 130)
+            _fail(ending.word, ending.code)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _leave_stdout()
             _fail("the output cannot be written: no space is left on the device", 2)
@@ -237,5 +250,5 @@ def _leave_stdout() -> None:
 def _fail(message: str, code: int) -> None:
     if _verbose and code == 2:
         traceback.print_exc()
-    print(f"habana_perf_tool: {message}", file=sys.stderr)  # noqa: T201
+    print(f"habana_perf_tool: {no_commands(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)

@@ -94,6 +94,9 @@ CASES: dict[str, tuple[str, ...]] = {
     "folder-without-traces": ("analyze", "nothing"),
     "pattern-without-match": ("analyze", "*.trace"),
     "text": ("--trace", "good.json"),
+    "text-full": ("--trace", "starved.json", "--full"),
+    "each": ("analyze", "--each", "good.json", "other.json", "starved.json"),
+    "each-json": ("analyze", "--each", "good.json", "--output-format", "json"),
     "text-of-a-damaged-trace": ("--trace", "damaged.json"),
     "text-with-findings": ("analyze", "starved.json"),
     "one-of-two-unreadable": ("analyze", "good.json", "other.json"),
@@ -271,7 +274,7 @@ def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
     (folder / "long.json").write_bytes(document([step(1, 0, 1000), x("aten::" + "\u00e9" * 80, 10, 30)]))
 
     done = subprocess.run(
-        [sys.executable, "-m", "perftool", "--trace", "long.json"],
+        [sys.executable, "-m", "perftool", "--trace", "long.json", "--full"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
         capture_output=True,

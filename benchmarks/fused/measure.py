@@ -24,10 +24,11 @@ PROBE_ELEMENTS = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to do the work: `run` does it once."""
+    """A way to do the work: `run` does it once, after `prepare`, which is not timed."""
 
     name: str
     run: Callable[[], object]
+    prepare: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,24 @@ def race(contenders: Sequence[Contender], rounds: int, repeat: int = 1) -> Race:
     probes: list[float] = []
     for contender in contenders:
         for _ in range(3):
+            contender.prepare()
             contender.run()
     for turn in range(rounds):
         probes.append(_milliseconds(lambda: probe.mul_(1.0), 1))
         for contender in (*contenders[turn % len(contenders) :], *contenders[: turn % len(contenders)]):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            times[contender.name].append(_milliseconds(contender.run, repeat))
+            times[contender.name].append(_mean(contender, repeat))
             faults[contender.name] = (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // repeat
     timings = tuple(Timing(name, tuple(each), faults[name]) for name, each in times.items())
     return Race(timings, PROBE_ELEMENTS * 8 / min(probes) / 1e6)
+
+
+def _mean(contender: Contender, repeat: int) -> float:
+    total = 0.0
+    for _ in range(repeat):
+        contender.prepare()
+        total += _milliseconds(contender.run, 1)
+    return total / repeat
 
 
 def _milliseconds(run: Callable[[], object], repeat: int) -> float:
@@ -126,4 +136,5 @@ def conditions() -> str:
     """One line on the machine and the heap of this process."""
     heap = "tuned" if "MALLOC_TRIM_THRESHOLD_" in os.environ else "default"
     load = os.getloadavg()[0]
-    return f"torch {torch.__version__}, 1 thread, process CPU time, glibc heap {heap}, load {load:.1f}"
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"torch {torch.__version__}, {capability}, 1 thread, process CPU time, glibc heap {heap}, load {load:.1f}"

@@ -1,6 +1,6 @@
 """Fused optimizers against the plain loop and against torch.optim with fused=True.
 
-python -m benchmarks.fused.optimizers [--tuned-heap] [--rounds N] [--sets NAME ...] [--ops NAME ...]
+python -m benchmarks.fused.optimizers [--tuned-heap] [--keep-gradients] [--rounds N] [--sets NAME ...] [--ops NAME ...]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import copy
 import math
+import sys
 from collections.abc import Callable
 
 import torch
@@ -46,12 +47,28 @@ BYTES = {
 
 
 def parameters(shapes: list[Shape]) -> Params:
-    """Random parameters with gradients that stay from step to step."""
+    """Random parameters with gradients."""
     torch.manual_seed(0)
     params = [nn.Parameter(torch.randn(shape) * 0.02) for shape in shapes]
-    for param in params:
-        param.grad = torch.randn_like(param) * 1e-3
+    renew(params)
     return params
+
+
+def renew(params: Params) -> None:
+    """Give new gradients, as a backward pass after `zero_grad()` does."""
+    for param in params:
+        param.grad = None
+        param.grad = torch.full_like(param, 1e-3)
+
+
+class Trained(Contender):
+    """A contender whose parameters have new gradients at every run, unless KEPT."""
+
+    def __init__(self, name: str, params: Params, run: Callable[[], object]) -> None:
+        super().__init__(name, run, (lambda: None) if KEPT else lambda: renew(params))
+
+
+KEPT = "--keep-gradients" in sys.argv
 
 
 def zeros(params: Params, count: int, dtype: torch.dtype | None = None) -> list[list[Tensor]]:
@@ -64,9 +81,10 @@ def grads(params: Params) -> list[Tensor]:
     return [param.grad for param in params if param.grad is not None]
 
 
-def stepping(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
-    """A run that steps."""
-    return lambda: optimizer.step()
+def stepped(name: str, optimizer: torch.optim.Optimizer) -> Contender:
+    """A contender that steps."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    return Trained(name, params, lambda: optimizer.step())
 
 
 def sgd(shapes: list[Shape]) -> list[Contender]:
@@ -74,11 +92,10 @@ def sgd(shapes: list[Shape]) -> list[Contender]:
     naive = parameters(shapes)
     (buffers,) = zeros(naive, 1)
     options = {"lr": 1e-3, "momentum": 0.9, "weight_decay": DECAY}
-    theirs = torch.optim.SGD(parameters(shapes), fused=True, **options)
     return [
-        Contender("naive", lambda: reference.sgd_(naive, grads(naive), buffers, **options)),
-        Contender("fused=True", stepping(theirs)),
-        Contender("ours", stepping(FusedSGD(parameters(shapes), **options))),
+        Trained("naive", naive, lambda: reference.sgd_(naive, grads(naive), buffers, **options)),
+        stepped("fused=True", torch.optim.SGD(parameters(shapes), fused=True, **options)),
+        stepped("ours", FusedSGD(parameters(shapes), **options)),
     ]
 
 
@@ -87,27 +104,26 @@ def adagrad(shapes: list[Shape]) -> list[Contender]:
     naive = parameters(shapes)
     (sums,) = zeros(naive, 1)
     options = {"lr": 1e-3, "weight_decay": DECAY}
-    theirs = torch.optim.Adagrad(parameters(shapes), fused=True, **options)
     return [
-        Contender("naive", lambda: reference.adagrad_(naive, grads(naive), sums, step=5, **options)),
-        Contender("fused=True", stepping(theirs)),
-        Contender("ours", stepping(FusedAdagrad(parameters(shapes), **options))),
+        Trained("naive", naive, lambda: reference.adagrad_(naive, grads(naive), sums, step=5, **options)),
+        stepped("fused=True", torch.optim.Adagrad(parameters(shapes), fused=True, **options)),
+        stepped("ours", FusedAdagrad(parameters(shapes), **options)),
     ]
 
 
-def _naive_adamw(params: Params, dtype: torch.dtype | None = None) -> Callable[[], object]:
-    moments = zeros(params, 2, dtype)
+def _naive_adamw(params: Params) -> Callable[[], object]:
+    moments = zeros(params, 2)
     options = {"step": 5, "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": DECAY}
     return lambda: reference.adamw_(params, grads(params), *moments, **options)
 
 
 def adamw(shapes: list[Shape]) -> list[Contender]:
     """With weight decay."""
-    theirs = torch.optim.AdamW(parameters(shapes), weight_decay=DECAY, fused=True)
+    naive = parameters(shapes)
     return [
-        Contender("naive", _naive_adamw(parameters(shapes))),
-        Contender("fused=True", stepping(theirs)),
-        Contender("ours", stepping(FusedAdamW(parameters(shapes), weight_decay=DECAY))),
+        Trained("naive", naive, _naive_adamw(naive)),
+        stepped("fused=True", torch.optim.AdamW(parameters(shapes), weight_decay=DECAY, fused=True)),
+        stepped("ours", FusedAdamW(parameters(shapes), weight_decay=DECAY)),
     ]
 
 
@@ -125,7 +141,7 @@ def adamw_bf16(shapes: list[Shape]) -> list[Contender]:
                 moment.copy_(cast)
 
     ours = FusedAdamW(parameters(shapes), weight_decay=DECAY, moments_dtype=torch.bfloat16)
-    return [Contender("naive", run), Contender("ours", stepping(ours))]
+    return [Trained("naive", naive, run), stepped("ours", ours)]
 
 
 def lamb(shapes: list[Shape]) -> list[Contender]:
@@ -137,15 +153,12 @@ def lamb(shapes: list[Shape]) -> list[Contender]:
     def run() -> None:
         reference.lamb_(naive, grads(naive), *moments, max_grad_norm=1e3, **options)
 
-    return [
-        Contender("naive", run),
-        Contender("ours", stepping(FusedLamb(parameters(shapes), max_grad_norm=1e3))),
-    ]
+    return [Trained("naive", naive, run), stepped("ours", FusedLamb(parameters(shapes), max_grad_norm=1e3))]
 
 
 def lars(shapes: list[Shape]) -> list[Contender]:
-    """One-dimensional parameters are not adapted; the wrapped optimizer has momentum."""
-    naive, ours = parameters(shapes), parameters(shapes)
+    """Every other parameter is not adapted; the wrapped optimizer has momentum."""
+    naive = parameters(shapes)
     (buffers,) = zeros(naive, 1)
     mask = [int(i % 2 == 0) for i in range(len(shapes))]
 
@@ -153,8 +166,8 @@ def lars(shapes: list[Shape]) -> list[Contender]:
         reference.lars_scale_(naive, grads(naive), mask, lr=1.0, weight_decay=DECAY, eeta=1.0)
         reference.resource_apply_momentum_(naive, grads(naive), buffers, momentum=0.9, first_step=False)
 
-    base = FusedResourceApplyMomentum(ours, lr=1.0, momentum=0.9, weight_decay=DECAY)
-    return [Contender("naive", run), Contender("ours", stepping(FusedLars(base, mask, eeta=1.0)))]
+    base = FusedResourceApplyMomentum(parameters(shapes), lr=1.0, momentum=0.9, weight_decay=DECAY)
+    return [Trained("naive", naive, run), stepped("ours", FusedLars(base, mask, eeta=1.0))]
 
 
 class Model(nn.Module):
@@ -174,45 +187,29 @@ def ema(shapes: list[Shape]) -> list[Contender]:
     def run() -> None:
         reference.ema_(list(average.state_dict().values()), list(model.state_dict().values()), decay=0.99)
 
-    return [Contender("naive", run), Contender("ours", lambda: fused.update(followed))]
+    return [
+        Trained("naive", list(model.parameters()), run),
+        Trained("ours", list(followed.parameters()), lambda: fused.update(followed)),
+    ]
 
 
 def clip(shapes: list[Shape]) -> list[Contender]:
-    """Always scales: the limit falls a little with every run, ahead of the norm."""
-    return _clip(shapes, _Falling(parameters(shapes)))
+    """The norm is always above the limit."""
+    return _clip(shapes, 1e-6)
 
 
 def clip_not_needed(shapes: list[Shape]) -> list[Contender]:
     """The norm is below the limit."""
-    return _clip(shapes, lambda: 1e30)
+    return _clip(shapes, 1e30)
 
 
-class _Falling:
-    """A limit just below the norm that gradients were clipped to by the one before."""
-
-    def __init__(self, params: Params) -> None:
-        self.limit = float(reference.total_norm(grads(params)))
-
-    def __call__(self) -> float:
-        self.limit *= 0.99
-        return self.limit
-
-
-def _clip(shapes: list[Shape], limit: Callable[[], float]) -> list[Contender]:
+def _clip(shapes: list[Shape], limit: float) -> list[Contender]:
     naive, theirs, ours = parameters(shapes), parameters(shapes), parameters(shapes)
-    # Gradients in a flat buffer are what an optimizer of ours leaves behind.
-    optimizer = FusedAdamW(ours)
-    for _ in range(3):
-        optimizer.step()
-    limits = [copy.copy(limit) for _ in range(3)]
-
-    def run(kept: FusedAdamW = optimizer) -> None:
-        FusedClipNorm(ours, limits[2]()).clip_norm(ours)
-
+    fused = FusedClipNorm(ours, limit)
     return [
-        Contender("naive", lambda: reference.clip_norm_(grads(naive), limits[0]())),
-        Contender("foreach", lambda: nn.utils.clip_grad_norm_(theirs, limits[1](), foreach=True)),
-        Contender("ours", run),
+        Trained("naive", naive, lambda: reference.clip_norm_(grads(naive), limit)),
+        Trained("foreach", theirs, lambda: nn.utils.clip_grad_norm_(theirs, limit, foreach=True)),
+        Trained("ours", ours, lambda: fused.clip_norm(ours)),
     ]
 
 
@@ -220,20 +217,20 @@ def clip_adamw(shapes: list[Shape]) -> list[Contender]:
     """Clipping folded into the step, with a limit that the norm exceeds at every step."""
     naive, ours = parameters(shapes), parameters(shapes)
     step = _naive_adamw(naive)
-    limits = [_Falling(naive) for _ in range(2)]
 
     def run() -> None:
-        reference.clip_norm_(grads(naive), limits[0]())
+        reference.clip_norm_(grads(naive), 1e-6)
         step()
 
     optimizer = FusedAdamW(ours, weight_decay=DECAY)
+    fused = FusedClipNorm(ours, 1e-6, optimizer=optimizer)
 
     def run_fused() -> None:
-        FusedClipNorm(ours, limits[1](), optimizer=optimizer).clip_norm(ours)
+        fused.clip_norm(ours)
         optimizer.step()
 
     alone = FusedAdamW(parameters(shapes), weight_decay=DECAY)
-    return [Contender("naive", run), Contender("step alone", stepping(alone)), Contender("ours", run_fused)]
+    return [Trained("naive", naive, run), stepped("step alone", alone), Trained("ours", ours, run_fused)]
 
 
 CASES: dict[str, Case] = {
@@ -274,6 +271,7 @@ def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser()
     options.add_argument("--tuned-heap", action="store_true")
+    options.add_argument("--keep-gradients", action="store_true")
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--sets", nargs="*", default=list(SETS))
     options.add_argument("--ops", nargs="*", default=list(CASES))
@@ -285,7 +283,7 @@ def main() -> None:
         elements = sum(map(math.prod, shapes))
         for op in chosen.ops:
             contenders = CASES[op](shapes)
-            result = race(contenders, chosen.rounds, repeat=max(1, 8_000_000 // elements))
+            result = race(contenders, chosen.rounds, repeat=max(1, min(3, 8_000_000 // elements)))
             rows.append(row(op, name, elements, result))
     header = ["op", "set", "naive ms", "ours ms", "naive/ours min / med (spread)", "verdict"]
     print(conditions())

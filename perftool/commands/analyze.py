@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,10 +17,12 @@ from perftool.commands.output import print_document, require_no_input, said, wri
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
-from perftool.errors import PerfToolError
+from perftool.errors import InputError, NoInputError, PerfToolError
 
 if TYPE_CHECKING:
-    pass
+    from rich.console import Console
+
+    from perftool.model.report import Report
 
 
 class Format(str, Enum):
@@ -33,6 +37,21 @@ FORMAT = typer.Option(
     help="Format of the report: text (the default), json.",
 )  # fmt: skip
 FormatOption = Annotated[Format | None, FORMAT]
+Full = Annotated[
+    bool,
+    typer.Option("--full", metavar=options.NO_VALUE, help="Print every table, not just the answer.",
+                 rich_help_panel="Output"),
+]  # fmt: skip
+Top = Annotated[
+    int | None,
+    typer.Option("--top", metavar="N", min=1, help="Findings to show; the default fits the screen.",
+                 rich_help_panel="Output"),
+]  # fmt: skip
+Each = Annotated[
+    bool,
+    typer.Option("--each", metavar=options.NO_VALUE, rich_help_panel="Many ranks",
+                 help="Every trace is a run of its own; print one line for each."),
+]  # fmt: skip
 
 
 def analyze(
@@ -47,6 +66,10 @@ def analyze(
     rules: options.RulePacks = None,
     output_format: FormatOption = None,
     output_file: options.OutputFile = None,
+    min_severity: options.MinSeverity = None,
+    full: Full = False,
+    top: Top = None,
+    each: Each = False,
     exclude: options.Exclude = None,
     config: options.Config = None,
     isolated: options.Isolated = False,
@@ -54,6 +77,7 @@ def analyze(
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -68,48 +92,103 @@ def analyze(
 
       habana_perf_tool analyze traces/ --jobs 8
 
+      habana_perf_tool analyze --each nightly/
+
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
-    given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude,
-        output_format.value if output_format else None, output_file,
-    )  # fmt: skip
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude,
+                  output_format and output_format.value, output_file, min_severity=min_severity)  # fmt: skip
     prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     if settings:
         show_settings(prepared.settings)
-    elif not paths and not texts:
-        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
     else:
-        run(paths or [], texts, prepared, color, quiet, Ranks(jobs, scheduler))
+        run(paths or [], texts, prepared, color, quiet, View(full, top, each), Ranks(jobs, scheduler, as_one_run))
+
+
+@dataclass(frozen=True)
+class View:
+    """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own."""
+
+    full: bool = False
+    top: int | None = None
+    each: bool = False
 
 
 def run(
-    paths: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool, ranks: Ranks | None = None
+    paths: Sequence[str],
+    logs: Sequence[str],
+    prepared: Prepared,
+    color: Color,
+    quiet: bool,
+    view: View | None = None,
+    ranks: Ranks | None = None,
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
+    from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
-    settings = prepared.settings
-    inputs = find_inputs(paths, logs, settings.exclude)
+    if not paths and not logs:
+        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
+    settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
+    # Of several runs each trace is looked at by itself, or all are taken for one.
+    any_run = ranks.as_one_run or view.each
+    inputs = find_inputs(paths, logs, settings.exclude, as_one_run=any_run)
     require_no_input([settings.output_file], [*inputs.traces, *inputs.texts])
-    ranks = ranks or Ranks()
+    if view.each:
+        _each(inputs.traces, logs, prepared, color, quiet)
+        return
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
-        report = run.report
-    target = settings.output_file
+        report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
 
-        write_document(render_json(report), target)
+        write_document(render_json(report), settings.output_file)
     else:
-        from perftool.reporters.text import print_report
-
-        print_document(partial(print_report, report), target, color.value)
+        print_document(_printer(report, view, prepared), settings.output_file, color.value)
     if not quiet:
-        note([*inputs.notes, *prepared.warnings, *said(target)], color)
+        note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
+
+
+def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:
+    from perftool.reporters.terminal.answer import print_answer
+    from perftool.reporters.terminal.choice import Choice
+    from perftool.reporters.terminal.full import print_full
+
+    choice = Choice(view.top, prepared.settings.min_severity)
+    return partial(print_full if view.full else print_answer, report, choice=choice)
+
+
+def _each(traces: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
+    """One line for each of ``traces``, as soon as it is known; one that cannot be read is a line too."""
+    from perftool.engine.analysis import analysed
+    from perftool.readers.files.discover import find_inputs
+    from perftool.reporters.terminal.each import line_of, line_of_failure
+
+    if logs or _format(prepared) is not Format.text:
+        raise PerfToolError("--each prints text, of traces only: leave out --log, --metrics and --output-format")
+    if not traces:
+        raise NoInputError("--each needs traces, and there is none")
+    width = max(map(len, traces))
+    read = []
+
+    def show(console: Console) -> None:
+        for trace in traces:
+            try:
+                with progress(quiet) as shown, analysed(find_inputs([trace]), prepared.rules, progress=shown) as run:
+                    report = run.report
+            except InputError as error:
+                console.print(line_of_failure(trace, error, width), soft_wrap=True)
+                continue
+            read.append(trace)
+            console.print(line_of(trace, report, width), soft_wrap=True)
+
+    print_document(show, prepared.settings.output_file, color.value)
+    if not read:
+        raise InputError("none of the traces could be read")
 
 
 def _format(prepared: Prepared) -> Format:

@@ -48,6 +48,7 @@ def diff(
     trust_config: options.TrustConfig = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
@@ -69,12 +70,11 @@ def diff(
     given = Given(select=select, ignore=ignore, rule_packs=rules)
     prepared = prepare([new], config or [], isolated, given, trust_config)
     with progress(quiet or silent) as show:
-        sides = [load_side(path, prepared.rules, show, jobs, scheduler) for path in (base, new)]
+        sides = [load_side(path, prepared.rules, show, jobs, scheduler, as_one_run) for path in (base, new)]
     result = _compared(*sides)
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
-    if not (quiet or silent):
-        note([*prepared.warnings, *said(output_file)])
+    note(() if quiet or silent else [*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
 

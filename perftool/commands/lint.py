@@ -12,7 +12,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.lint_output import Format, Sink, emit, parse_sinks
-from perftool.commands.options import Color, Given
+from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
@@ -38,10 +38,6 @@ ExitZero = Annotated[
     typer.Option(
         "--exit-zero", "-e", metavar=options.NO_VALUE, help="Exit 0 even with findings.", rich_help_panel=_GATE
     ),
-]
-MinSeverity = Annotated[
-    str | None,
-    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_GATE),
 ]
 MinConfidence = Annotated[
     str | None,
@@ -115,8 +111,7 @@ class _Call:
     color: Color
     quiet: bool
     silent: bool
-    jobs: int | None
-    scheduler: str | None
+    ranks: Ranks
 
 
 def lint(
@@ -133,7 +128,7 @@ def lint(
     rules: options.RulePacks = None,
     fail_on: FailOn = None,
     exit_zero: ExitZero = False,
-    min_severity: MinSeverity = None,
+    min_severity: options.MinSeverity = None,
     min_confidence: MinConfidence = None,
     baseline: Baseline = None,
     write_baseline: WriteBaseline = None,
@@ -143,6 +138,7 @@ def lint(
     also: Also = None,
     statistics: Statistics = False,
     exclude: options.Exclude = None,
+    source_root: options.SourceRoots = None,
     allow_empty: AllowEmpty = False,
     stdin_filename: StdinName = None,
     config: options.Config = None,
@@ -151,23 +147,22 @@ def lint(
     settings: options.ShowSettings = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly.
-
-    Examples:
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Examples:
 
       habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
     """
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
                   fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
-                  extend_per_file_ignores)  # fmt: skip
+                  extend_per_file_ignores, source_root)  # fmt: skip
     call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
-                 statistics, settings, color, quiet or silent, silent, jobs, scheduler)  # fmt: skip
+                 statistics, settings, color, quiet or silent, silent, Ranks(jobs, scheduler, as_one_run))  # fmt: skip
     _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)
 
 
@@ -207,7 +202,7 @@ def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintRepo
     inputs = _inputs(plan, call)
     require_no_input([*targets, call.write_baseline], [*inputs.traces, *inputs.texts])
     note(() if call.quiet else inputs.notes, call.color)
-    schedule = choose_schedule(inputs.traces, call.jobs, call.scheduler)
+    schedule = choose_schedule(inputs.traces, call.ranks.jobs, call.ranks.scheduler)
     with progress(call.quiet) as show:
         return lint_inputs(inputs, plan, show, schedule)
 
@@ -216,7 +211,7 @@ def _inputs(plan: LintPlan, call: _Call) -> Inputs:
     from perftool.readers.files.discover import Inputs, find_inputs
 
     try:
-        return find_inputs(call.paths, call.texts, plan.settings.exclude)
+        return find_inputs(call.paths, call.texts, plan.settings.exclude, as_one_run=call.ranks.as_one_run)
     except NoInputError:
         if not call.allow_empty:
             raise

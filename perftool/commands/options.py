@@ -57,6 +57,10 @@ Silent = Annotated[
         "--silent", "-s", metavar=NO_VALUE, help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT
     ),
 ]
+MinSeverity = Annotated[
+    str | None,
+    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_OUTPUT),
+]
 Logs = Annotated[
     list[str] | None,
     typer.Option(
@@ -126,6 +130,11 @@ RulePacks = Annotated[
     list[str] | None,
     _many("--rules", "Folder with rules of your own (codes x9xx); repeatable.", _SELECTION, "DIR"),
 ]
+SourceRoots = Annotated[
+    list[str] | None,
+    typer.Option("--source-root", metavar="DIR", rich_help_panel=_FILES,
+                 help="Folder with the source code that traces name, besides the project; repeatable."),
+]  # fmt: skip
 Config = Annotated[
     list[str] | None,
     typer.Option(
@@ -168,12 +177,24 @@ Scheduler = Annotated[
 ]  # fmt: skip
 
 
+AsOneRun = Annotated[
+    bool,
+    typer.Option(
+        "--as-one-run",
+        metavar=NO_VALUE,
+        help="Take all traces for ranks of one run, whatever they say.",
+        rich_help_panel=_RANKS,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Ranks:
-    """Where the ranks of a run are analysed, as the command line says it."""
+    """Which traces are ranks of a run and where they are analysed, as the command line says it."""
 
     jobs: int | None = None
     scheduler: str | None = None
+    as_one_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -196,6 +217,7 @@ class Given:
     baseline: str | None = None
     per_file_ignores: list[str] | None = None
     extend_per_file_ignores: list[str] | None = None
+    source_roots: list[str] | None = None
 
     def as_keys(self) -> Mapping[str, Any]:
         """What was given under the names that the configuration uses."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from perftool.commands.options import Color, Given
 from perftool.reporters.console import make_console
+from perftool.reporters.escape import no_commands
 
 if TYPE_CHECKING:
     from perftool.engine.settings.settings import Settings
@@ -53,7 +54,7 @@ def note(messages: Sequence[str], color: Color = Color.auto) -> None:
     if messages:
         console = make_console(color.value, stderr=True)
         for message in messages:
-            console.print(message, markup=False, soft_wrap=True)
+            console.print(no_commands(message), markup=False, soft_wrap=True)
 
 
 def project_root() -> Path:

@@ -32,7 +32,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.readers.files.discover import find_inputs
     from perftool.store.room.room import Bounds
 
-    inputs = find_inputs([path])
+    inputs = find_inputs([path], as_one_run=ranks.as_one_run)
     require_no_input([output_file], [*inputs.traces, *inputs.texts])
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)

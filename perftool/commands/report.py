@@ -43,6 +43,7 @@ def report(
     trust_config: options.TrustConfig = False,
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,16 +58,14 @@ def report(
       habana_perf_tool report traces/ --log console.log --static -o run.html
     """
     texts = [*(log or ()), *(metrics or ())]
-    given = Given(
-        select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_file=output_file,
-    )  # fmt: skip
+    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_file=output_file)
     if not paths and not texts:
         raise PerfToolError("report needs PATHS: files, folders, globs, or '-'")
     prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler))
+    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
     write_document(document, target)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
@@ -88,11 +87,13 @@ def _analysis(
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.report.portable import make_portable, shown_paths
+    from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
-    inputs = find_inputs(paths, texts, prepared.settings.exclude)
+    inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
     require_no_input([prepared.settings.output_file], [*inputs.traces, *inputs.texts])
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures
-    return make_portable(found, shown_paths([read.path for read in found.inputs], project_root())), pictures
+    portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
+    return place_sources(portable, (project_root(), *prepared.settings.source_roots), shorten=True), pictures

@@ -52,7 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            self.server.served.set()
+            # Who else asks does not end what the UI is waited for.
+            if self.headers.get("Origin") == UI:
+                self.server.served.set()
 
     def do_HEAD(self) -> None:
         self._head()
@@ -74,6 +76,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _head(self) -> bool:
         """Answer with the headers of the file; whether the file was what is wanted."""
+        # A page whose name was made to point here (DNS rebinding) says that name.
+        port = self.server.server_address[1]
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return False
+        if self.headers.get("Origin", UI) != UI:
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return False
         if unquote(self.path) != f"/{self.server.file.name}":
             self.send_error(HTTPStatus.NOT_FOUND)
             return False

@@ -47,8 +47,9 @@ def simulate(
     device: DeviceOption = DeviceName.gaudi2,
     mode: ModeOption = Mode.lazy,
     skip_steps: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace, as a warm-up.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
     output: Annotated[
         Path | None,
@@ -95,7 +96,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _left(done: Simulated, skip_steps: int) -> list[str]:
+def _left(done: Simulated, skip_steps: int | None) -> list[str]:
     if not done.used or done.steps or not skip_steps:
         return []
     return [f"habana_perf_tool: --skip-steps {skip_steps} leaves no step in the trace; skip fewer to get a report"]
@@ -107,8 +108,11 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
     lines = [
         f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
         f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "
-        f"{format_ns(done.length_ns)} of virtual time",
+        f"{format_ns(done.length_ns)} of virtual time, {format_ns(done.compiling_ns)} of it compiling",
         f"Wrote {', '.join(map(_shown, (done.trace, done.log, done.metrics)))}",
     ]
+    if done.skipped:
+        first = "first step" if done.skipped == 1 else f"first {done.skipped} steps"
+        lines += [f"habana_perf_tool: the trace leaves out the {first}, as a warm-up; --skip-steps 0 keeps all"]
     lines += [f"habana_perf_tool: note: {note}" for note in done.notes]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

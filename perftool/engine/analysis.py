@@ -14,7 +14,7 @@ from perftool.engine.ranks.part import Facts, Shared, draw_batch, read_files
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, read_texts, require_input
-from perftool.engine.report.verdict import verdict
+from perftool.engine.report.verdict import Told, verdict
 from perftool.engine.rules.evaluate import evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError, is_interrupt
@@ -170,13 +170,15 @@ def analyze(
     progress: Progress | None = None,
     logs: Sequence[str] = (),
     schedule: Schedule = IN_PROCESS,
+    as_one_run: bool = False,
 ) -> Report:
     """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
-    Raises InputError when no file can be read; a file among others that cannot is a TRC000 finding.
+    Raises InputError when no file can be read, and for traces of several runs unless ``as_one_run``; a file among
+    others that cannot be read is a TRC000 finding.
     """
     chosen = list(rules) if rules is not None else load_pack(builtin_folder())
-    with analysed(find_inputs(paths, logs), chosen, schedule, progress) as run:
+    with analysed(find_inputs(paths, logs, as_one_run=as_one_run), chosen, schedule, progress) as run:
         return run.report
 
 
@@ -203,6 +205,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
-        verdict=verdict((), summary, (), (), reasons, rules),
+        verdict=verdict(Told((), summary, (), (), reasons, rules)),
         rules=tuple(rules),
     )

@@ -77,6 +77,7 @@ class BackendReport:
 
 
 _registry: dict[str, list[Implementation]] = {}
+_first_choices: dict[tuple[str, str], Choice] = {}
 
 
 def always() -> None:
@@ -90,7 +91,13 @@ def register(implementation: Implementation) -> Implementation:
     known = _registry.setdefault(implementation.op, [])
     known[:] = [each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)]
     known.append(implementation)
+    forget_choices()
     return implementation
+
+
+def forget_choices() -> None:
+    """Look at all implementations again; a choice among them costs an op of few tokens a noticeable time."""
+    _first_choices.clear()
 
 
 def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
@@ -118,7 +125,9 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
     """
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
     if wanted is None:
-        return _first_usable(op, device_type, _candidates(op, device_type))
+        if (op, device_type) not in _first_choices:
+            _first_choices[op, device_type] = _first_usable(op, device_type, _candidates(op, device_type))
+        return _first_choices[op, device_type]
     by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
     if wanted not in by_name:
         raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")

@@ -147,10 +147,10 @@ def analyze_trace(path: Path) -> Report:
 def show(report: Report, path: Path) -> None:
     """Print ``report``, and where the trace lies."""
     from perftool.reporters.console import make_console
-    from perftool.reporters.text import print_report
+    from perftool.reporters.terminal.answer import print_answer
 
     console = make_console()
-    print_report(report, console)
+    print_answer(report, console)
     console.print(f"The trace: {path}", markup=False, soft_wrap=True)
 
 

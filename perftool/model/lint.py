@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from perftool.model.report import Finding, Report
+from perftool.model.report import Finding, Report, Source
 from perftool.model.rule import Rule, Severity
 
 BaselineState = Literal["new", "unchanged"]
@@ -22,6 +22,17 @@ class LintFinding:
     finding: Finding
     file: str
     baseline: BaselineState | None = None
+
+    @property
+    def source(self) -> Source | None:
+        """The heaviest line of code that lies in the project; CI shows the finding there."""
+        return next((source for source in self.finding.location.sources if source.here), None)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line that CI shows the finding at: its source, else the first line of its input."""
+        source = self.source
+        return (source.file, source.line or 1) if source and source.file else (self.file, 1)
 
     @property
     def suppressed(self) -> bool:

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.inputs import InputFile
+from perftool.model.place import Location as Location
+from perftool.model.place import Source as Source
 from perftool.model.rule import Confidence, Rule, Severity
 from perftool.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# What a notebook or a debugger shows on a line.
+_LONGEST_REPR = 120
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
 Unit = Literal["ratio", "ms", "count", "bytes"]
 FrameName = Literal[
     "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
     "not_applicable",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where in the trace something is: all optional, times in ns as in the file."""
-
-    track: str | None = None
-    step: int | None = None
-    ts_ns: int | None = None
-    dur_ns: int | None = None
-    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +95,9 @@ class Finding:
     path: str | None = None
     advice: bool = True
     short_fix: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
 
 
 @dataclass(frozen=True)
@@ -282,6 +279,12 @@ class Report:
 
     # How a notebook shows a report is a reporter's business; the Python door puts it here.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None
+
+    def __repr__(self) -> str:
+        name = self.inputs[0].path if self.inputs else "no input"
+        more = f" and {len(self.inputs) - 1} more" if len(self.inputs) > 1 else ""
+        count = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
         """A fragment of HTML for notebooks; None (they show the text then) for who came in by another door."""

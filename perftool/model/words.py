@@ -10,7 +10,7 @@ KIND_LABELS = {
     "compile": "compiling", "fallback": "CPU fallback", "sync": "host waits for device", "copy": "copying",
     "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "work queued, not started",
     "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
-    "python": "Python", "unknown": "unknown",
+    "python": "Python", "start_up": "start-up", "unknown": "unknown",
 }  # fmt: skip
 
 

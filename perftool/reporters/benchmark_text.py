@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perftool.model.benchmark import BenchmarkResult, Measurement, Proof, Ratio
-from perftool.reporters.text_tables import print_table
+from perftool.reporters.terminal.tables import print_table
 from perftool.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
 _STATUS_STYLE = {"validated": "bold green", "simulated": "bold cyan", "skipped": "yellow", "failed": "bold red"}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import Literal, TextIO
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
 from rich.segment import Segment
 
 from perftool.errors import OutputClosedError
@@ -17,6 +17,32 @@ from perftool.reporters.escape import on_terminal
 ColorMode = Literal["auto", "always", "never"]
 # Wide enough that nothing wraps in a pipe, where lines are for other programs.
 _PIPE_WIDTH = 10_000
+
+
+class _Trimmed:
+    """What is shown of a renderable without the blanks that fill its lines: in a pipe these are noise."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        for line in Segment.split_lines(console.render(self._content, options)):
+            yield from _trimmed(line)
+            yield Segment.line()
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    kept = list(line)
+    while kept and not kept[-1].control:
+        last = kept.pop()
+        if text := last.text.rstrip(" "):
+            return [*kept, last._replace(text=text)]
+    return kept
+
+
+class _Trim(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Trimmed(content) for content in renderables]
 
 
 class _Console(Console):
@@ -42,7 +68,7 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         stream.reconfigure(errors="backslashreplace")
     terminal = stream.isatty()
     coloured = _wants_color(color, terminal)
-    return _Console(
+    console = _Console(
         file=stream,
         force_terminal=coloured,
         color_system="auto" if coloured else None,
@@ -51,6 +77,8 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         highlight=False,
         legacy_windows=False,
     )
+    console.push_render_hook(_Trim())
+    return console
 
 
 def _wants_color(color: ColorMode, terminal: bool) -> bool:

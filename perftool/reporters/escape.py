@@ -8,6 +8,7 @@ import re
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Everything that XML 1.0 does not allow as a character (section 2.2 of the recommendation).
 _NO_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_COMMAND = re.compile(r"[\n\r]\s*(?=::|##)")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -19,6 +20,11 @@ def one_line(text: str) -> str:
 def on_terminal(text: str) -> str:
     """``text`` that cannot steer a terminal: each control character but the line feed as its escape."""
     return "\n".join(map(one_line, text.split("\n"))) if _CONTROL.search(text) else text
+
+
+def no_commands(text: str) -> str:
+    """``text`` in which no line but the first can be a command to a CI system (``::error``)."""
+    return _COMMAND.sub(lambda found: found[0].replace("\n", "\\n").replace("\r", "\\r"), text)
 
 
 def xml_text(text: str) -> str:

@@ -18,6 +18,8 @@ def render_github(result: LintReport) -> bytes:
 def render_step_summary(result: LintReport) -> bytes:
     """All findings that are not suppressed as a Markdown table, for the file in GITHUB_STEP_SUMMARY."""
     lines = ["### habana_perf_tool", "", summary_line(result), ""]
+    if any(found.finding.advice for found in result.active):
+        lines += [f"**{markdown_cell(result.report.verdict.headline)}**", ""]
     if result.active:
         lines += ["| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|"]
         lines += [_row(found) for found in result.active]
@@ -32,8 +34,8 @@ def _command(found: LintFinding) -> str:
     finding = found.finding
     properties = {
         "title": f"habana_perf_tool ({finding.code})",
-        "file": found.file,
-        "line": "1", "col": "1", "endLine": "1", "endColumn": "2",
+        "file": found.place[0],
+        "line": str(found.place[1]), "col": "1", "endLine": str(found.place[1]), "endColumn": "2",
     }  # fmt: skip
     listed = ",".join(f"{key}={github_property(one_line(value))}" for key, value in properties.items())
     place = place_of(finding)

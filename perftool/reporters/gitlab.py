@@ -32,7 +32,7 @@ def _entries(result: LintReport) -> Iterable[dict[str, Any]]:
             "check_name": finding.code,
             "fingerprint": _unique(finding.fingerprint, occurrence),
             "severity": _SEVERITY[finding.severity],
-            "location": {"path": found.file, "lines": {"begin": 1}},
+            "location": {"path": found.place[0], "lines": {"begin": found.place[1]}},
         }
 
 

@@ -84,7 +84,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "code": finding.code, "name": finding.name, "severity": finding.severity,
         "confidence": finding.confidence, "subject": finding.subject, "message": finding.message,
         "why": finding.why, "fix": finding.fix, "short_fix": finding.short_fix, "rank": finding.rank,
-        "location": _place(finding.location),
+        "location": {**_place(finding.location), **_sources(finding.location)},
         "related": [{**_place(place), "name": place.name} for place in finding.related],
         "evidence": dict(finding.evidence),
         "gain": gain and {
@@ -97,6 +97,15 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
 
 def _place(place: Location) -> dict[str, Any]:
     return {"track": place.track, "step": place.step, "ts_ns": place.ts_ns, "dur_ns": place.dur_ns}
+
+
+def _sources(place: Location) -> dict[str, Any]:
+    """The line that most of the time is spent in, or null, and all of them with their time."""
+    first = place.source
+    return {
+        "source": first and {"file": first.file, "line": first.line, "function": first.function},
+        "sources": [asdict(source) for source in place.sources],
+    }
 
 
 def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from perftool.model.lint import LintFinding, LintReport
 from perftool.model.rule import Rule
 from perftool.reporters.escape import one_line, xml_text
 from perftool.reporters.lint_text import place_of
+from perftool.reporters.sources import shown_sources
 
 _CRASHED = "TRC001"
 _SUFFIXES = (".gz", ".zst", ".json", ".trace", ".pt")
@@ -62,6 +63,9 @@ def _add_case(suite: Element, read: InputFile, rule: Rule, found: Sequence[LintF
     active = [one for one in found if not one.suppressed]
     if active:
         first = active[0].finding
+        if active[0].source:
+            case.set("file", xml_text(active[0].place[0]))
+            case.set("line", str(active[0].place[1]))
         tag = "error" if first.code == _CRASHED else "failure"
         message = xml_text(one_line(first.message))
         node = SubElement(case, tag, type=first.severity, message=message)
@@ -77,7 +81,8 @@ def _why_not(rule: Rule, result: LintReport) -> str | None:
 
 
 def _line(found: LintFinding) -> str:
-    place = place_of(found.finding)
+    code = shown_sources(found.finding)
+    place = ", ".join(part for part in (place_of(found.finding), code) if part)
     return one_line(f"{place}: {found.finding.message}" if place else found.finding.message)
 
 

@@ -12,6 +12,7 @@ from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding
 from perftool.model.rule import SEVERITIES
 from perftool.reporters.escape import one_line
+from perftool.reporters.sources import shown_sources
 from perftool.units import format_ns
 
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -24,6 +25,8 @@ def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> 
     for found in result.active:
         _print_finding(found, console)
     if not quiet:
+        if any(found.finding.advice for found in result.active):
+            console.print(Text(one_line(result.report.verdict.headline), style="bold"), soft_wrap=True)
         console.print(Text(summary_line(result)), soft_wrap=True)
 
 
@@ -71,6 +74,8 @@ def _print_finding(found: LintFinding, console: Console) -> None:
 
 
 def _print_evidence(finding: Finding, console: Console) -> None:
+    if code := shown_sources(finding):
+        console.print(Padding(Text(f"at {code}"), (0, 0, 0, 4)))
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {one_line(place.name or '')}"

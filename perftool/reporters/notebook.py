@@ -1,82 +1,67 @@
-"""The report where a notebook shows the value of a cell: the verdict, where a step goes, the first findings.
+"""The report where a notebook shows the value of a cell: the answer of the terminal in the look of the page.
 
 A fragment without scripts and without style sheets; colours of the text and the page are the notebook's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from perftool.model.report import BREAKDOWN, Finding, Report, Step
-from perftool.units import format_ns, format_ratio
+from perftool.model.report import Finding, Report
+from perftool.reporters.colours import colour
+from perftool.reporters.escape import one_line
+from perftool.reporters.naming import facts, run_name
+from perftool.reporters.sources import shown_sources
+from perftool.reporters.time_parts import TimePart, time_parts
+from perftool.reporters.verdict import gain_text, origins
+from perftool.units import format_ratio
 
 _MOST_FINDINGS = 5
-# Okabe and Ito's colours, which people who see few colours can tell apart.
-_COLOURS = dict(
-    zip(
-        BREAKDOWN,
-        ("#009e73", "#56b4e9", "#0072b2", "#cc79a7", "#d55e00", "#e69f00", "#f0e442", "#9a9a9a"),
-        strict=True,
-    )
-)
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
+_SOFT = 'style="margin:0;opacity:.75"'
 
 
 def render_notebook(report: Report) -> str:
     """``report`` as a fragment of HTML; every name from the trace is escaped."""
-    parts = (_verdict(report), _notes(report), _steps(report.steps), _findings(report.findings))
+    headline = f'<p style="margin:.2em 0;font-size:115%"><b>{escape(report.verdict.headline)}</b></p>'
+    parts = (_head(report), _notes(report), headline, _bar(time_parts(report)), _findings(report.advice))
     return f'<div style="line-height:1.5;max-width:60em">{"".join(parts)}</div>'
 
 
-def _verdict(report: Report) -> str:
-    first = next(iter(report.findings), None)
-    busy = report.summary["device_busy_ratio"].value
-    device = f"The device is busy {format_ratio(busy)} of the time. " if busy is not None else ""
-    if first is None:
-        return f"<p><b>{escape(device)}No findings.</b></p>"
-    return f"<p><b>{escape(device)}First: {escape(first.name)}{escape(_worth(first))}.</b></p>"
-
-
-def _worth(finding: Finding) -> str:
-    gain = finding.gain
-    return f", {gain.worth} per step ({format_ratio(gain.share_of_step)})" if gain else ""
+def _head(report: Report) -> str:
+    run = escape(" · ".join((one_line(run_name(report)), *facts(report))))
+    return f"<p {_SOFT}>{run}</p>"
 
 
 def _notes(report: Report) -> str:
-    """What was wrong with the inputs, and where they are from, when that is not a device."""
-    notes = [f"{read.path}: {issue.message}" for read in report.inputs for issue in read.issues]
-    return "".join(f'<p style="margin:0;opacity:.75">{escape(note)}</p>' for note in notes)
+    """Where the inputs are from, when that is no device, and what was wrong with them."""
+    strange = [f"Not a measurement. {text}." for text in origins(report)]
+    issues = [f"{read.path}: {issue.message}" for read in report.inputs for issue in read.issues
+              if issue.kind not in ("handMade", "simulated")]  # fmt: skip
+    return "".join(f"<p {_SOFT}>{escape(one_line(note))}</p>" for note in (*strange, *issues))
 
 
-def _steps(steps: Sequence[Step]) -> str:
-    """The mean complete step as one bar, with its parts in words."""
-    complete = [step for step in steps if not step.partial]
-    total = sum(step.dur_ns for step in complete)
-    if not total:
+def _bar(parts: Sequence[TimePart]) -> str:
+    """The parts of the time as one bar and in words; what no device did is pale."""
+    if not parts:
         return ""
-    parts = {part: sum(step.breakdown_ns[part] for step in complete) for part in BREAKDOWN}
-    shown = {part: ns for part, ns in parts.items() if ns}
-    count = f"{len(complete)} steps" if len(complete) > 1 else "1 step"
-    mean = f"{count}, {format_ns(total / len(complete))} on average"
-    return f'<p style="margin:.5em 0 0">{mean}</p>{_bar(shown, total)}{_legend(shown, total)}'
-
-
-def _bar(parts: Mapping[str, int], total: int) -> str:
     pieces = "".join(
-        f'<div style="width:{100 * ns / total:.3f}%;background:{_COLOURS[part]}" title="{part}"></div>'
-        for part, ns in parts.items()
+        f'<div style="width:{100 * part.share / sum(one.share for one in parts):.3f}%;background:{colour(part.kind)}'
+        f'{";opacity:.55" if part.idle else ""}" title="{escape(_words(part))}"></div>'
+        for part in parts
     )
-    return f'<div style="display:flex;height:1.2em;border-radius:3px;overflow:hidden">{pieces}</div>'
+    legend = "".join(
+        f'<span style="white-space:nowrap;margin-right:1em"><span style="color:{colour(part.kind)}">&#9632;</span> '
+        f"{escape(_words(part))}</span> "
+        for part in parts
+    )
+    bar = f'<div style="display:flex;height:1.2em;border-radius:3px;overflow:hidden">{pieces}</div>'
+    return f'{bar}<p style="margin:0;font-size:90%">{legend}</p>'
 
 
-def _legend(parts: Mapping[str, int], total: int) -> str:
-    entries = (
-        f'<span style="white-space:nowrap;margin-right:1em"><span style="color:{_COLOURS[part]}">&#9632;</span> '
-        f"{part.replace('_', ' ')} {format_ratio(ns / total)}</span> "
-        for part, ns in parts.items()
-    )
-    return f'<p style="margin:0;font-size:90%">{"".join(entries)}</p>'
+def _words(part: TimePart) -> str:
+    return f"{'idle: ' if part.idle else ''}{part.label} {format_ratio(part.share)}"
 
 
 def _findings(findings: Sequence[Finding]) -> str:
@@ -84,18 +69,18 @@ def _findings(findings: Sequence[Finding]) -> str:
         return ""
     rows = "".join(_row(finding) for finding in findings[:_MOST_FINDINGS])
     more = len(findings) - _MOST_FINDINGS
-    rest = f'<p style="margin:0;opacity:.75">and {more} more</p>' if more > 0 else ""
+    rest = f"<p {_SOFT}>and {more} more</p>" if more > 0 else ""
     table = f'<table style="margin:.5em 0;color:inherit;font:inherit"><tbody>{rows}</tbody></table>'
     if not any(finding.gain for finding in findings):
         return table + rest
-    words = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
-    note = f'<p style="margin:0;opacity:.75">{words}</p>'
-    return table + rest + note
+    return f"{table}{rest}<p {_SOFT}>≤ is an upper bound from the evidence. Gains overlap and do not add up.</p>"
 
 
 def _row(finding: Finding) -> str:
-    gain = finding.gain.worth.replace(" ", "\u00a0") if finding.gain else ""
+    gain = gain_text(finding).replace(" ", "\u00a0")
+    where = escape(shown_sources(finding))
     head = f"<b>{escape(finding.code)}</b><br>{escape(finding.severity)}"
-    text = f"{escape(finding.message)}<br><b>Fix:</b> {escape(' '.join(finding.fix.split()))}"
+    place = f"<br>{where}" if where else ""
+    text = f"{escape(one_line(finding.message))}<br><b>Fix:</b> {escape(finding.short_fix)}{place}"
     cells = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in (head, escape(gain), text))
     return f"<tr>{cells}</tr>"

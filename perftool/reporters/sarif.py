@@ -88,8 +88,12 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
             **_times(place),
         },
     }
-    if finding.related:
-        result["relatedLocations"] = [_related(found, at, part) for at, part in enumerate(finding.related, 1)]
+    if found.source:
+        result["locations"] = [_code(found)]
+    # The trace itself is related where the finding is shown at a line of code.
+    related = [finding.location, *finding.related] if found.source else finding.related
+    if related:
+        result["relatedLocations"] = [_related(found, at, part) for at, part in enumerate(related, 1)]
     if found.baseline:
         result["baselineState"] = found.baseline
     if finding.suppressed:
@@ -103,6 +107,15 @@ def _location(found: LintFinding, place: str) -> dict[str, Any]:
     name = place or found.file or "run"
     logical = {"name": name.rsplit("/", 1)[-1], "fullyQualifiedName": name, "kind": "track"}
     return {"physicalLocation": physical, "logicalLocations": [logical]}
+
+
+def _code(found: LintFinding) -> dict[str, Any]:
+    """The line of code that a finding is about."""
+    file, line = found.place
+    region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
+    physical = {"artifactLocation": {"uri": quote(file.encode("utf-8", "replace"))}, "region": region}
+    name = found.source.function if found.source else file
+    return {"physicalLocation": physical, "logicalLocations": [{"name": name, "kind": "function"}]}
 
 
 def _related(found: LintFinding, number: int, place: Location) -> dict[str, Any]:

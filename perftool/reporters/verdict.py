@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perftool.model.report import Finding, Report
+from perftool.units import format_ns, format_ratio
 
 _ORIGINS = ("handMade", "simulated")
 
@@ -13,8 +14,18 @@ def finding_title(finding: Finding, report: Report) -> str:
 
 
 def origins(report: Report) -> list[str]:
-    """What to say, above all else, about inputs that no device left behind."""
+    """What to say, above all else, about inputs that no device left behind: which, unless there is one trace only."""
+    alone = sum(read.kind == "trace" for read in report.inputs) == 1
     told = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in told})
-    return [f"{message[:1].upper()}{message[1:]}: {', '.join(sorted(p for m, p in told if m == message))}"
-            for message in messages]  # fmt: skip
+    paths = {message: ", ".join(sorted(path for said, path in told if said == message)) for message in messages}
+    return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
+
+
+def gain_text(finding: Finding) -> str:
+    """``≤ 221 ms (57.8 %)``: per step, an upper bound unless it was predicted; empty without a gain."""
+    gain = finding.gain
+    if gain is None:
+        return ""
+    bound = "" if gain.kind == "predicted" else "≤ "
+    return f"{bound}{format_ns(gain.ns_per_step)} ({format_ratio(gain.share_of_step)})"

@@ -19,8 +19,9 @@ MODES = ("lazy", "eager", "compile")
 class Simulated:
     """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
 
-    ``notes`` say what a real device does otherwise.
-    ``steps`` and ``compilations`` are counts; ``length_ns`` is how long the run took in virtual time.
+    ``notes`` say what a real device does otherwise. ``steps`` of the trace, ``skipped`` steps before it and
+    ``compilations`` of the whole run are counts; ``length_ns`` is how long the run took in virtual time, and
+    ``compiling_ns`` how long its compilations took.
     """
 
     trace: Path
@@ -32,6 +33,8 @@ class Simulated:
     steps: int
     length_ns: int
     compilations: int
+    skipped: int = 0
+    compiling_ns: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -42,13 +45,14 @@ def simulate(
     mode: str = "lazy",
     max_steps: int | None = None,
     output: Path | None = None,
-    skip_steps: int = 0,
+    skip_steps: int | None = None,
 ) -> Simulated:
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; log and metrics tell
-    of the whole run. The script runs in this process, which should do nothing else: it changes ``torch`` while it runs.
+    beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; None leaves out the
+    first steps that compile, at most three and at most half of all. Log and metrics tell of the whole run. The script
+    runs in this process, which should do nothing else: it changes ``torch`` while it runs.
     Raises InputError when there is no such script, MissingExtraError without torch, and PerfToolError for an unknown
     device or mode.
     """

@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--device", default="gaudi2")
     parser.add_argument("--mode", default="lazy", choices=MODES)
     parser.add_argument("--max-steps", type=int)
-    parser.add_argument("--skip-steps", type=int, default=0)
+    parser.add_argument("--skip-steps", type=int)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER)

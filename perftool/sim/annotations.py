@@ -14,11 +14,12 @@ PROFILER_STEP = "ProfilerStep#"
 
 @dataclass(frozen=True)
 class Mark:
-    """A finished annotation."""
+    """A finished annotation; of an optimizer's step ``owner`` says which of the script's optimizers it was."""
 
     name: str
     begin: int
     end: int
+    owner: int = 0
 
 
 class Annotations:
@@ -28,8 +29,22 @@ class Annotations:
         self.marks: list[Mark] = []
         self.on_enter: Callable[[str], None] = _nothing
         self.on_leave: Callable[[str], None] = _nothing
+        self.on_step: Callable[[int], None] = _nothing
         self._machine = machine
         self._open: list[tuple[str, int]] = []
+        self._owners: dict[int, int] = {}
+        self._stepping = 0
+
+    def about_to_step(self, optimizer: object) -> None:
+        """The open annotation is that of ``optimizer``; they are numbered in the order of their first steps."""
+        self._stepping = self._owners.setdefault(id(optimizer), len(self._owners))
+        try:
+            self.on_step(self._stepping)
+        except BaseException:
+            # The step that is not to be has begun its annotation.
+            self._open.pop()
+            self._open.append(("", self._machine.now))
+            raise
 
     def enter(self, name: str) -> None:
         """Begin an annotation."""
@@ -42,9 +57,11 @@ class Annotations:
         if not self._open:
             return
         name, begin = self._open.pop()
+        if not name:
+            return
         self.on_leave(name)
         self._machine.recorder.host(name, begin, self._machine.now, "user_annotation")
-        self.marks.append(Mark(name, begin, self._machine.now))
+        self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))
 
     def close(self) -> None:
         """End what the script left open."""
@@ -52,5 +69,5 @@ class Annotations:
             self.leave()
 
 
-def _nothing(name: str) -> None:
+def _nothing(what: object) -> None:
     """Nobody listens."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device
 
 from perftool.sim.dispatch_mode import DispatchMode
 from perftool.sim.op_work import size, tensors
@@ -54,6 +55,8 @@ class FunctionMode(TorchFunctionMode):
             special = None
         if special is not None:
             return special(func, args, kwargs)
+        if kwargs.get("device") is None and is_hpu(_device.CURRENT_DEVICE) and func in _device._device_constructors():
+            kwargs = {**kwargs, "device": HPU}
         if is_hpu(kwargs.get("device")):
             return self._on_device(func, args, {**kwargs, "device": _CPU})
         return func(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ def step_limit(simulation: Simulation, limit: int | None) -> Iterator[None]:
         counter = _Counter(limit)
         simulation.annotations.on_enter = counter.enter
         simulation.annotations.on_leave = counter.leave
+        simulation.annotations.on_step = counter.optimizer
         simulation.on_mark_step = counter.mark_step
     yield
 
@@ -26,18 +28,25 @@ class _Counter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._steps: Counter[int] = Counter()
         self._ended = dict.fromkeys((PROFILER_STEP, OPTIMIZER, LOADER, "mark_step"), 0)
 
     def enter(self, name: str) -> None:
-        """A step that is counted by its batch or its optimizer begins."""
-        if name.startswith((LOADER, OPTIMIZER, PROFILER_STEP)):
+        """A step that is counted by its batch or by the script's profiler begins."""
+        if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
+
+    def optimizer(self, owner: int) -> None:
+        """An optimizer begins a step; those of one iteration count once."""
+        if self._steps[owner] >= self._limit:
+            self._check()
+        self._steps[owner] += 1
 
     def leave(self, name: str) -> None:
         """Something ended."""
         for kind in self._ended:
             if name.startswith(kind):
-                self._ended[kind] += 1
+                self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
     def mark_step(self) -> None:
         """A script without annotations is counted by its marks."""

@@ -42,6 +42,7 @@ class Machine:
         self.now = _START_NS
         self.graph = Graph(0)
         self.regions = 0
+        self.compiled_at: list[int] = []
         self._speed = Roofline(device, costs)
         self._queue = DeviceQueue(self.recorder, self._speed)
         self._recipes: dict[Hashable, Recipe] = {}
@@ -62,6 +63,10 @@ class Machine:
     def used(self) -> bool:
         """Whether the device was given anything to do."""
         return bool(self._launches or self.graph or self._queue.copies_free)
+
+    def is_idle(self) -> bool:
+        """Whether the device has done all that was submitted."""
+        return self.now >= self.end
 
     def spend(self, microseconds: float) -> None:
         """Let the host be busy."""
@@ -158,6 +163,7 @@ class Machine:
         begin, end = at + us(2), at + us(2) + length
         self.recorder.bridge("CompileSynapse", begin, end + us(2), LAUNCH_THREAD)
         self.recorder.annotation("compileGraph", begin + us(1), end, recipe.id, recipe.name)
+        self.compiled_at.append(begin)
         self.log.compiled.append((recipe.name, length // 1000))
         return end + us(4)
 

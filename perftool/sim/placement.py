@@ -70,6 +70,11 @@ class Placement:
         self._sweep()
         return sum(entry.size for entry in self._storages.values())
 
+    def count(self) -> int:
+        """How many storages are on the device now."""
+        self._sweep()
+        return len(self._storages)
+
     def _sweep(self) -> None:
         self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
         self._pinned = {key: ref for key, ref in self._pinned.items() if not _gone(ref)}

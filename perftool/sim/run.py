@@ -13,6 +13,7 @@ from perftool.sim.script import run_script
 from perftool.sim.simulation import Simulation
 from perftool.sim.stand_in import standing_in
 from perftool.sim.write import require_writable
+from perftool.units import NS_PER_US
 
 
 def run(
@@ -22,7 +23,7 @@ def run(
     mode: str,
     max_steps: int | None,
     output: Path | None,
-    skip_steps: int,
+    skip_steps: int | None,
 ) -> Simulated:
     """See :func:`perftool.sim.simulate`."""
     if mode not in MODES:
@@ -35,7 +36,7 @@ def run(
     simulation = Simulation(device_facts(device), mode)
     with standing_in(simulation, max_steps):
         exit_code, interrupted = run_script(simulation, script, args)
-    simulation.finish(skip_steps)
+    skipped = simulation.finish(skip_steps)
     simulation.write(trace, log, metrics, interrupted)
     machine = simulation.machine
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
@@ -49,6 +50,8 @@ def run(
         steps=steps,
         length_ns=machine.length,
         compilations=len(machine.log.compiled),
+        skipped=skipped,
+        compiling_ns=sum(microseconds for _, microseconds in machine.log.compiled) * NS_PER_US,
         notes=machine.log.notes,
     )
 

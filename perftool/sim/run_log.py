@@ -57,10 +57,11 @@ class RunLog:
         """The metrics file of a run that ends at ``now``, dumped at process exit."""
         stamp = _clock(now).replace(tzinfo=None).isoformat(timespec="microseconds")
         head = {"triggered_by": "process_exit", "generated_on": stamp}
-        records = [{"metric_name": name, **head, "statistics": values} for name, values in self._statistics().items()]
+        records = [{"metric_name": name, **head, "statistics": values} for name, values in self.statistics().items()]
         return "[" + ",\n".join(json.dumps(record) for record in records) + "]\n"
 
-    def _statistics(self) -> dict[str, dict[str, object]]:
+    def statistics(self) -> dict[str, dict[str, object]]:
+        """The values of every metric, by its name."""
         # The bridge does not count the compilations of eager mode.
         compiled = [] if self._mode == "eager" else self.compiled
         total = sum(time for _, time in compiled)

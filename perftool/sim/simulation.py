@@ -15,7 +15,7 @@ from perftool.sim.function_mode import FunctionMode
 from perftool.sim.machine import Machine
 from perftool.sim.patches import item
 from perftool.sim.placement import Placement
-from perftool.sim.steps import step_bounds
+from perftool.sim.steps import step_bounds, warm_up
 from perftool.sim.write import About, trace_bytes, write_file
 
 # The environment variable of perftool.fused that names an implementation.
@@ -59,18 +59,23 @@ class Simulation:
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 
-    def finish(self, skip_steps: int = 0) -> None:
-        """Launch what is left, close what is open, and mark the steps; the first ``skip_steps`` are not recorded."""
+    def finish(self, skip_steps: int | None = None) -> int:
+        """Launch what is left, close what is open, and mark the steps; returns how many of the first are not recorded.
+
+        These are ``skip_steps``, or those that warm up.
+        """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")
         self.annotations.close()
         bounds = step_bounds(self.annotations.marks, begin, self.machine.now)
         if self.machine.used:
             self.machine.synchronize()
-        if skip_steps and bounds:
-            self.machine.recorder.forget_before(bounds[min(skip_steps, len(bounds)) - 1][1])
-        for number, (start, end) in list(enumerate(bounds))[skip_steps:]:
+        skipped = warm_up(bounds, self.machine.compiled_at) if skip_steps is None else min(skip_steps, len(bounds))
+        if skipped:
+            self.machine.recorder.forget_before(bounds[skipped - 1][1])
+        for number, (start, end) in list(enumerate(bounds))[skipped:]:
             self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation")
+        return skipped
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
         """Write the three files."""

@@ -7,20 +7,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from perftool.sim.frameworks import installed, module
 from perftool.sim.function_mode import HPU, is_hpu
 from perftool.sim.limit import step_limit
 from perftool.sim.loader import metered_loaders
 from perftool.sim.op_work import tensors
-from perftool.sim.patches import attribute, item
+from perftool.sim.patches import attribute
 from perftool.sim.simulation import Simulation
-from perftool.sim.stand_in_fused import fused_attention, fused_clip_norm, fused_optimizers
+from perftool.sim.stand_in_core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in_device import device_members, device_modules
+from perftool.sim.stand_in_fused import custom_ops, fused_modules
 from perftool.sim.stand_in_graphs import backward_function, compile_function, graph_members
 
 
@@ -28,13 +31,16 @@ from perftool.sim.stand_in_graphs import backward_function, compile_function, gr
 def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]:
     """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
     with ExitStack() as stack:
-        for name, module in _modules(simulation).items():
-            stack.enter_context(item(sys.modules, name, module))
+        stack.enter_context(installed(_modules(simulation)))
+        stack.callback(_forget_default_device)
         patches = (
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
             (torch.autograd, "backward", backward_function(simulation)),
             (torch, "load", _load(simulation)),
+            (torch.ops, "hpu", custom_ops(simulation)),
+            (torch.distributed, "init_process_group", init_process_group()),
+            (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
             (torch.Tensor, "hpu", _to_hpu),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
@@ -45,6 +51,8 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
         for owner, name, value in patches:
             stack.enter_context(attribute(owner, name, value))
         stack.enter_context(metered_loaders(simulation))
+        hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
+        stack.callback(hook.remove)
         stack.enter_context(step_limit(simulation, max_steps))
         # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -52,64 +60,23 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
         yield
 
 
-def module(name: str, **members: Any) -> ModuleType:
-    """A module made of ``members``, which import machinery takes for a package."""
-    made = ModuleType(name, "A stand-in of the simulated Gaudi.")
-    made.__spec__ = ModuleSpec(name, None, is_package=True)
-    made.__path__ = []
-    made.__dict__.update(members)
-    return made
-
-
-def _modules(simulation: Simulation) -> dict[str, ModuleType]:
+def _modules(simulation: Simulation) -> list[ModuleType]:
     base = "habana_frameworks.torch"
-    hpu = module(f"{base}.hpu", **_hpu_members(simulation), **graph_members(simulation))
-    hpu.graphs = hpu  # type: ignore[attr-defined]
-    core = module(f"{base}.core", mark_step=_mark_step(simulation), hpu=hpu)
-    optimizers = module(f"{base}.hpex.optimizers", **fused_optimizers(simulation))
-    clip = fused_clip_norm(simulation)
-    normalization = module(f"{base}.hpex.normalization", FusedClipNorm=clip)
-    kernels = module(f"{base}.hpex.kernels", FusedSDPA=fused_attention(simulation))
-    parts = {"optimizers": optimizers, "normalization": normalization, "kernels": kernels}
-    hpex = module(f"{base}.hpex", **parts)
-    package = module(base, core=core, hpu=hpu, hpex=hpex)
-    whole = module("habana_frameworks", torch=package)
-    named = {each.__name__: each for each in (whole, package, core, hpu, hpex, *parts.values())}
-    return {**named, f"{base}.hpu.graphs": hpu}
-
-
-def _mark_step(simulation: Simulation) -> Callable[..., None]:
-    def mark_step(device_str: str = "", sync: bool = False) -> None:
-        """End the graph; with ``sync`` wait for it."""
-        simulation.on_mark_step()
-        simulation.machine.mark_step()
-        if sync:
-            simulation.machine.synchronize()
-
-    return mark_step
-
-
-def _hpu_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
-    machine, placement, facts = simulation.machine, simulation.placement, simulation.device
-
-    def synchronize(device: object = None) -> None:
-        machine.synchronize()
-
-    return {
-        "synchronize": synchronize,
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "init": lambda: None,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device=None: facts.name,
-        "manual_seed": torch.manual_seed,
-        "manual_seed_all": torch.manual_seed,
-        "memory_allocated": lambda device=None: placement.allocated(),
-        "max_memory_allocated": lambda device=None: max(placement.peak, placement.allocated()),
-        "empty_cache": lambda: None,
-    }
+    hpu = module(f"{base}.hpu", **device_members(simulation), **graph_members(simulation))
+    core = core_members(simulation)
+    return [
+        hpu,
+        module(f"{base}.hpu.graphs", **graph_members(simulation)),
+        *device_modules(simulation, hpu.__name__),
+        module(f"{base}.core", hpu=hpu, **core),
+        module(f"{base}.core.step_closure", **core),
+        module(f"{base}.core.quantization", **core),
+        module(f"{base}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
+        module(f"{base}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
+        module(f"{base}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
+        module(f"{base}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        *fused_modules(simulation, f"{base}.hpex"),
+    ]
 
 
 def _sleep(simulation: Simulation) -> Callable[[float], None]:
@@ -174,3 +141,9 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
+
+
+def _forget_default_device() -> None:
+    """What ``torch.set_default_device("hpu")`` left."""
+    if is_hpu(torch.utils._device.CURRENT_DEVICE):
+        torch.set_default_device(None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from perftool import fused
 from perftool.sim.as_one import fused_op, shapes
+from perftool.sim.frameworks import module
+from perftool.sim.one_op import one_op
 from perftool.sim.op_work import tensors
 from perftool.sim.simulation import Simulation
 
@@ -23,7 +26,123 @@ _OPTIMIZERS = {
 _BACKEND = "reference"
 
 
-def fused_optimizers(simulation: Simulation) -> dict[str, type]:
+def fused_modules(simulation: Simulation, base: str) -> list[ModuleType]:
+    """The modules below ``base``, which is ``habana_frameworks.torch.hpex``."""
+    optimizers = {**_fused_optimizers(simulation), "FusedLars": _lars(simulation)}
+    norm = one_op(simulation, "rms_norm", _rms_norm)
+    rotary = one_op(simulation, "rotary_pos_embedding", _rotary)
+    kernels = {
+        "FusedSDPA": _fused_attention(simulation),
+        "RotaryPosEmbeddingHelperV1": _applied(one_op(simulation, "rotary_pos_embedding", _rotary_from)),
+        "RotaryPosEmbeddingHelperV2": _applied(rotary),
+        "apply_rotary_pos_emb": rotary,
+        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", _custom_softmax)),
+    }
+    return [
+        module(f"{base}.optimizers", **optimizers),
+        module(f"{base}.optimizers.distributed", FusedAdamW=_functional_adamw(simulation)),
+        module(f"{base}.movingavrg", FusedEMA=_ema(simulation)),
+        module(f"{base}.normalization", FusedClipNorm=_fused_clip_norm(simulation), FusedRMSNorm=_applied(norm)),
+        module(f"{base}.kernels", **kernels),
+        module(f"{base}.kernels.RotaryPosEmbeddingHelper", **{k: v for k, v in kernels.items() if "otary" in k}),
+        module(f"{base}.kernels.FusedSDPA", FusedSDPA=kernels["FusedSDPA"]),
+    ]
+
+
+def custom_ops(simulation: Simulation) -> ModuleType:
+    """``torch.ops.hpu``."""
+    return module("torch.ops.hpu", mixture_of_experts=one_op(simulation, "moe", fused.mixture_of_experts))
+
+
+def _applied(function: Callable[..., Any]) -> type:
+    """A class as ``autograd.Function``: only its ``apply`` is for users."""
+    return type("Function", (), {"apply": staticmethod(function)})
+
+
+def _rms_norm(data: torch.Tensor, gamma: torch.Tensor, eps: float, *options: object) -> torch.Tensor:
+    wide = data.float()
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (scaled * gamma.float()).to(data.dtype)
+
+
+def _rotary(
+    p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor | None = None, *options: object
+) -> torch.Tensor:
+    """Halves rotated against each other; tables of two dimensions are looked up by ``position_ids``."""
+    tables = [each.squeeze() if each.dim() > 2 and position_ids is not None else each for each in (cos, sin)]
+    if position_ids is not None:
+        tables = [each[position_ids].unsqueeze(1) for each in tables]
+    first, second = p.chunk(2, -1)
+    return p * tables[0].to(p.dtype) + torch.cat((-second, first), -1) * tables[1].to(p.dtype)
+
+
+def _rotary_from(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int) -> torch.Tensor:
+    rows = slice(offset, offset + p.shape[-2])
+    return _rotary(p, cos[..., rows, :], sin[..., rows, :])
+
+
+def _custom_softmax(data: torch.Tensor, flavor: int = 0) -> torch.Tensor:
+    return torch.softmax(data, -1)
+
+
+def _ema(simulation: Simulation) -> type:
+    class FusedEMA(fused.FusedEMA):  # type: ignore[misc]
+        """The moving average of a model, in one kernel."""
+
+        def __init__(self, model: Any, decay: float = 0.9999, updates: int = 0) -> None:
+            with simulation.plain_tensors():
+                super().__init__(model, decay, updates, backend=_BACKEND)
+
+        def update(self, model: Any) -> None:
+            """Take in the present weights."""
+            with fused_op(simulation, "ema", shapes(tuple(model.parameters()))):
+                super().update(model)
+
+    return FusedEMA
+
+
+def _lars(simulation: Simulation) -> type:
+    class FusedLars(fused.FusedLars):  # type: ignore[misc]
+        """Layer-wise rates around another optimizer, in one kernel beside that one's."""
+
+        def __init__(self, optimizer: Any, skip_mask: Any, eeta: float = 0.001, eps: float = 1e-8) -> None:
+            with simulation.plain_tensors():
+                super().__init__(optimizer, skip_mask, eeta, eps, backend=_BACKEND)
+
+        def step(self, closure: Callable[[], Any] | None = None) -> Any:
+            """Scale the gradients, then step."""
+            params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
+            simulation.machine.mark_step()
+            with fused_op(simulation, "optimizer_lars", shapes(params)):
+                return super().step(*(() if closure is None else (closure,)))
+
+    return FusedLars
+
+
+def _functional_adamw(simulation: Simulation) -> type:
+    class FusedAdamW(fused.distributed.FusedAdamW):  # type: ignore[misc]
+        """The optimizer that DistributedDataParallel's functional form calls."""
+
+        def __init__(self, params: list[torch.Tensor], *args: Any, **options: Any) -> None:
+            with simulation.plain_tensors():
+                super().__init__(params, *args, **options)
+
+        def step(self, gradients: list[torch.Tensor | None]) -> None:
+            """One step with the gradients given."""
+            simulation.machine.mark_step()
+            params = self.param_group["params"]
+            with fused_op(simulation, "optimizer_adamw", shapes(params)) as touched:
+                super().step(gradients)
+                states = tensors([dict(self.state.get(each, {})) for each in params])
+                for each in states:
+                    simulation.placement.put(each)
+                touched.include((*params, *states), written=True)
+            simulation.machine.mark_step()
+
+    return FusedAdamW
+
+
+def _fused_optimizers(simulation: Simulation) -> dict[str, type]:
     """The optimizer classes by name."""
     return {name: _optimizer(simulation, name, kernel) for name, kernel in _OPTIMIZERS.items()}
 
@@ -57,7 +176,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
     return type(name, (base,), members)
 
 
-def fused_clip_norm(simulation: Simulation) -> type:
+def _fused_clip_norm(simulation: Simulation) -> type:
     """``FusedClipNorm``."""
 
     class FusedClipNorm:
@@ -80,7 +199,7 @@ def fused_clip_norm(simulation: Simulation) -> type:
     return FusedClipNorm
 
 
-def fused_attention(simulation: Simulation) -> type:
+def _fused_attention(simulation: Simulation) -> type:
     """``FusedSDPA``, an ``autograd.Function`` with Gaudi's positional arguments."""
 
     class FusedSDPA(torch.autograd.Function):

@@ -1,7 +1,8 @@
 """The analysis tables as documented by the headers of their SQL files.
 
 A table is one file below ``perftool/tables``, in the folder of its topic: a comment that says what a row is, which
-tables it needs and what each column means, then one SELECT. Names that begin with an underscore are internal steps.
+tables it needs and what each column means, then one SELECT. What SQL cannot derive names its ``maker`` (makers.py)
+instead. Names that begin with an underscore are internal steps.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
+_KEY = re.compile(r"(needs|absent|maker|drops): (.+)")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
 
@@ -25,7 +27,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One analysis table: its documentation and the SELECT that makes it; ``absent`` says why it may be empty."""
+    """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
+
+    ``absent`` says why it may be empty, ``drops`` which tables nobody needs once it is made.
+    """
 
     name: str
     summary: str
@@ -33,6 +38,14 @@ class Table:
     columns: tuple[Column, ...]
     sql: str
     absent: str | None = None
+    maker: str | None = None
+    drops: tuple[str, ...] = ()
+
+    @property
+    def definition(self) -> str:
+        """The table as ``CREATE TABLE`` wants it."""
+        columns = ", ".join(f'"{column.name}" {column.type}' for column in self.columns)
+        return f'"{self.name}" ({columns})'
 
     @property
     def public(self) -> bool:
@@ -58,7 +71,7 @@ def names_in(sql: str) -> list[str]:
 
 
 def build_order(names: Iterable[str], made: Container[str] = ()) -> list[str]:
-    """``names`` and all they need that is not ``made``, each after its needs; names without a file stand as given."""
+    """``names`` and all they need that is not ``made``, each after its needs;"""
     order: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -79,16 +92,20 @@ def _parse(path: Path) -> Table:
     for line in path.read_text(encoding="utf-8").splitlines():
         (header if not sql and line.startswith("--") else sql).append(line)
     summary: list[str] = []
-    needs: tuple[str, ...] = ()
-    absent: str | None = None
+    keys: dict[str, str] = {}
     columns: list[Column] = []
     for line in (line.removeprefix("--").strip() for line in header):
-        if line.startswith("needs:"):
-            needs = tuple(name.strip() for name in line.removeprefix("needs:").split(",") if name.strip())
-        elif line.startswith("absent:"):
-            absent = line.removeprefix("absent:").strip()
+        if key := _KEY.fullmatch(line):
+            keys[key[1]] = key[2]
         elif column := _COLUMN.fullmatch(line):
             columns.append(Column(*column.groups()))
         else:
             summary.append(line)
-    return Table(path.stem, "\n".join(summary).strip(), needs, tuple(columns), "\n".join(sql), absent)
+    return Table(
+        path.stem, "\n".join(summary).strip(), _names(keys.get("needs", "")), tuple(columns), "\n".join(sql),
+        keys.get("absent"), keys.get("maker"), _names(keys.get("drops", "")),
+    )  # fmt: skip
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

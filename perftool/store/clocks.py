@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import duckdb
+
+from perftool.model.inputs import ImportIssue
+from perftool.store.catalog import catalog
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,11 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
     return [found[rank] for rank in sorted(found)]
 
 
-def align_clocks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table ``_clock_offsets`` (rank, offset_ns, matches, spread_ns) from ``_clock_edges``."""
-    connection.execute("CREATE TABLE _clock_offsets (rank INTEGER, offset_ns BIGINT, matches BIGINT, spread_ns BIGINT)")
+def align_clocks(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
+    """Make the table ``_clock_offsets`` from ``_clock_edges``."""
+    connection.execute(f"CREATE TABLE {catalog()['_clock_offsets'].definition}")
     rows = connection.execute("SELECT anchor, rank, offset_ns, matches, spread_ns FROM _clock_edges").fetchall()
     offsets = [[one.rank, one.offset_ns, one.matches, one.spread_ns] for one in align(Edge(*row) for row in rows)]
     if offsets:
         connection.executemany("INSERT INTO _clock_offsets VALUES (?, ?, ?, ?)", offsets)
+    return ()

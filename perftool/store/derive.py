@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -27,7 +27,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
     return [*issues, *_untimed(connection)]
 
 
-def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
+def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
     """Make the table ``_nesting`` (id, depth, parent, outermost) of the host's slices."""
     import numpy as np
 
@@ -47,6 +47,7 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> None:
         "outermost": ~inside | (cat[parent] != cat[order]),
     }
     _insert_arrays(connection, "_nesting", columns)
+    return ()
 
 
 def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:

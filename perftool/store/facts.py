@@ -9,8 +9,6 @@ from perftool.model.devices import find_device, known_devices
 
 # What a column of the table holds; no device has as much.
 _MOST_BYTES = 2**63 - 1
-DEVICE_COLUMNS = "(rank INTEGER, name VARCHAR, memory_bytes BIGINT, published_bytes BIGINT, known VARCHAR)"
-FACT_COLUMNS = "(device VARCHAR, fact VARCHAR, value DOUBLE, unit VARCHAR, estimate BOOLEAN, source VARCHAR)"
 
 
 def device_facts() -> list[tuple[Any, ...]]:

@@ -7,12 +7,9 @@ from typing import Any
 
 from perftool.model import vendors
 from perftool.model.inputs import InputFile
-from perftool.store.facts import DEVICE_COLUMNS, FACT_COLUMNS, device_facts, named_devices
-from perftool.store.ranks import RANK_COLUMNS, ranks_of_run
+from perftool.store.facts import device_facts, named_devices
+from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
-
-_INPUT_COLUMNS = "(path VARCHAR, kind VARCHAR, rank INTEGER, bytes BIGINT, events BIGINT, status VARCHAR)"
-_ISSUE_COLUMNS = '(path VARCHAR, kind VARCHAR, count BIGINT, bytes BIGINT, "offset" BIGINT, message VARCHAR)'
 
 
 def given_tables(
@@ -21,18 +18,18 @@ def given_tables(
     metadata: Mapping[int, Mapping[str, Any]],
     unreadable: Sequence[InputFile],
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """The rows of each table, by its definition; ``metadata`` is that of the ``traces``, by rank."""
+    """The rows of each table; ``metadata`` is that of the ``traces``, by rank."""
     inputs = [*traces, *(part.as_input() for part in readings)]
     facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
     issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
     return {
-        "_vocabulary(vendor VARCHAR, subject VARCHAR, role VARCHAR, pattern VARCHAR)": _vocabulary(),
-        "_lanes(ordinal INTEGER, field VARCHAR, pattern VARCHAR, engine VARCHAR)": _lane_patterns(),
-        "_device_facts" + FACT_COLUMNS: device_facts(),
-        "_devices" + DEVICE_COLUMNS: named_devices(metadata),
-        "_ranks" + RANK_COLUMNS: ranks_of_run(metadata, unreadable),
-        "_inputs" + _INPUT_COLUMNS: facts,
-        "_issues" + _ISSUE_COLUMNS: issues,
+        "_vocabulary": _vocabulary(),
+        "_lanes": _lane_patterns(),
+        "device_facts": device_facts(),
+        "devices": named_devices(metadata),
+        "_ranks": ranks_of_run(metadata, unreadable),
+        "inputs": facts,
+        "_issues": issues,
         **reading_tables(readings),
     }
 

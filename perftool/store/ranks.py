@@ -11,7 +11,6 @@ from typing import Any
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 
-RANK_COLUMNS = "(rank INTEGER, status VARCHAR)"
 # Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
 _LONGEST_INFO = 100_000
 # More ranks than any run has; beyond it the number is damaged.

@@ -51,33 +51,29 @@ def read_text(path: str) -> Reading:
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of the internal tables, by the table's definition."""
+    """The rows of each table that readings fill."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
-        "_log_fallbacks(op VARCHAR, base VARCHAR, dtypes VARCHAR, count BIGINT, source VARCHAR, registered BOOLEAN)": [
+        "_log_fallbacks": [
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
-        "_log_dtypes(op VARCHAR, base VARCHAR, missing VARCHAR, supported VARCHAR)": _missing_dtypes(totals),
+        "unsupported_dtypes": _missing_dtypes(totals),
         # Inputs that would tell of fallbacks: with one of them, none means none.
-        "_log_fallback_sources(path VARCHAR)": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
-        "_log_compilations(rank INTEGER, step INTEGER, recipe VARCHAR, reason VARCHAR, source VARCHAR, dur BIGINT)": [
+        "_log_fallback_sources": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
+        "_log_compilations": [
             (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
             for c in chosen_compilations(parts)
             for share in [c.dur_ns and c.dur_ns // c.count]
             for _ in range(min(c.count, _MOST_ROWS))
         ],
-        "_config(source VARCHAR, key VARCHAR, value VARCHAR, rank INTEGER, path VARCHAR)": [
-            (e.source, e.key, e.value, e.rank, r.path) for r in readings for e in r.reading.config
-        ],
-        "_log_events(kind VARCHAR, name VARCHAR, count BIGINT, value DOUBLE, limit_value DOUBLE, unit VARCHAR, "
-        "rank INTEGER, path VARCHAR, line BIGINT)": [
+        "config": [(e.source, e.key, e.value, e.rank, r.path) for r in readings for e in r.reading.config],
+        "log_events": [
             (e.kind, e.name, e.count, e.value, e.limit, e.unit, e.rank, r.path, e.line)
             for r in readings
             for e in r.reading.events
         ],
-        "_metrics(metric VARCHAR, ordinal BIGINT, key VARCHAR, name VARCHAR, total DOUBLE, increment DOUBLE, "
-        "unit VARCHAR, trigger VARCHAR, rank INTEGER, path VARCHAR)": [
+        "metrics": [
             (s.metric, s.ordinal, v.key, v.name, v.total, v.increment, v.unit, s.trigger, s.rank, r.path)
             for r in readings
             for s in r.reading.metrics

@@ -16,12 +16,11 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros, names_in
-from perftool.store.clocks import align_clocks
 from perftool.store.deadline import interrupted_after, whole_or_not
-from perftool.store.derive import nest_slices, pair_slices
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
+from perftool.store.makers import GIVEN, MAKERS, fill
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
@@ -51,6 +50,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._built: set[str] = set()
+        self._given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
         self._filled: dict[str, bool] = {}
         self._ready = False
         # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
@@ -145,8 +145,6 @@ class TraceStore:
         self._require_open()
         read_tables(self._connection, parts, Path(self._folder.name))
         self._built.update(HANDED_ON)
-        # There are no events to pair; without them the other tables are empty, not impossible.
-        pair_slices(self._connection)
 
     def limit(self, memory_mb: int, threads: int) -> None:
         """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
@@ -225,17 +223,16 @@ class TraceStore:
             self._built.add(name)
 
     def _make(self, name: str) -> None:
-        self._connection.execute(f'CREATE TABLE "{name}" AS {catalog()[name].sql}')
-        if name == "tracks":
-            for rank, issue in pair_slices(self._connection):
+        table = catalog()[name]
+        if table.maker is None:
+            self._connection.execute(f'CREATE TABLE "{name}" AS {table.sql}')
+        elif table.maker == GIVEN:
+            fill(self._connection, table, self._given[name])
+        else:
+            for rank, issue in MAKERS[table.maker](self._connection):
                 self._note(rank, issue)
-        if name == "_spans":
-            nest_slices(self._connection)
-        if name == "slices":
-            # A quarter of all memory so far, and nobody else's.
-            self._connection.execute("DROP TABLE _spans; DROP TABLE _nesting")
-        if name == "_clock_edges":
-            align_clocks(self._connection)
+        for unneeded in table.drops:
+            self._connection.execute(f'DROP TABLE "{unneeded}"')
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
@@ -252,23 +249,13 @@ class TraceStore:
         return self._connection.execute(f'SELECT * FROM "{name}"')
 
     def _prepare(self) -> None:
-        """Make the small tables that SQL cannot derive, once all inputs are in."""
+        """Take stock, once all inputs are in, of what no query derives."""
         if self._ready:
             return
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._ready = True
-        for definition, rows in given_tables(self.inputs, self.readings, self.metadata, self.unreadable).items():
-            self._fill(definition, rows)
-
-    def _fill(self, definition: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        self._connection.execute(f"CREATE TABLE {definition}")
-        if rows:
-            name = definition.split("(")[0]
-            # Column by column is twenty times faster than row by row.
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            marks = ", ".join(["unnest(?)"] * len(columns))
-            self._connection.execute(f"INSERT INTO {name} SELECT {marks}", columns)
+        self._given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
 
     def _note(self, rank: int, issue: ImportIssue) -> None:
         path = next(read.path for read in self.inputs if read.rank == rank)

@@ -8,7 +8,7 @@ from perftool.engine.analysis import empty_report
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.inputs import InputFile
 from perftool.model.lint import LintFinding, LintReport
-from perftool.model.report import Finding, Gain, Location
+from perftool.model.report import Finding, Gain, Location, Verdict
 
 # A name as hostile as a trace may hold: control characters, markup, separators, and half a surrogate pair.
 HOSTILE = 'op\x00\x1b[31m\r\n::error::%0A,:|<b>&"`_*\u2028\ud800end'
@@ -30,5 +30,5 @@ def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes
 def report(*findings: LintFinding) -> LintReport:
     """A lint report with ``findings`` of the one trace ``runs/a.json``."""
     read = InputFile("runs/a.json", "trace", 0, 10, 2, "ok")
-    whole = replace(empty_report(RULES), inputs=(read,), not_applicable=())
+    whole = replace(empty_report(RULES), inputs=(read,), not_applicable=(), verdict=Verdict("It idles.", "", ()))
     return LintReport(replace(whole, findings=tuple(one.finding for one in findings)), findings, (), bool(findings))

@@ -161,6 +161,32 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
     return start
 
 
+def asked(address: str, **headers: str) -> urllib.request.Request:
+    """A request of the Perfetto UI, or of somebody else."""
+    return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:9001"}, 421), ({"Host": "evil.example"}, 421), ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": "https://evil.example"}, 403), ({"Origin": "null"}, 403),
+    ],
+)  # fmt: skip
+def test_only_the_ui_is_answered_and_others_end_nothing(served, headers: dict[str, str], status: int) -> None:
+    thread, address = served()
+    with pytest.raises(urllib.error.HTTPError, match=str(status)):
+        urllib.request.urlopen(asked(address, **headers))
+    with urllib.request.urlopen(address) as answer:
+        assert answer.read() == TRACE
+    thread.join(0.2)
+    assert thread.is_alive()
+    with urllib.request.urlopen(asked(address)) as answer:
+        assert answer.read() == TRACE
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_the_file_is_served_until_it_is_fetched(served) -> None:
     thread, address = served()
     for method in ("OPTIONS", "HEAD"):
@@ -169,7 +195,7 @@ def test_the_file_is_served_until_it_is_fetched(served) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(address.replace("json", "txt"))
     assert thread.is_alive()
-    with urllib.request.urlopen(address) as answer:
+    with urllib.request.urlopen(asked(address)) as answer:
         assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
         assert answer.headers["Content-Length"] == str(len(TRACE))
         assert answer.read() == TRACE
@@ -182,7 +208,7 @@ def test_the_file_is_served_until_it_is_fetched(served) -> None:
 def test_an_idle_connection_does_not_keep_others_waiting(served) -> None:
     thread, address = served()
     with socket.create_connection(("127.0.0.1", int(address.split(":")[2].split("/")[0]))):
-        with urllib.request.urlopen(address, timeout=60) as answer:
+        with urllib.request.urlopen(asked(address), timeout=60) as answer:
             assert answer.read() == TRACE
         thread.join(60)
     assert not thread.is_alive()

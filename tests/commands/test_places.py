@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def test_ctrl_c_in_a_query_is_told_from_a_failure() -> None:
     assert not is_interrupt(RuntimeError("another"))
 
 
-@pytest.mark.parametrize("place", ["query", "build"])
+@pytest.mark.parametrize("place", ["timed", "build"])
 def test_ctrl_c_in_a_query_ends_the_run(place: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from perftool.store.trace_store import TraceStore
 
@@ -143,3 +144,37 @@ def test_ctrl_c_in_a_query_ends_the_run(place: str, run: Run, monkeypatch: pytes
     # A rule that is interrupted has not crashed.
     assert run("lint", "run.json") == 130
     assert run.out == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    Path("run.json").write_bytes(TRACE)
+    endless = "SELECT sum(a.range * b.range) FROM ops, range(10000000) AS a, range(10000000) AS b"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "perftool", "query", "run.json", endless]
+    child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    # The table is handed over once the room is about to be asked.
+    wait_for(lambda: list(temporary.glob("perftool-*/handed/ops.duckdb")), 60)
+    child.terminate()
+    _, said = child.communicate(timeout=60)
+    assert (child.returncode, said) == (143, b"habana_perf_tool: terminated\n")
+    assert list(temporary.iterdir()) == []
+
+
+def wait_for(seen: Callable[[], Any], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not seen() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("name", ["a\n::error ::b.json", "a\n  ##[error]b.json", "a\r::error ::b.json"])
+def test_the_name_of_a_file_is_no_command_to_ci(name: str, run: Run) -> None:
+    assert run("analyze", name) == 2
+    assert not any(line.lstrip().startswith(("::", "##")) for line in run.err.splitlines())
+    Path(name).write_bytes(TRACE)
+    for options in (["analyze", name], ["lint", name], ["query", name, "SELECT 1"]):
+        assert run(*options) in (0, 1)
+        shown = (run.out + run.err).splitlines()
+        assert not any(line.lstrip().startswith(("::", "##")) for line in shown)

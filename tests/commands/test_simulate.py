@@ -29,9 +29,8 @@ def simulate(
 def test_report_and_exit_code(tmp_path: Path) -> None:
     done = simulate(tmp_path, SCRIPT, "script.py", "--device", "gaudi3", "--", "--device", "none")
     assert done.returncode == 3
-    assert done.stdout.startswith("from the script ['--device', 'none']\nRead script.simulated.json.gz")
-    assert "GAUDI3 (hpu)" in done.stdout
-    assert "  simulated, not recorded on a device\n" in done.stdout
+    assert done.stdout.startswith("from the script ['--device', 'none']\nscript.simulated.json.gz   GAUDI3   ")
+    assert "\nNot a measurement. Simulated, not recorded on a device.\n" in done.stdout
     assert done.stderr.splitlines()[1:] == [
         "Wrote script.simulated.json.gz, script.simulated.log, script.simulated.metrics.json",
         "habana_perf_tool: the script ended with exit code 3; the trace ends there",
@@ -65,7 +64,7 @@ def test_a_missing_torch_is_one_sentence(tmp_path: Path) -> None:
 
 def test_files_are_named_as_one_would_type_them(tmp_path: Path) -> None:
     done = simulate(tmp_path, SCRIPT, "script.py", "-o", "out/run.json")
-    assert "from the script []\nRead out/run.json  " in done.stdout
+    assert "from the script []\nrun.json   " in done.stdout
     assert "Wrote out/run.json, out/run.log, out/run.metrics.json\n" in done.stderr
 
 

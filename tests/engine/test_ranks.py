@@ -62,7 +62,7 @@ def write(path: Path, events: list[dict[str, Any]], rank: int | None, world: int
 
 
 def in_one_store(paths: Sequence[str], rules: Sequence[Rule] = RULES) -> Report:
-    with analysed(find_inputs(paths)) as run:
+    with analysed(find_inputs(paths, as_one_run=True)) as run:
         return report_on(run.whole, rules)
 
 
@@ -192,7 +192,7 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     ]
 
     rules = only("GAP101", "COL103")
-    joined = analyze(paths, rules)
+    joined = analyze(paths, rules, as_one_run=True)
 
     assert as_dict(joined) == as_dict(in_one_store(paths, rules))
     assert [read.rank for read in joined.inputs] == [1, 0, 2]

@@ -39,6 +39,7 @@ from perftool.fused.optimizers import kernels, optimizer
 def op(monkeypatch):
     """An op with a native form that is missing, a fast form for the CPU and a reference."""
     monkeypatch.setattr(dispatch, "_registry", {})
+    monkeypatch.setattr(dispatch, "_first_choices", {})
     monkeypatch.delenv(dispatch.ENVIRONMENT_VARIABLE, raising=False)
     register(Implementation("op", "reference", ANY_DEVICE, always))
     register(Implementation("op", "fast", ("cpu",), always))
@@ -111,8 +112,10 @@ def test_an_optimizer_refuses_a_backend_that_cannot_run():
 def fresh_probes():
     """Probes are cached; forget them before and after."""
     kernels.obstacle.cache_clear()
+    dispatch.forget_choices()
     yield
     kernels.obstacle.cache_clear()
+    dispatch.forget_choices()
 
 
 @pytest.mark.parametrize(("broken", "chosen"), [(("fast",), "fallback"), (("fast", "fallback"), "reference")])

@@ -170,3 +170,20 @@ def test_the_lamb_of_timm(decay):
         fused.step()
         plain.step()
     assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shapes", [ODD_SHAPES, ((300, 300),)])
+def test_it_says_once_that_zeros_are_not_trained(shapes, recwarn):
+    params = parameters(shapes)
+    with torch.no_grad():
+        params[-1].zero_()
+    fused = FusedLamb(params)
+    for step in range(2):
+        give_gradients(params, seed=step)
+        fused.step()
+    assert not params[-1].any()
+    assert ["never trains" in str(each.message) for each in recwarn] == [True]
+    quiet = FusedLamb(params, weight_decay=0.0)
+    quiet.step()
+    assert len(recwarn) == 1
+    assert params[-1].any()

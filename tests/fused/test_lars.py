@@ -180,3 +180,13 @@ def test_the_wrapped_optimizer_is_itself_again_after_a_step_that_failed():
     base.step()
     FusedSGD(plain, LR, weight_decay=DECAY).step()
     assert_same(params, plain)
+
+
+def test_zero_grad_fills_with_zeros_as_on_a_gaudi():
+    params = parameters()
+    give_gradients(params, seed=0)
+    lars = FusedLars(FusedSGD(params, LR), [1] * 5)
+    lars.zero_grad()
+    assert all(param.grad is not None and not param.grad.any() for param in params)
+    lars.zero_grad(set_to_none=True)
+    assert all(param.grad is None for param in params)

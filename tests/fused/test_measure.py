@@ -31,13 +31,28 @@ def test_a_race_runs_every_contender_equally_often():
     assert result.bandwidth > 0
 
 
+def test_what_prepares_a_run_is_not_timed_with_it():
+    steps = []
+    contender = Contender("a", lambda: steps.append("run"), prepare=lambda: steps.append("prepare"))
+    race([contender], rounds=1, repeat=2)
+    assert steps == ["prepare", "run"] * 5
+
+
 def test_a_table_is_markdown():
     assert table(["op", "ms"], [["SGD", "1.0"]]) == "| op | ms |\n| --- | --- |\n| SGD | 1.0 |"
 
 
 @pytest.mark.parametrize(
     ("name", "tensors", "millions"),
-    [("resnet50", 161, 25.6), ("bert", 199, 109.5), ("2000 small", 2000, 2.2)],
+    [
+        ("ResNet-50", 161, 25.6),
+        ("BERT-base", 199, 109.5),
+        ("ViT-B/16", 152, 86.6),
+        ("EfficientNet-B0", 213, 5.3),
+        ("MobileNetV2", 158, 3.5),
+        ("LoRA, Llama 1B", 224, 11.3),
+        ("2,000 x 64", 2000, 0.13),
+    ],
 )
 def test_the_sets_have_the_sizes_of_their_models(name, tensors, millions):
     shapes = SETS[name]()

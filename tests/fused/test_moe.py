@@ -253,3 +253,14 @@ def test_output_matches_the_mixtral_block_of_transformers():
     expected = block(x, table, weights)
     found = mixture_of_experts(x, table, weights, [*block.gate_up_proj], [*block.down_proj], True, "silu", 0, 3)
     torch.testing.assert_close(found, expected)
+
+
+def test_both_forms_have_names_and_defaults():
+    import inspect
+
+    assert list(inspect.signature(mixture_of_experts).parameters)[3:7] == ["w1", "w2", "w3", "permuted_weights"]
+    x, table, weights = torch.randn(3, 4), torch.zeros(3, 1, dtype=torch.int64), torch.ones(3, 1)
+    with pytest.raises(TypeError, match="missing a required argument: 'experts_max'"):
+        mixture_of_experts(x, table, weights, [x], [x], [x], False, "gelu", 0)
+    with pytest.raises(TypeError, match="an unexpected keyword argument 'experts'"):
+        mixture_of_experts(x, table, weights, [x], [x], False, "gelu", 0, 0, experts=1)

@@ -68,7 +68,7 @@ def test_the_report_is_printed_at_the_end(tmp_path: Path, capsys: pytest.Capture
         work(prof, 5)
 
     out = capsys.readouterr().out
-    assert "Summary" in out.splitlines()
+    assert "--full prints all tables" in out
     assert out.splitlines()[-1] == f"The trace: {prof.traces[0]}"
 
 

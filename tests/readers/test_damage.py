@@ -106,7 +106,7 @@ DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None
     "no number in the metadata": (b'{"scale":-nan,' + HEAD[1:] + A + b"]}", ["a"], [], "ok"),
     "text after the document": (HEAD + A + b"]}garbage", ["a"], TAIL_LOST, "repaired"),
     "zeros after the document": (HEAD + A + b"]}\0\0\0", ["a"], TAIL_LOST, "repaired"),
-    "comma after the last event": (HEAD + A + b",]}", ["a"], [], "ok"),
+    "comma after the last event": (HEAD + A + b",]}", ["a"], [("trailing comma", 1, None)], "repaired"),
 }  # fmt: skip
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import Reading, read
 from test_cutting import read_in_blocks
+
+from perftool.readers.trace.chrome_trace import ChromeTrace
 
 
 def trace(*times: tuple[str, str]) -> bytes:
@@ -100,3 +103,30 @@ def test_absolute_times_after_a_long_head() -> None:
 
 def test_a_negative_length_is_kept_as_written() -> None:
     assert read(trace(("10", "-4"))).times == [(10_000, -4_000)]
+
+
+NEAR_THE_LIMIT = st.builds("{}.{:03}".format, st.integers(8_600_000_000_000, 9_007_199_254_739), st.integers(0, 999))
+MORE_DECIMALS = st.builds(
+    "{}.{:03}{}".format, st.integers(10**12, 9 * 10**12), st.integers(0, 999), st.sampled_from("149")
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(NEAR_THE_LIMIT, min_size=1, max_size=8))
+def test_times_are_exact_on_both_sides_of_where_doubles_end(times: list[str]) -> None:
+    assert only_times(read(trace(*((ts, "1") for ts in times)))) == [(ns(ts), 1000) for ts in times]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(MORE_DECIMALS, min_size=1, max_size=4))
+def test_further_decimals_are_rounded_alike(times: list[str]) -> None:
+    rounded = [int((Decimal(ts) * 1000).to_integral_value()) for ts in times]
+    assert only_times(read(trace(*((ts, "1") for ts in times)))) == [(ts, 1000) for ts in rounded]
+
+
+def test_times_of_kineto_take_the_fast_way(tmp_path: Path) -> None:
+    for written, exact in [("1428625746910.765", False), ("8699999999999.999", False), ("8700000000000.001", True)]:
+        path = tmp_path / "trace.json"
+        path.write_bytes(trace((written, "0.5")))
+        (chunk,) = ChromeTrace(str(path), tmp_path).chunks()
+        assert chunk.exact is exact

@@ -19,6 +19,9 @@ Number = (int, float)
 NONE = type(None)
 TEXT, WHOLE, BOOL = (str,), (int,), (bool,)
 PLACE = {"track": (str, int, NONE), "step": (int, NONE), "ts_ns": (int, NONE), "dur_ns": (int, NONE)}
+SOURCE = {"file": (str, NONE), "line": (int, NONE), "function": TEXT}
+WEIGHT = {"ns": WHOLE, "share": Number}
+CODE_PLACE = {**PLACE, "source": SOURCE, "sources": [SOURCE | WEIGHT]}
 # Key -> types; a dict is an object of that shape, a list holds its one element any number of times.
 CONTRACT: dict[str, Any] = {
     "version": WHOLE,
@@ -46,13 +49,13 @@ CONTRACT: dict[str, Any] = {
     }],
     "findings": [{
         "code": TEXT, "name": TEXT, "severity": TEXT, "confidence": TEXT, "subject": TEXT, "message": TEXT, "why": TEXT,
-        "fix": TEXT, "rank": (int, NONE), "location": PLACE, "related": [PLACE], "evidence": (dict,),
+        "fix": TEXT, "rank": (int, NONE), "location": CODE_PLACE, "related": [PLACE], "evidence": (dict,),
         "gain": {"ns_per_step": WHOLE, "share_of_step": Number, "kind": TEXT}, "fingerprint": TEXT, "suppressed": BOOL,
         "benchmark": (str, NONE), "advice": BOOL, "url": (str, NONE),
     }],
     "not_applicable": [{"code": TEXT, "reason": TEXT}],
 }  # fmt: skip
-NULLABLE = {"gain", "longest"}
+NULLABLE = {"gain", "longest", "source"}
 PROMISED = {
     "steps", "step_time_ms", "device_busy_ratio", "device_idle_ratio", "kernel_time_ms", "collective_time_ms",
     "exposed_collective_ratio", "mme_time_ms", "tpc_time_ms", "dma_time_ms", "mme_tpc_overlap_ms", "engines_idle_ms",

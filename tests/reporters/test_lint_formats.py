@@ -93,13 +93,13 @@ def _printed(result: LintReport, statistics: bool = False) -> str:
 
 def test_text() -> None:
     line = "runs/a.json:rank0/MME:step 3: GAP101 [warning] device idle 1.8 ms\n"
-    assert _printed(report(finding())) == line + "Found 1 finding (1 warning).\n"
+    assert _printed(report(finding())) == line + "It idles.\nFound 1 finding (1 warning).\n"
     assert _printed(report()) == "All checks passed!\n"
 
 
 def test_text_keeps_a_hostile_name_on_one_line() -> None:
     printed = _printed(report(finding(message=HOSTILE)))
-    assert len(printed.splitlines()) == 2
+    assert len(printed.splitlines()) == 3
     assert "\x1b" not in printed
 
 
@@ -145,6 +145,8 @@ def test_the_step_summary_is_a_table() -> None:
     text = render_step_summary(report(finding(message="a | b <i>"))).decode()
     row = r"| warning | GAP101 host-bound | runs/a.json:rank0/MME:step 3 | a \| b &lt;i&gt; | 1.80 ms |"
     assert text.splitlines()[4:] == [
+        "**It idles.**",
+        "",
         "| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|", row, "",
     ]  # fmt: skip
 

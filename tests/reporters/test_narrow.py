@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from perftool.model.report import BREAKDOWN, Fallback, Share, Step
-from perftool.reporters.text_tables import fallbacks_table, print_table, shares_table, steps_table
+from perftool.reporters.terminal.tables import fallbacks_table, print_table, shares_table, steps_table
 
 STEPS = [Step(0, "ProfilerStep#4", 0, 111_428_000, dict.fromkeys(BREAKDOWN, 50_223_456), partial=False)]
 SHARES = [Share("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel>", 3_910_000, 1145, 0.111)]

@@ -11,7 +11,7 @@ from perftool.engine.analysis import empty_report
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Finding, Location, RankSummary, Report
 from perftool.reporters.console import make_console
-from perftool.reporters.text import print_report
+from perftool.reporters.terminal.full import print_full
 
 MS = 1_000_000
 PLAIN = RankSummary(0, "ok", 2, 5 * MS, 10 * MS, 8 * MS, 2 * MS, 6 * MS, 2 * MS, 1 * MS, 500_000, 0, 0)
@@ -24,7 +24,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shown(report: Report) -> list[str]:
     out = io.StringIO()
-    print_report(report, make_console("never", file=out))
+    print_full(report, make_console("never", file=out))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 

@@ -26,7 +26,7 @@ def trace(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["analyze", "{}"],
+        ["analyze", "{}", "--full"],
         ["query", "{}", "SELECT name FROM ops"],
         ["lint", "{}", "--budget", "{name}: SELECT count(*) FROM ops <= 0"],
         ["diff", "{}", "{}"],
@@ -48,7 +48,7 @@ def test_no_escape_sequence_of_a_name_reaches_the_terminal(
 def test_colours_of_the_console_itself_stay(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
 
-    shown = CliRunner().invoke(app, ["analyze", trace, "--color", "always"]).output
+    shown = CliRunner().invoke(app, ["analyze", trace, "--full", "--color", "always"]).output
 
     assert "\x1b[1mSummary\x1b[0m" in shown
     assert SHOWN in shown

@@ -52,8 +52,8 @@ class Run:
 
 
 def run(folder: Path, source: str, *args: str, **options: Any) -> Run:
-    """Run the text of a script; ``options`` as of :func:`perftool.sim.simulate`."""
+    """Run the text of a script; ``options`` as of :func:`perftool.sim.simulate`, but that all steps are kept."""
     script = folder / "script.py"
     script.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + dedent(source))
     number = len(list(folder.glob("*.json")))
-    return Run(simulate(script, args, output=folder / f"run{number}.json", **options))
+    return Run(simulate(script, args, output=folder / f"run{number}.json", **{"skip_steps": 0, **options}))

@@ -69,6 +69,18 @@ def test_a_chain_of_elementwise_ops_is_one_kernel(tmp_path: Path) -> None:
     assert names[1].startswith("fused_kernel_0x")
 
 
+@pytest.mark.parametrize(
+    ("number", "inputs", "skipped"),
+    [(6, FIXED, 2), (1, FIXED, 0), (9, 'torch.ones(4 + step, 8, device="hpu")', 3)],
+)
+def test_steps_that_warm_up_are_left_out(tmp_path: Path, number: int, inputs: str, skipped: int) -> None:
+    whole, steady = (steps(tmp_path, number, inputs, skip_steps=skip) for skip in (0, None))
+    assert (steady.done.skipped, steady.done.steps, whole.done.steps) == (skipped, number - skipped, number)
+    assert steady.done.compilations == whole.done.compilations
+    assert steady.done.compiling_ns == whole.done.compiling_ns > 0
+    assert (steady.named("CompileSynapse") == []) == (skipped == 2)
+
+
 def test_the_same_shapes_compile_once(tmp_path: Path) -> None:
     assert steps(tmp_path, 3).done.compilations == steps(tmp_path, 9).done.compilations
 

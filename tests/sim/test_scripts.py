@@ -88,6 +88,28 @@ def test_steps_are_limited(tmp_path: Path) -> None:
     assert done.done.interrupted == "the script was stopped after 3 steps (--max-steps)"
 
 
+GAN = """
+    D, G = (torch.nn.Linear(4, 4).to("hpu") for _ in range(2))
+    optimizers = [torch.optim.Adam(each.parameters()) for each in (D, G)]
+    for _ in range(4):
+        for number, optimizer in enumerate(optimizers):
+            for _ in range({critics} if number == 0 else 1):
+                D(G(torch.ones(2, 4, device="hpu"))).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                htcore.mark_step()
+"""
+
+
+@pytest.mark.parametrize("critics", [1, 3])
+def test_two_optimizers_in_turn_are_one_step(tmp_path: Path, critics: int) -> None:
+    whole = run(tmp_path, GAN.format(critics=critics))
+    short = run(tmp_path, GAN.format(critics=critics), max_steps=3)
+
+    assert (whole.done.steps, short.done.steps) == (4, 3)
+    assert len(short.named("Optimizer.step#Adam.step")) == 3 * (critics + 1)
+
+
 @pytest.mark.parametrize("loop", ["for batch in loader:\n    batch.to('hpu')", "htcore.mark_step()\n" * 9])
 def test_steps_of_other_kinds_are_limited_too(tmp_path: Path, loop: str) -> None:
     text = (

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 
 import pytest
-from events import step, x
+from events import Event, launch, step, x
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_traces import Trace, traces
@@ -117,3 +117,50 @@ def test_without_a_device_a_short_last_step_without_ops_is_partial(
 
 def test_steps_without_any_op_are_whole(rows: Rows) -> None:
     assert [row["partial"] for row in rows("steps", [step(1, 0, 200), step(2, 200, 10)])] == [False, False]
+
+
+def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
+    """Steps with so many launches each, an op at the end of all but the last, and ``last_op`` at the end of that."""
+    events: list[Event] = []
+    number = 0
+    for at, count in enumerate(counts):
+        events.append(step(at, 100 * at, 100))
+        for place in range(count):
+            number += 1
+            lost = at == len(counts) - 1 and place >= count - unrecorded
+            call, work = launch(number, 100 * at + 5 * place, 2, 100 * at + 5 * place + 3, 2)
+            events += [call] if lost else [call, work]
+        name = last_op if at == len(counts) - 1 else "aten::zero_"
+        events.append(x(name, 100 * at + 90, 5))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("events", "partial"),
+    [
+        # The step before did more than the others.
+        (steps_of(5, 5, 5, 9, 5), False),
+        # Much less work, but the step ends as the others do: nothing is missing.
+        (steps_of(10, 9, 10, 12, 6), False),
+        # It ends elsewhere: the recording stopped inside.
+        (steps_of(10, 9, 10, 12, 6, last_op="aten::mm"), True),
+        # A little less is no sign of anything.
+        (steps_of(10, 9, 10, 12, 9, last_op="aten::mm"), False),
+        # All calls are there, but not their work: the recording of the device stopped inside.
+        (steps_of(10, 10, 10, 10, unrecorded=5), True),
+        # Nothing was recorded of it.
+        (steps_of(10, 10, 10, 10, unrecorded=10), True),
+    ],
+)
+def test_a_last_step_is_partial_when_the_recording_ends_inside(rows: Rows, events: list[Event], partial: bool) -> None:
+    found = [row["partial"] for row in rows("steps", events)]
+
+    assert found == [False] * (len(found) - 1) + [partial]
+
+
+def test_copies_that_only_the_host_shows_are_input_copies(rows: Rows) -> None:
+    """Gaudi's bridge writes a call for each; a transfer of its own has a lane only from Gaudi 2 on."""
+    events = [step(1, 0, 100), x("aten::mm", 0, 90), x("copy_hpu_lazy_H2D", 20, 30, "hpu_op", pid=9)]
+    found = {row["metric"]: row["value"] for row in rows("summary", events)}
+
+    assert found["input_copy_ratio"] == 0.3

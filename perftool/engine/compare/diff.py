@@ -31,13 +31,14 @@ def load_side(
     progress: Progress | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
+    as_one_run: bool = False,
 ) -> RunSide:
     """The run at ``path``: a saved JSON report, a trace, or a folder of ranks; ``jobs`` and ``scheduler`` are those of
     ``choose_schedule``. Raises InputError."""
     saved = read_saved(path)
     if saved is not None:
         return saved
-    inputs = find_inputs([path])
+    inputs = find_inputs([path], as_one_run=as_one_run)
     with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
         report = run.report
         return run_side(path, report.steps, shares(run.store, DEVICE_OPS), shares(run.store, OPS), report.findings)

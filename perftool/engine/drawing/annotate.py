@@ -158,6 +158,7 @@ def _args(finding: Finding) -> dict[str, Any]:
     return {
         "message": finding.message,
         "why": " ".join(finding.why.split()),
+        "source": ", ".join(map(str, finding.location.sources)) or None,
         "fix": " ".join(finding.fix.split()),
         "gain": gain and f"{gain.worth} per step ({format_ratio(gain.share_of_step)})",
         "severity": finding.severity,

@@ -13,6 +13,7 @@ from perftool.engine.gate.budgets import Budget, check_budgets, parse_budgets
 from perftool.engine.ranks.schedule import IN_PROCESS, Progress, Schedule
 from perftool.engine.report.overview import METRICS
 from perftool.engine.report.portable import file_of, make_portable, shown_paths
+from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.settings.settings import Settings
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
@@ -54,7 +55,7 @@ def lint_inputs(
 def judge(report: Report, plan: LintPlan) -> LintReport:
     """``report`` as a gate sees it: sorted, filtered, compared with the baseline."""
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
-    portable = make_portable(report, shown)
+    portable = place_sources(make_portable(report, shown), (plan.root, *plan.settings.source_roots), shorten=True)
     placed = [_place(finding, portable) for finding in portable.findings]
     wanted = [found for found in placed if _severe(found.finding, plan.settings)]
     kept = sorted((found for found in wanted if not _ignores(found, plan.settings)), key=_order)

@@ -12,6 +12,7 @@ from perftool.store.trace_store import TraceStore
 LARGE = 0.2
 
 CLAUSES = {
+    "start_up": "one-off calls of the start-up (context, modules, first launches) keep the device idle",
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",

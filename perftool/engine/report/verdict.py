@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from perftool.engine.report.causes import CLAUSES
+from perftool.engine.report.causes import CLAUSES, LARGE
 from perftool.model.inputs import InputFile
-from perftool.model.report import Cause, Finding, Gain, Metric, NotApplicable, ReplayModel, Share, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, ReplayModel, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.units import format_ns, format_ratio
 
 # Below this the device is as good as never idle, and naming causes would be noise.
 _NOTEWORTHY_IDLE = 0.02
+# A device that is idle less than this is fed in time: what can be won lies in its kernels.
+_WELL_FED = 0.10
+_LONGEST_NAME = 60
+_ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
 
 
-def verdict(
-    inputs: Sequence[InputFile],
-    summary: Mapping[str, Metric],
-    idle_causes: Sequence[Share],
-    findings: Sequence[Finding],
-    not_applicable: Sequence[NotApplicable],
-    rules: Sequence[Rule],
-    causes: Sequence[Cause] = (),
-    model: ReplayModel | None = None,
-) -> Verdict:
-    """What ``findings`` and the numbers come to: the largest thing that is known, whether a rule names it or not."""
+@dataclass(frozen=True)
+class Told:
+    """What a verdict is made of. ``reached`` is the share of their roofline that the matrix products reach, or None."""
+
+    inputs: Sequence[InputFile]
+    summary: Mapping[str, Metric]
+    idle_causes: Sequence[Share]
+    findings: Sequence[Finding]
+    not_applicable: Sequence[NotApplicable]
+    rules: Sequence[Rule]
+    causes: Sequence[Cause] = ()
+    device_ops: Sequence[Share] = ()
+    steps: Sequence[Step] = ()
+    reached: float | None = None
+    model: ReplayModel | None = None
+
+
+def verdict(run: Told) -> Verdict:
+    """What findings and numbers come to: the largest thing that is known, whether a rule names it or not."""
+    summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
     step_ns = int(step * 1e6) if step else 0
     first = next((finding for finding in findings if finding.advice), None)
-    untold = next((cause for cause in causes if not cause.codes), None)
+    worth = {finding.code for finding in findings if finding.gain}
+    untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
     # A symptom says that time is lost, and the cause where.
     if untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
         headline = _cause_sentence(untold, step_ns)
     elif first:
-        headline = _finding_sentence(first, rules, first.gain, step_ns)
+        headline = _finding_sentence(first, rules, gain, step_ns)
     else:
-        headline = _nothing_found(inputs, findings, not_applicable, rules)
-    detail = " ".join(filter(None, [_detail(inputs, summary, idle_causes), _together(model)]))
+        headline = _nothing_found(run)
+    detail = " ".join(filter(None, [_detail(run.inputs, summary, run.idle_causes), _together(run.model)]))
     return Verdict(headline, detail, tuple(causes))
 
 
@@ -61,36 +77,46 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    return (
-        f"{text} {format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, step_ns))} a step{stretch}."
-    )
+    lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, step_ns))} a step"
+    return f"{text} {lost}{stretch}.{_ADVICE.get(cause.name, '')}"
 
 
-def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: Gain | None, step_ns: int) -> str:
+def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
     title = next((rule.summary for rule in rules if rule.code == first.code), first.name.replace("-", " "))
     # A symptom knows the largest of its causes.
     title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
-    if gain and gain.ns_per_step and step_ns:
-        known = ("", "predicted") if gain.kind == "predicted" else ("Up to ", "estimate")
-        lost = f"{known[0]}{format_ns(gain.ns_per_step)} of a step of {format_ns(step_ns)}"
-        return f"{lost} is lost ({known[1]}): {_lower(title)}."
+    if gain and step_ns:
+        predicted = first.gain is not None and first.gain.kind == "predicted"
+        lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of a step of {format_ns(step_ns)}"
+        return f"{lost} is lost ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
-def _nothing_found(
-    inputs: Sequence[InputFile],
-    findings: Sequence[Finding],
-    not_applicable: Sequence[NotApplicable],
-    rules: Sequence[Rule],
-) -> str:
-    if not inputs:
+def _nothing_found(run: Told) -> str:
+    """What is true of a run that no rule has advice for: what its time goes to."""
+    if not run.inputs:
         return "There is no input."
-    if findings:
-        title = next((rule.summary for rule in rules if rule.code == findings[0].code), findings[0].name)
-        return f"{title.rstrip('.')}."
-    skipped = len(not_applicable)
-    applied = f"{len(rules) - skipped} rules applied and found nothing to change"
-    return f"{applied}; {skipped} could not be applied to this input." if skipped else f"{applied}."
+    skipped = len(run.not_applicable)
+    quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
+    quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."
+    idle = run.summary["device_idle_ratio"].value
+    if idle is not None and idle < _WELL_FED and run.device_ops:
+        top = run.device_ops[0]
+        share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
+        reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
+        return f"The device is the limit: it works {format_ratio(1 - idle)} of the time, {share}{reached}."
+    parts = {part: sum(step.breakdown_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
+    total = sum(parts.values())
+    part, ns = max(parts.items(), key=lambda item: item[1])
+    if idle is None and total and ns > LARGE * total and part != "other":
+        return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
+    return quiet
+
+
+def _short(name: str) -> str:
+    """A kernel's name without what its template was made with, which may take lines."""
+    name = re.sub(r"^void |[<(].*$", "", name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_causes: Sequence[Share]) -> str:

@@ -13,8 +13,9 @@ from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
 from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
-from perftool.model.report import Finding, Gain, Location, NotApplicable, ReplayModel
+from perftool.model.report import Finding, Gain, Location, NotApplicable, ReplayModel, Source
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore
@@ -28,7 +29,10 @@ _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for", "predicted_ns"}
+_PLACE = {
+    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
+    "sources",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def conclude(
         if answer.cut and crash_rule is not None:
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
+    over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
+    return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, over_ranks), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -116,7 +121,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         fix=rule.fix.text_for(device, variant),
         short_fix=rule.short_fix.text_for(device, variant),
         rank=row.get("rank"),
-        location=Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur")),
+        location=_location(row),
         related=tuple(
             Location(place.get("track"), place.get("step"), place.get("ts"), place.get("dur"), place.get("name"))
             for place in row.get("related") or ()
@@ -127,6 +132,11 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         benchmark=row.get("benchmark") or rule.benchmark,
         advice=rule.advice,
     )
+
+
+def _location(row: Mapping[str, Any]) -> Location:
+    sources = tuple(Source(**source) for source in row.get("sources") or ())
+    return Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur"), sources=sources)
 
 
 def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
@@ -154,7 +164,7 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
-    return Answer(rule.code, tuple(bounded), cut=cut)
+    return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
 def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:

@@ -34,6 +34,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("extend-per-file-ignores", "table of lists of texts", "{}", "the same, besides those inherited"),
     SettingKey("preview", "true or false", "false", "run preview rules too"),
     SettingKey("rule-packs", "list of texts", "[]", "folders with rules of your own (codes x9xx)"),
+    SettingKey("source-roots", "list of texts", "[]", "folders with source code that traces name, besides the project"),
     SettingKey("rules", "table of tables", "{}", "per rule: severity, and thresholds by name"),
     SettingKey("exclude", "list of texts", "[]", "patterns of files to leave out"),
     SettingKey("output-format", "text", '"text"', "format of the findings", FORMATS),

@@ -43,6 +43,7 @@ class Settings:
 
     selection: Selection = field(default_factory=Selection)
     rule_packs: tuple[Path, ...] = ()
+    source_roots: tuple[Path, ...] = ()
     overrides: tuple[Override, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[Selector, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
@@ -97,6 +98,7 @@ def merge(layers: Iterable[Layer]) -> Settings:
     return Settings(
         selection=Selection(select, _selected(kept, "ignore", "extend-ignore"), value.get("preview", False)),
         rule_packs=tuple(Path(path) for path in value.get("rule-packs", ())),
+        source_roots=tuple(Path(path) for path in value.get("source-roots", ())),
         overrides=tuple(_overrides(kept)),
         per_file_ignores=tuple(_per_file(kept)),
         exclude=tuple(value.get("exclude", ())),

@@ -18,7 +18,7 @@ FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml
 _TABLE = "habana_perf_tool"
 _READ_PATHS = ("extend", "baseline")
 _PATHS = ("output-file", "baseline")
-_PATH_LISTS = ("rule-packs",)
+_PATH_LISTS = ("rule-packs", "source-roots")
 
 
 @dataclass(frozen=True)

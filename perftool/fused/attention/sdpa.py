@@ -5,13 +5,15 @@ Which algorithm runs on a CPU was decided by measurement (benchmarks/fused/resul
 | case | algorithm | memory |
 |---|---|---|
 | float32 and wider, float16 | `F.scaled_dot_product_attention` | tokens |
+| bfloat16 on a processor that does not multiply it well | the same | tokens |
 | bfloat16, long | tiled over query rows | tokens |
-| float32, one causal sequence of middle length, inference | tiled over query rows | tokens |
 | bfloat16, short | probabilities kept | tokens², bounded by the length limit |
 | dropout, or a mask together with causal | tiled over query rows | tokens |
 | no-recompute, probabilities or dropout mask wanted | probabilities kept | tokens² |
 
-Other devices use `F.scaled_dot_product_attention` where the table names tiled attention for speed.
+Where the processor does not multiply a narrow dtype well, training and the algorithms of this package compute in
+float32 and round the result. Other devices use `F.scaled_dot_product_attention` where the table names tiled
+attention for speed.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional as F
 
+from perftool.fused.attention.capability import multiplies_well
 from perftool.fused.attention.request import AttentionRequest, read_request
 from perftool.fused.attention.saved import saved_attention
 from perftool.fused.attention.scores import dropout_keep, group_heads
 from perftool.fused.attention.switches import recompute_sdp_enabled
-from perftool.fused.attention.tiled import BLOCK_ROWS, TileOptions, tiled_attention
+from perftool.fused.attention.tiled import TileOptions, tiled_attention
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
 from perftool.fused.reference.attention import attention as reference_attention
 
@@ -34,11 +37,6 @@ OP = "FusedSDPA"
 # Query tokens from which tiling wins in bfloat16; training has to pay for computing each block twice.
 # Keys are (causal, training).
 SHORTEST_TILED = {(True, False): 256, (False, False): 512, (True, True): 512, (False, True): 1024}
-# Lengths at which tiling beats PyTorch's kernel on a single causal float32 sequence, outside training. Padded
-# batches are such sequences; in whole batches the blocks outgrow the cache and the gain is lost.
-TILED_ALONE = range(160, 768)
-# Fewer rows waste less above the diagonal, and float32 products are at full speed with these already.
-ROWS_ALONE = 48
 
 register_native(OP, "hpex.kernels", "FusedSDPA")
 register(Implementation(OP, "fast", ("cpu", "cuda"), always))
@@ -48,7 +46,11 @@ Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
 
 class FusedSDPA:
-    """Scaled dot-product attention; call `FusedSDPA.apply` as on Gaudi, with positional arguments."""
+    """Scaled dot-product attention; call `FusedSDPA.apply` as on Gaudi, with positional arguments.
+
+    Not a `torch.autograd.Function` itself, though it runs some: torch.compile replaces the `apply` of every
+    subclass of Function by its own, and could not take this one into a graph.
+    """
 
     @staticmethod
     def apply(
@@ -172,18 +174,29 @@ def _reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: Atten
 
 def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> Attended:
     algorithm = fast_algorithm(q, request)
+    if _is_better_wide(q, request, algorithm):
+        mask = request.mask
+        added = mask.float() if mask is not None and mask.is_floating_point() else mask
+        wide = _fast(q.float(), k.float(), v.float(), replace(request, mask=added))
+        return _mapped(wide, lambda tensor: tensor if tensor.dtype == torch.bool else tensor.to(q.dtype))
     if algorithm == "torch":
         return Attended(_torch_attention(q, k, v, request))
     grouped = group_heads(q, k, v, request.mask)
     if algorithm == "tiled":
         seed = int(torch.randint(2**62, ()).item()) if request.dropout_p > 0.0 else None
-        rows = ROWS_ALONE if _tiled_alone(q, request) else BLOCK_ROWS
-        options = TileOptions(request.causal, request.scale, request.dropout_p, seed, rows)
+        options = TileOptions(request.causal, request.scale, request.dropout_p, seed)
         return Attended(tiled_attention(grouped, options).flatten(1, 2))
     output, probabilities, keep = saved_attention(grouped, request.causal, request.scale, request.dropout_p)
     if request.return_dropout_mask and keep is None:
         keep = torch.ones_like(probabilities, dtype=torch.bool)
     return Attended(output.flatten(1, 2), probabilities.flatten(1, 2), None if keep is None else keep.flatten(1, 2))
+
+
+def _is_better_wide(q: torch.Tensor, request: AttentionRequest, algorithm: str) -> bool:
+    """Whether float32 products, with two casts, beat those in the dtype of q; the forward of torch does well alone."""
+    if q.device.type != "cpu" or multiplies_well(q.dtype):
+        return False
+    return request.training or algorithm != "torch"
 
 
 def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
@@ -196,22 +209,17 @@ def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
         return "torch"
     if request.dropout_p > 0.0:
         return "tiled"
-    if q.dtype != torch.bfloat16:
-        return "tiled" if _tiled_alone(q, request) else "torch"
+    if q.dtype != torch.bfloat16 or not multiplies_well(q.dtype):
+        return "torch"
     return "tiled" if q.size(2) >= SHORTEST_TILED[request.causal, request.training] else "saved"
-
-
-def _tiled_alone(q: torch.Tensor, request: AttentionRequest) -> bool:
-    alone = q.size(0) == 1 and q.size(2) in TILED_ALONE
-    return alone and q.dtype == torch.float32 and request.causal and not request.training
 
 
 def _torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> torch.Tensor:
     """PyTorch's own attention, which repeats nothing in backward but the probabilities."""
-    if k.size(1) != q.size(1):
-        k, v = (tensor.repeat_interleave(q.size(1) // k.size(1), dim=1) for tensor in (k, v))
-    output = F.scaled_dot_product_attention(
-        q, k, v, request.mask, request.dropout_p, request.causal, scale=request.scale
+    # Heads that share keys and values read the same memory.
+    shared = {"enable_gqa": True} if k.size(1) != q.size(1) else {}
+    output: torch.Tensor = F.scaled_dot_product_attention(
+        q, k, v, request.mask, request.dropout_p, request.causal, scale=request.scale, **shared
     )
     if q.device.type == "cpu":
         # PyTorch's CPU kernel answers a NaN query with finite numbers, which would hide a diverged run.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -86,16 +86,11 @@ class CapturedCall:
     def _warm_up(self, times: int, device: str | None) -> None:
         """CUDA libraries allocate at their first use, which must not happen within a capture."""
         on_side = device == "cuda"
-        stream: AbstractContextManager[Any] = (
-            torch.cuda.stream(torch.cuda.Stream()) if on_side else nullcontext()  # type: ignore[no-untyped-call]
-        )
-        with self._grad_mode(), stream:
+        with self._grad_mode(), _side_stream() if on_side else nullcontext():
             for _ in range(max(times, 3) if on_side else times):
                 results = [output for output in tree_flatten(self._run())[0] if _has_gradient(output)]
                 if results:
                     self._gradients(results, [torch.empty_like(output) for output in results])
-        if on_side:
-            torch.cuda.synchronize()
 
     def _capture(self, device: str | None) -> None:
         with self._grad_mode():
@@ -159,6 +154,16 @@ class _Replay(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         wanted = [grad for grad, flag in zip(grads, ctx.differentiable, strict=True) if flag]
         return (None, None, *ctx.call._replay_backward(ctx.generation, wanted))
+
+
+@contextmanager
+def _side_stream() -> Iterator[None]:
+    """A stream of its own that starts after what the present one was given, and is waited for by it."""
+    present, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(present)
+    with torch.cuda.stream(side):
+        yield
+    present.wait_stream(side)
 
 
 def _has_gradient(value: Any) -> bool:

@@ -7,6 +7,7 @@ and puts the results back with one indexed addition. It waits for the device onc
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -111,14 +112,13 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
     of what enters its last product (float32, plain maximum; 0 for an expert without tokens).
     RuntimeError for an unknown activation, ValueError for shapes and dtypes that do not fit.
     """
-    tensors = args[0] if args else kwargs["hidden_states"]
-    choice = choose(OP, tensors.device.type)
+    form = _joined if _is_joined(args, kwargs) else _separate
+    call = inspect.signature(form).bind(*args, **kwargs)
+    choice = choose(OP, call.arguments["hidden_states"].device.type)
     if choice.name == "habana":
         native: torch.Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
-    if _is_joined(args, kwargs):
-        args, kwargs = _without_w2(args, kwargs)
-    request = mixture_request(*args, **kwargs)
+    request = form(*args, **kwargs)
     output, largest = _plain(request) if choice.name == "reference" else _sorted(request)
     return output if request.measurement_mode is None else (output, largest)
 
@@ -131,13 +131,47 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return lists + ("w3" in kwargs) == 2
 
 
-def _without_w2(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of the w12, w3 form as those of the other one, with w12 for w1 and None for w2."""
-    named = {"w1" if name == "w12" else name: value for name, value in kwargs.items()}
-    w12 = 3
-    if len(args) > w12 + 1:
-        return (*args[: w12 + 1], None, *args[w12 + 1 :]), named
-    return args, {**named, "w2": None}
+def _separate(
+    hidden_states: torch.Tensor,
+    expert_routing_table: torch.Tensor,
+    router_weights: torch.Tensor,
+    w1: Weights,
+    w2: Weights,
+    w3: Weights,
+    permuted_weights: bool,
+    activation: str,
+    experts_min: int,
+    experts_max: int,
+    measurement_mode: bool | None = None,
+) -> MixtureRequest:
+    return mixture_request(
+        hidden_states, expert_routing_table, router_weights, w1, w2, w3,
+        permuted_weights, activation, experts_min, experts_max, measurement_mode,
+    )  # fmt: skip
+
+
+def _joined(
+    hidden_states: torch.Tensor,
+    expert_routing_table: torch.Tensor,
+    router_weights: torch.Tensor,
+    w12: Weights,
+    w3: Weights,
+    permuted_weights: bool,
+    activation: str,
+    experts_min: int,
+    experts_max: int,
+    measurement_mode: bool | None = None,
+) -> MixtureRequest:
+    return mixture_request(
+        hidden_states, expert_routing_table, router_weights, w12, None, w3,
+        permuted_weights, activation, experts_min, experts_max, measurement_mode,
+    )  # fmt: skip
+
+
+# What help() and editors show; the overloads tell type checkers about both forms.
+mixture_of_experts.__signature__ = inspect.signature(_separate).replace(  # type: ignore[attr-defined]
+    return_annotation="torch.Tensor | tuple[torch.Tensor, torch.Tensor]"
+)
 
 
 def _sorted(request: MixtureRequest) -> Measured:
@@ -162,7 +196,8 @@ def _sorted(request: MixtureRequest) -> Measured:
     else:
         y, found = _expert_by_expert(request.activation, x, blocks, request.measurement_mode is not None)
         largest = x.new_zeros(len(mine), dtype=torch.float32)
-        largest[hit[: len(found)]] = torch.tensor(found, device=x.device)
+        if found:
+            largest[hit] = torch.stack(found)
     return torch.zeros_like(request.hidden_states).index_add_(0, rows, y * scale), largest
 
 
@@ -205,16 +240,17 @@ def _products(x: torch.Tensor, weights: list[torch.Tensor], counts: list[int]) -
 
 def _expert_by_expert(
     activation: str, x: torch.Tensor, blocks: Blocks, measure: bool
-) -> tuple[torch.Tensor, list[float]]:
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Differentiable, and one expert's activations at a time; with `measure` also the largest of each."""
-    outputs, largest = [x[:0]], []
+    outputs: list[torch.Tensor] = [x[:0]]
+    largest: list[torch.Tensor] = []
     for index, block in enumerate(torch.split(x, blocks.counts) if blocks.counts else ()):
         # The results of two products of half the width fit the cache better than those of one.
         weights = blocks.gate[index].chunk(2, dim=1) if blocks.up is None else (blocks.gate[index], blocks.up[index])
         gate, up = (block @ weight for weight in weights)
         activated = ACTIVATIONS[activation](gate) * up
         if measure:
-            largest.append(float(activated.detach().max()))
+            largest.append(activated.detach().max().float())
         outputs.append(activated @ blocks.down[index])
     return torch.cat(outputs), largest
 

@@ -58,6 +58,11 @@ class FusedClipNorm:
         self.optimizer, self.backend = optimizer, backend
         self._native: Any = None
 
+    @property
+    def max_norm_t(self) -> Tensor:
+        """The limit under the name that Gaudi's class has for it."""
+        return self.max_norm
+
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,12 @@ from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
 register_stages("FusedLamb", "adamw")
+
+
+_ZEROS = (
+    "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
+    " Put biases and the like into a group with weight_decay=0."
+)
 
 
 class FusedLamb(FusedOptimizer):
@@ -71,6 +78,8 @@ class FusedLamb(FusedOptimizer):
         }
         super().__init__(params, defaults, backend=backend)
 
+    _warned = False
+
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
         super().step(closure)
@@ -92,7 +101,7 @@ class FusedLamb(FusedOptimizer):
             self._divisor = divisor_for(total_norm(grads, owners), self.defaults["max_grad_norm"])
 
     def _update(self, group: Group, batch: Batch) -> None:
-        for part in batch.parts():
+        for part in (part for alike in batch.by_size() for part in alike.parts()):
             if self._can_lay_out(part):
                 self._update_laid_out(group, part)
             else:
@@ -111,7 +120,9 @@ class FusedLamb(FusedOptimizer):
         pieces = rows.pieces(update)
         self._add_directions(group, part, pieces)
         if _adapts(group):
-            update.mul_(rows.by_row(_trust_ratio(rows.norms(), rows.norms(update)).to(update.dtype)))
+            weights = rows.norms()
+            self._warn_of_zeros(group, weights)
+            update.mul_(rows.by_row(_trust_ratio(weights, rows.norms(update)).to(update.dtype)))
         options = {"momentum": 0.0, "weight_decay": 0.0, "dampening": 0.0, "nesterov": False}
         best_kernel("sgd", "fast", part.params[0])(part.params, pieces, [], lr=float(group["lr"]), **options)
 
@@ -123,9 +134,17 @@ class FusedLamb(FusedOptimizer):
             for param, update in zip(part.params, updates, strict=True):
                 param.sub_(update, alpha=lr)
             return
-        ratios = _trust_ratio(norms(part.params, part.owners), norms(updates, part.owners)).to(updates[0].dtype)
+        weights = norms(part.params, part.owners)
+        self._warn_of_zeros(group, weights)
+        ratios = _trust_ratio(weights, norms(updates, part.owners)).to(updates[0].dtype)
         for param, update, ratio in zip(part.params, updates, ratios.unbind(), strict=True):
             param.addcmul_(update, ratio, value=-lr)
+
+    def _warn_of_zeros(self, group: Group, weights: Tensor) -> None:
+        """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
+        if group["step"] == 1 and not self._warned and bool((weights == 0).any()):
+            self._warned = True
+            warnings.warn(_ZEROS, stacklevel=2)
 
     def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
         """Make u of wd*w: with a rate of -1 the AdamW kernel adds to it what it would subtract from w."""

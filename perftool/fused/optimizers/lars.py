@@ -102,8 +102,8 @@ class FusedLars(Optimizer):
         """Add a group to the wrapped optimizer."""
         self.optim.add_param_group(param_group)
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, or fill them with zeros."""
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Fill the gradients with zeros, as Gaudi's class does by default, or forget them."""
         self.optim.zero_grad(set_to_none)
 
     @torch.no_grad()
@@ -120,7 +120,9 @@ class FusedLars(Optimizer):
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
             def rewrite(group: Group, batch: Batch) -> None:
-                self._scale(batch, self._mask(group, batch), float(group["lr"]), of_group[id(group)], choice.name)
+                for alike in batch.by_size():
+                    mask = self._mask(group, alike)
+                    self._scale(alike, mask, float(group["lr"]), of_group[id(group)], choice.name)
 
             if isinstance(self.optim, FusedOptimizer) and not self.optim.steps_natively():
                 self._step_with(self.optim, rewrite)

@@ -6,12 +6,13 @@ largest number of the format. They save memory only: on a CPU the casts cost sev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from perftool.fused.optimizers.kernels import Kernel, pieces
+from perftool.fused.optimizers.kernels import PIECE, Kernel, pieces
 
 LARGEST = {torch.float8_e4m3fn: 240.0, torch.float8_e5m2: 57344.0}
 """Largest number of each scaled format; Gaudi's E4M3 ends at 240, not at the 448 of other devices."""
@@ -34,16 +35,28 @@ def step_cast(
 ) -> None:
     """Run the `adamw` kernel on operands of different dtypes."""
     dtype = compute_dtype(params[0], exp_avgs[0])
-    for tensors in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
-        for views in pieces(tensors):
-            _update(kernel, views, [view.to(dtype) for view in views], options)
+    for run in _runs(list(zip(params, grads, exp_avgs, exp_avg_sqs, strict=True))):
+        operands = [list(each) for each in zip(*run, strict=True)]
+        casts = [each if each[0].dtype == dtype else [view.to(dtype) for view in each] for each in operands]
+        kernel(*casts, **options)
+        for views, wide in zip(operands, casts, strict=True):
+            for view, cast in zip(views, wide, strict=True) if views is not wide else ():
+                view.copy_(cast)
 
 
-def _update(kernel: Kernel, views: tuple[Tensor, ...], casts: Tensors, options: dict[str, Any]) -> None:
-    kernel(*([cast] for cast in casts), **options)
-    for view, cast in zip(views, casts, strict=True):
-        if view is not cast:
-            view.copy_(cast)
+def _runs(rows: list[tuple[Tensor, ...]]) -> Iterator[list[tuple[Tensor, ...]]]:
+    """Corresponding views, as many at a time as make up a piece."""
+    run: list[tuple[Tensor, ...]] = []
+    elements = 0
+    for tensors in rows:
+        for views in pieces(tensors) if tensors[0].numel() > PIECE else [tensors]:
+            if run and elements + views[0].numel() > PIECE:
+                yield run
+                run, elements = [], 0
+            run.append(views)
+            elements += views[0].numel()
+    if run:
+        yield run
 
 
 def step_scaled(

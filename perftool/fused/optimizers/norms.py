@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from perftool.fused.optimizers.batches import SMALL
 from perftool.fused.optimizers.memory import is_dense, is_ordinary, linear
 from perftool.fused.optimizers.shards import is_spread, local_part, sum_over_ranks
 
@@ -17,8 +18,6 @@ SUMMED = 32 * 1024
 """Elements per partial sum: one sum in single precision on a CPU is off by a thousandth from 25 million on."""
 ROW = 64
 """Elements per row of small tensors laid end to end; a row belongs to one tensor."""
-SMALL = 8 * 1024
-"""Elements below which a norm of its own costs a tensor more than being copied next to others."""
 CHUNK = 256
 """Small tensors that are copied end to end at a time: a temporary that stays in the cache."""
 
@@ -69,7 +68,7 @@ def _total_of_ordinary(tensors: list[Tensor]) -> Tensor:
     small, large = _by_size(tensors)
     parts = [_partial_norms(tensors[i]) for i in large]
     # The norm of all needs no rows: end to end is enough.
-    parts += [_norm(torch._C._nn.flatten_dense_tensors(each)).view(1) for each in _chunks(tensors, small)]
+    parts += [_norm(_end_to_end(each)).view(1) for each in _chunks(tensors, small)]
     return _norm(torch.cat(parts))
 
 
@@ -124,6 +123,11 @@ def _squares(tensors: Sequence[Tensor]) -> Tensor:
     return found
 
 
+def _end_to_end(tensors: list[Tensor]) -> Tensor:
+    """[elements] a copy of all tensors, one after the other."""
+    return torch.cat([tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors])
+
+
 class Rows:
     """Copies of small tensors of one device and dtype, end to end, each padded with zeros to whole rows."""
 
@@ -132,7 +136,7 @@ class Rows:
         self._whole = all(size % ROW == 0 for size in set(self.sizes))
         self.counts = [-(-size // ROW) for size in self.sizes]
         padded = tensors if self._whole else self._padded(tensors)
-        self.values: Tensor = torch._C._nn.flatten_dense_tensors(padded).view(sum(self.counts), ROW)
+        self.values: Tensor = _end_to_end(padded).view(sum(self.counts), ROW)
         self._owner = torch.repeat_interleave(torch.tensor(self.counts))
 
     def _padded(self, tensors: list[Tensor]) -> list[Tensor]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
+from perftool.readers.files.one_run import require_one_run, without_copies
 from perftool.readers.files.remote import is_url, list_url
 from perftool.readers.files.runs import Chosen, is_recording, newest_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
@@ -41,12 +42,18 @@ class Inputs:
 
 
 def find_inputs(
-    paths: Sequence[str], texts: Sequence[str] = (), exclude: Iterable[str] = (), *, companions: bool = True
+    paths: Sequence[str],
+    texts: Sequence[str] = (),
+    exclude: Iterable[str] = (),
+    *,
+    companions: bool = True,
+    as_one_run: bool = False,
 ) -> Inputs:
     """The files meant by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs sorted.
 
     Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
-    for a path that does not exist or is not UTF-8, a folder without inputs and a pattern without matches.
+    for a path that does not exist or is not UTF-8, a folder without inputs, a pattern without matches and, unless
+    ``as_one_run`` says what they are, traces of several runs. The copy of a trace is left out.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -63,7 +70,13 @@ def find_inputs(
     for file in (*traces, *found):
         _require_text(file)
     notes = tuple(found.note for found in expanded if found.note)
-    return Inputs(tuple(dict.fromkeys(traces)), tuple(dict.fromkeys(found)), notes)
+    chosen = list(dict.fromkeys(traces))
+    if len(chosen) > 1:
+        chosen, copies = without_copies(chosen)
+        notes = (*notes, *copies)
+        if not as_one_run:
+            require_one_run(chosen)
+    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes)
 
 
 def _require_text(path: str) -> None:

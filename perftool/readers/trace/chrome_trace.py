@@ -23,13 +23,18 @@ from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 
 # A head longer than this (metadata before the events) is searched for its key only.
-_LONGEST_HEAD = 256 << 20
+_LONGEST_HEAD = 128 << 20
 # Text without a sure boundary is kept together up to here; then it is cut where a boundary may be.
 _LONGEST_CARRY = 32 << 20
+# Text in which nothing even looks like a boundary is no event, and after this much of it no metadata either.
+_LONGEST_EVENT = 128 << 20
 # This much of a chunk tells how it writes times.
 _TELLING = 256 << 10
-# From here on microseconds with decimals do not fit a double: 2**53 ns.
-_LOSSY_TIME = re.compile(rb'"(?:ts|dur)"\s*:\s*"?[1-9]\d{12,}\.\d*[1-9]')
+# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so that three decimals come back by rounding.
+# Kineto's times since its base lie below that; those since 1970 do not, and further decimals may make a tie.
+_LOSSY_TIME = re.compile(
+    rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
+)
 _DECIMALS = rb"-?\d+\.\d+(?:[eE][-+]?\d+)?"
 _TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(%b)' % _DECIMALS)
 _QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
@@ -78,14 +83,16 @@ class ChromeTrace:
         """
         with ByteStream(self.path) as stream:
             blocks = stream.blocks()
-            head, block = self._read_head(stream, blocks)
+            head, block, skipped = self._read_head(stream, blocks)
+            if head.lines:
+                block, blocks = envelope.lines_joined(block), map(envelope.lines_joined, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
             self._damaged = head.damaged > 0
             if head.damaged:
                 text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
                 self.issues.append(ImportIssue("damaged metadata", head.damaged, text))
-            yield from self._cut(block[head.start :], blocks, head.start)
+            yield from self._cut(block[head.start :], blocks, skipped + head.start)
             self.size = stream.size
             self.issues += stream.issues
             self.truncated = self.truncated or bool(stream.issues)
@@ -140,17 +147,27 @@ class ChromeTrace:
         text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
         self.issues.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
-    def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes]:
-        data = b""
+    def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
+        """The head, the text from which it was read, and how much blank text lies before that."""
+        parts: list[bytes] = []
+        size = skipped = looked_at = 0
         for block in blocks:
-            data += block
-            head = envelope.read_head(data)
-            if head is not None:
-                return head, data
-            if not _looks_like_json(data):
-                raise InputError(f"{self.path}: is not JSON, so not a trace")
-            if len(data) > _LONGEST_HEAD:
+            if not parts and not block.strip():
+                skipped += len(block)
+                continue
+            parts.append(block)
+            size += len(block)
+            # At twice the size, so that a long head is not looked at once for each of its blocks.
+            if looked_at and size < min(2 * looked_at, _LONGEST_HEAD):
+                continue
+            parts, looked_at = [b"".join(parts)], size
+            if (head := self._head(parts[0])) is not None:
+                return head, parts[0], skipped
+            if size > _LONGEST_HEAD:
                 break
+        data = b"".join(parts)
+        if size > looked_at and (head := self._head(data)) is not None:
+            return head, data, skipped
         if stream.issues and not data:
             raise InputError(f"{self.path}: {stream.issues[0].message}")
         if not data.removeprefix(envelope.UTF8_BOM).strip():
@@ -161,25 +178,46 @@ class ChromeTrace:
             raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event lies in front of that")
         raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
 
+    def _head(self, data: bytes) -> envelope.Head | None:
+        """The head of the trace in ``data``, its beginning; raises InputError when it can be the one of no trace."""
+        if not _looks_like_json(data):
+            raise InputError(f"{self.path}: is not JSON, so not a trace")
+        head = envelope.read_head(data)
+        return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
+
     def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:
         """Write a chunk for each block, cut at its last event boundary; the rest goes with the next block."""
         carry: list[bytes | memoryview] = []
+        carried = 0
         for block in _prepend(first, blocks):
             cut = last_boundary(block)
-            if cut is None and sum(map(len, carry)) > _LONGEST_CARRY:
+            if cut is None and carried > _LONGEST_CARRY:
                 cut = any_boundary(block)
             if cut is None:
                 carry.append(block)
+                carried += len(block)
+                if carried <= _LONGEST_EVENT:
+                    continue
+                block, carry, carried = b"".join(carry), [], 0
+                cut = any_boundary(block)
+            if cut is None:
+                self._drop(offset, len(block))
+                offset += len(block)
                 continue
             end, restart = cut
             view = memoryview(block)
             chunk = self._write([*carry, view[:end]], offset)
-            offset += sum(map(len, carry)) + restart
-            carry = [view[restart:]]
+            offset += carried + restart
+            carry, carried = [view[restart:]], len(block) - restart
             yield chunk
         last = self._close(b"".join(carry), offset)
         if last is not None:
             yield last
+
+    def _drop(self, offset: int, size: int) -> None:
+        self._damaged = True
+        text = f"{size:,} bytes from byte {offset:,} hold no event, and were not used"
+        self.issues.append(ImportIssue("dropped text", 1, text, size, offset))
 
     def _close(self, data: bytes, offset: int) -> Chunk | None:
         """The last chunk: what precedes the end of the event array, or all of it when the file is cut off."""
@@ -190,6 +228,8 @@ class ChromeTrace:
             # Should the array prove to end earlier, this belongs to what follows it.
             self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
+            if data.rstrip().endswith(b","):
+                self.issues.append(ImportIssue("trailing comma", 1, "a comma stands after the last event"))
         elif not self.bare or _needs_mending(data):
             self.truncated = True
             self.issues.append(ImportIssue("cut off", 1, "the file ends before the event array is closed"))

@@ -13,28 +13,36 @@ from typing import Any
 
 import orjson
 
-from perftool.readers.trace.event_text import ends_inside_event, ends_with_event
+from perftool.readers.trace.event_text import ends_inside_event, ends_with_event, is_event
 
 EVENTS_KEY = b'"traceEvents"'
 # A string with its escapes, one structural character, or a run of anything else (numbers, true, null).
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+# An unclosed string goes on to the end: to look for others inside it would take a time that grows with its square.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
-_AFTER_EVENTS = re.compile(rb'\s*(?:\Z|\}\s*(?:\Z|[^\s,}\]])|,\s*"(?:[^"\\]|\\.)*"\s*:)')
+# Bounded, as it is tried at many places: no key is that long.
+_AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
+_BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
 # Brackets in the metadata after the events (lists of ranks, of log lines) all come before the right one.
 _TAIL_CANDIDATES = 2000
+# What may follow the right one; the rest of what follows is read only then, and so many times its length in all.
+_CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
+_TAIL_WORK = 64
 
 
 @dataclass
 class Head:
     """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged``
-    counts the members of the metadata that could not be read, at least."""
+    counts the members of the metadata that could not be read, at least. With ``lines`` there is no array: each line is
+    an event."""
 
     start: int
     bare: bool
     metadata: dict[str, Any] = field(default_factory=dict)
     damaged: int = 0
+    lines: bool = False
 
 
 def read_head(data: bytes) -> Head | None:
@@ -75,11 +83,14 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     braces behind that do not parse, one in the metadata has no event before it. When the last event is damaged,
     it is the first ``]`` after an object that closes the document.
     """
-    position, first = len(data), None
+    position, first, left = len(data), None, _TAIL_WORK * len(data)
     for _ in range(_TAIL_CANDIDATES):
         position = data.rfind(b"]", 0, position)
-        if position < 0:
+        if position < 0 or left < 0:
             break
+        if not _CLOSES.match(data, position + 1):
+            continue
+        left -= len(data) - position
         metadata = _closing(data[position + 1 :].strip(), bare)
         if metadata is None:
             continue
@@ -103,6 +114,19 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
         return None
     del metadata[""]
     return metadata
+
+
+def is_event_line(data: bytes) -> bool:
+    """Whether the first line of ``data`` is an event by itself, as in a file of one event per line."""
+    return is_event(data.split(b"\n", 1)[0])
+
+
+def lines_joined(data: bytes) -> bytes:
+    """Lines of events as events with commas between them, as long as before.
+
+    A line feed cannot stand inside a string of JSON, so each one separates two events.
+    """
+    return _BLANK_LINES.sub(lambda blank: b" " * (len(blank[0]) - 1) + b"\n", data).replace(b"\n", b",")
 
 
 def scan_end(data: bytes, start: int) -> int | None:

@@ -13,6 +13,8 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
+# All tries together look at so many times the length of a block: a bound that is linear in it.
+_CUT_WORK = 8
 # Text that spans more boundaries than this is not one event with nested objects, it is damage.
 MAX_NESTED = 32
 
@@ -50,13 +52,17 @@ def last_boundary(block: bytes) -> tuple[int, int] | None:
     The text before the cut, back to an earlier boundary, must be an event, so that objects nested in arguments or
     lists of other things are not taken for events. None when nothing near the end proves to be one.
     """
+    left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):
         cuts = list(BOUNDARY.finditer(block, max(0, len(block) - window)))
         for at in range(len(cuts) - 1, max(0, len(cuts) - _CUT_TRIES), -1):
             cut = cuts[at]
-            befores = reversed(cuts[max(0, at - MAX_NESTED) : at])
-            if any(is_event(block[before.end() : cut.start() + 1]) for before in befores):
-                return cut.start() + 1, cut.end()
+            for before in reversed(cuts[max(0, at - MAX_NESTED) : at]):
+                left -= cut.start() + 1 - before.end()
+                if left < 0:
+                    return None
+                if is_event(block[before.end() : cut.start() + 1]):
+                    return cut.start() + 1, cut.end()
         if len(block) <= window:
             break
     return None

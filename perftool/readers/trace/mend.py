@@ -14,27 +14,37 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event, parses
+from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event
 
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-# What may follow a quote that really ends a string, in an object and in an array.
+# What may follow a quote that really ends a string, in an object and in an array; bounded, as every quote asks.
 _AFTER_STRING = {
-    "{": re.compile(r'\s*(?:$|[:}]|,\s*"(?:[^"\\]|\\.)*"\s*:)'),
-    "[": re.compile(r"\s*(?:$|\]|,\s*[\"{\[\d\-tfnN])"),
+    "{": re.compile(r'\s{0,99}(?:$|[:}]|,\s{0,99}"(?:[^"\\]|\\.){0,199}"\s{0,99}:)'),
+    "[": re.compile(r"\s{0,99}(?:$|\]|,\s{0,99}[\"{\[\d\-tfnN])"),
 }
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# An unclosed one goes on to the end: to look for others inside it would take a time that grows with its square.
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
 _BETWEEN = b" \t\r\n,"
+# The deadline of a damaged stretch, in bytes looked at for each of its bytes: then the rest of it is dropped. A stretch
+# in which every event is damaged takes 5 to 30.
+MOST_WORK = 100
+_LEAST_WORK = 1 << 20
+# To call a parser costs about as much as to look at so many bytes.
+_CALL = 100
 
 
 @dataclass
 class Mended:
-    """The outcome for one piece of text: readable events, and what happened on the way."""
+    """The outcome for one piece of text: readable events, and what happened on the way.
+
+    ``work`` is the number of bytes looked at, again and again where it had to be.
+    """
 
     events: list[bytes] = field(default_factory=list)
     repaired: int = 0
@@ -42,6 +52,18 @@ class Mended:
     dropped_bytes: int = 0
     first_repair: int | None = None
     first_drop: int | None = None
+    work: int = 0
+
+    def parses(self, text: bytes) -> bool:
+        """Whether ``text`` is whole events, separated by commas."""
+        self.work += len(text) // 16 + _CALL
+        try:
+            orjson.loads(b"[" + text + b"]")
+        except orjson.JSONDecodeError as error:
+            self.work += error.pos
+            return False
+        self.work += len(text)
+        return True
 
     def note_repair(self, offset: int) -> None:
         self.repaired += 1
@@ -69,10 +91,14 @@ def mend_events(data: bytes, start: int = 0) -> Mended:
     cuts = [0, *(match.end() for match in BOUNDARY.finditer(data)), len(data)]
     result = Mended()
     first, step = 0, _LONGEST_STEP
+    most = MOST_WORK * len(data) + _LEAST_WORK
     while first < len(cuts) - 1:
+        if result.work > most:
+            result.note_drop(start + cuts[first], len(data) - cuts[first])
+            break
         last = min(first + step, len(cuts) - 1)
         text = _piece(data, cuts[first], cuts[last])
-        if not text or parses(text):
+        if not text or result.parses(text):
             result.events.extend([text] if text else [])
             first, step = last, min(2 * step, _LONGEST_STEP)
         elif last - first > 1:
@@ -86,13 +112,15 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
     """Deal with the piece at ``first``, which does not parse alone; returns how many pieces were used up."""
     text = _piece(data, cuts[first], cuts[first + 1])
     offset = start + cuts[first]
+    # Several passes over it, in Python.
+    result.work += 10 * (len(text) + _CALL)
     if (mended := _mended(text)) is not None:
         result.note_repair(offset)
         result.events.append(mended)
         return 1
     # Perhaps a boundary lies inside the event, between objects nested in its arguments.
     begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
-    end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]])
+    end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]], result)
     if end > cuts[first + 1]:
         result.events.append(data[begin:end])
         following = bisect_right(cuts, end) - 1
@@ -104,8 +132,8 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
 
 def _salvage(text: bytes, offset: int, result: Mended) -> None:
     """Keep a whole event before the garbage in ``text``, and one after it, as far as there are any."""
-    first_end = _end_of_event(text)
-    last_start = _start_of_event(text, first_end)
+    first_end = _end_of_event(text, result)
+    last_start = _start_of_event(text, first_end, result)
     garbage = text[first_end:last_start].strip(_BETWEEN)
     result.events += [event for event in (text[:first_end], text[last_start:]) if event]
     if garbage:
@@ -114,20 +142,20 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
         result.note_repair(offset + first_end)
 
 
-def _end_of_event(text: bytes) -> int:
+def _end_of_event(text: bytes, result: Mended) -> int:
     """Where the whole event ends with which ``text`` begins; 0 when it begins with none."""
     end = 0
     for _ in range(_SALVAGE_TRIES):
         end = text.find(b"}", end) + 1
-        if end == 0 or parses(text[:end]):
+        if end == 0 or result.parses(text[:end]):
             return end
     return 0
 
 
-def _start_of_event(text: bytes, after: int) -> int:
+def _start_of_event(text: bytes, after: int, result: Mended) -> int:
     """Where the whole event starts with which ``text`` ends, not before ``after``; its length when there is none."""
     for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
-        if is_event(text[start.start() :]):
+        if result.parses(text[start.start() :]) and is_event(text[start.start() :]):
             return start.start()
     return len(text)
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from perftool.reporters.html.page import render_html, render_summary
+from perftool.reporters.html.page import render_html
 
-__all__ = ["render_html", "render_summary"]
+__all__ = ["render_html"]

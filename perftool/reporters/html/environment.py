@@ -13,6 +13,7 @@ from markupsafe import Markup
 from perftool.model.words import kind_label
 from perftool.reporters.escape import json_text, one_line
 from perftool.reporters.labels import format_metric
+from perftool.reporters.verdict import gain_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 HERE = Path(__file__).parent
@@ -31,7 +32,7 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
-        unbroken=_unbroken, first_sentence=_first_sentence,
+        unbroken=_unbroken, gain=gain_text,
     )  # fmt: skip
     return made
 
@@ -67,11 +68,6 @@ def _sentence(text: str) -> str:
     prose = _prose(text)
     first = prose.split(" ", 1)[0]
     return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
-
-
-def _first_sentence(text: str) -> str:
-    """The first sentence of prose; a colon or a point inside a name ends none."""
-    return re.split(r"(?<=[.!?])\s", _prose(text), maxsplit=1)[0]
 
 
 def _unbroken(text: str) -> str:

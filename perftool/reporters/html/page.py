@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from perftool import __version__
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report, Verdict
+from perftool.reporters.colours import style_sheet
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
+from perftool.reporters.naming import run_name
+from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import origins
 
 _MOST_STEP_CHARTS = 4
 _MOST_STEPS_LISTED = 60
 _MOST_ELSEWHERE = 15
 _FIRST = 3
-_SUMMARY_FINDINGS = 5
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Page:
     verdict: Verdict
     origins: Sequence[str]
     tiles: Sequence[view.Tile]
-    slots: Sequence[view.Slot]
+    slots: Sequence[TimePart]
     findings: Sequence[view.ShownFinding]
     listed: Sequence[view.ShownFinding]
     left_out: int
@@ -44,8 +46,8 @@ class Page:
 
     @property
     def first(self) -> list[view.ShownFinding]:
-        """What to change first: the most worthwhile findings that nobody has accepted."""
-        return [shown for shown in self.findings if not shown.finding.suppressed][:_FIRST]
+        """What to change first: the most worthwhile advice that nobody has accepted."""
+        return [shown for shown in self.findings if shown.finding.advice and not shown.finding.suppressed][:_FIRST]
 
     @property
     def strip_legend(self) -> list[Layer]:
@@ -68,16 +70,10 @@ def render_html(report: Report, pictures: Pictures = NO_PICTURES, interactive: b
     script = page_script() if interactive else None
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(
-        page=page, style=asset("report.css"), script=script, packed=packed, policy=policy(script),
+        page=page, style=style_sheet() + asset("report.css"), script=script, packed=packed, policy=policy(script),
         most_steps=_MOST_STEPS_LISTED, most_elsewhere=_MOST_ELSEWHERE,
     )  # fmt: skip
     return text.encode("utf-8", "replace")
-
-
-def render_summary(report: Report) -> str:
-    """The verdict, a few numbers and the first findings as an HTML fragment without scripts, for notebooks."""
-    page = make_page(report, NO_PICTURES)
-    return environment().get_template("summary.html.j2").render(page=page, most=_SUMMARY_FINDINGS)
 
 
 def make_page(report: Report, pictures: Pictures) -> Page:
@@ -87,14 +83,14 @@ def make_page(report: Report, pictures: Pictures) -> Page:
     full, rest = findings[: view.MOST_FINDINGS], findings[view.MOST_FINDINGS :]
     listed = rest[: view.MOST_LISTED]
     return Page(
-        title=_title(report),
+        title=run_name(report),
         version=__version__,
         report=report,
         pictures=pictures,
         verdict=report.verdict,
         origins=origins(report),
         tiles=view.tiles(report, findings),
-        slots=view.slots(report, pictures),
+        slots=time_parts(report),
         findings=full,
         listed=listed,
         left_out=len(rest) - len(listed),
@@ -104,9 +100,3 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
     )
-
-
-def _title(report: Report) -> str:
-    names = [read.path.replace("\\", "/").rsplit("/", 1)[-1] for read in report.inputs]
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{names[0]}{more}" if names else "no input"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,9 +13,9 @@ from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
 from perftool.model.rule import SEVERITIES, Rule
 from perftool.model.words import kind_label
-from perftool.reporters.html.charts import BUSY_KINDS
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.sources import weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
@@ -38,16 +38,6 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A part of the bar that shows where the time goes."""
-
-    kind: str
-    label: str
-    share: float
-    idle: bool
-
-
-@dataclass(frozen=True)
 class ShownFinding:
     """A finding with all that belongs to it.
 
@@ -64,6 +54,7 @@ class ShownFinding:
     evidence: tuple[tuple[str, str], ...]
     timeline: DrawnTimeline | None
     opened: bool
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,7 @@ def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
                 evidence=evidence_of(finding),
                 timeline=draw(timeline) if timeline else None,
                 opened=number <= OPEN_FINDINGS,
+                sources=tuple(weighed_source(source) for source in finding.location.sources),
             )
         )
     return shown
@@ -174,30 +166,6 @@ def _findings_tile(report: Report) -> Tile:
     plural = {"error": "errors", "warning": "warnings", "info": "infos"}
     parts = [f"{counts[s]} {s if counts[s] == 1 else plural[s]}" for s in SEVERITIES if counts[s]]
     return Tile("Findings", str(len(report.findings)), ", ".join(parts) or "all rules quiet", "#findings")
-
-
-def slots(report: Report, pictures: Pictures) -> list[Slot]:
-    """Where the time of the window goes: what the devices did and why they did nothing; parts of a step without any."""
-    if pictures.strips:
-        totals: defaultdict[str, float] = defaultdict(float)
-        for strip in pictures.strips:
-            for kind, shares in strip.shares.items():
-                totals[kind] += sum(shares) / (len(shares) * len(pictures.strips))
-        busy = [Slot(kind, kind_label(kind), totals[kind], False)
-                for kind in BUSY_KINDS if totals[kind]]  # fmt: skip
-        idle = [(kind.removeprefix("idle:"), share) for kind, share in sorted(totals.items(), key=_largest)
-                if kind.startswith("idle:")]  # fmt: skip
-        return [*busy, *(Slot(cause, kind_label(cause), share, True) for cause, share in idle)]
-    complete = [step for step in report.steps if not step.partial]
-    whole = sum(step.dur_ns for step in complete)
-    parts: Counter[str] = Counter()
-    for step in complete:
-        parts.update(step.breakdown_ns)
-    return [Slot(part, kind_label(part), ns / whole, False) for part, ns in parts.items() if ns and whole]
-
-
-def _largest(total: tuple[str, float]) -> tuple[float, str]:
-    return -total[1], total[0]
 
 
 def metrics(report: Report) -> list[ShownMetric]:

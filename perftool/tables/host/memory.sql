@@ -1,6 +1,5 @@
 -- One row per allocation or release that the profiler recorded (profile_memory=True).
 --
--- needs: tracks
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, when, in ns
 -- column device_type: INTEGER, PyTorch's number of the device type: 0 CPU, 1 CUDA or HPU

@@ -5,9 +5,9 @@
 -- while it has nothing left to submit. A call counts as blocked when it takes ten times the median of its name and
 -- more than 50 us, and the device works meanwhile.
 --
--- needs: device_ops, _gaps, syncs, _runtime, feeding_tracks, windows, launches
+-- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches
 -- column rank: INTEGER, distributed rank
--- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time
+-- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After its last submission the host of a recording has nothing left to do.
@@ -35,7 +35,7 @@ united AS (SELECT * FROM interval_union(classes)),
 waiting AS (
     SELECT rank, sum("end" - ts) FILTER (mask = 3) AS ns FROM interval_sweep(united) GROUP BY rank
 ),
-idle AS (SELECT rank, sum("end" - ts) AS ns FROM _gaps GROUP BY rank)
+idle AS (SELECT rank, sum(dur) AS ns FROM gap_causes WHERE cause <> 'start_up' GROUP BY rank)
 SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t

@@ -1,5 +1,6 @@
 -- One row per kind of line that a runtime log repeats: evictions, cache hits and misses, graph cuts and their reasons.
 --
+-- maker: given
 -- column kind: VARCHAR, what the lines say, for example graph_cut or recipe_evicted
 -- column name: VARCHAR, what they are about: the reason of a graph cut, a recipe, a model
 -- column count: BIGINT, how many such lines
@@ -9,4 +10,3 @@
 -- column rank: INTEGER, rank that printed them, when known
 -- column path: VARCHAR, the file
 -- column line: BIGINT, first of the lines, from 1
-SELECT * FROM _log_events

@@ -1,5 +1,6 @@
 -- One row per number of each snapshot in a metrics file (PT_HPU_METRICS_FILE). Totals are cumulative.
 --
+-- maker: given
 -- column metric: VARCHAR, graph_compilation, cpu_fallback, memory_defragmentation or recipe_cache
 -- column ordinal: BIGINT, number of the snapshot of that metric, from 0
 -- column key: VARCHAR, as in the file, for example TotalNumber
@@ -10,4 +11,3 @@
 -- column trigger: VARCHAR, process_exit, mark_step, metric_change or user
 -- column rank: INTEGER, rank that wrote it, when known
 -- column path: VARCHAR, the file
-SELECT * FROM _metrics

@@ -1,7 +1,7 @@
 -- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
 -- at all, so that what is missing is not taken for 0.
 --
--- needs: steps, _timeline, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, _runtime, tracks
+-- needs: steps, _timeline, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
@@ -24,19 +24,19 @@
 -- column inputs: BOOLEAN, it has copies from host to device
 -- column runtime: BOOLEAN, it has calls of the device's runtime
 WITH moments AS (
-    SELECT t.rank, t."end" - t.ts AS ns, mask, mask & class_bits([0, 2]) > 0 AS computing,
-           mask & class_bits([1, 3]) > 0 AS communicating
+    SELECT t.rank, t."end" - t.ts AS ns, mask, shows(mask, ['compute', 'group_compute']) AS computing,
+           shows(mask, ['collective', 'group_collective']) AS communicating
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
            sum(ns) FILTER (computing OR communicating) AS kernel,
-           sum(ns) FILTER (mask & class_bits([14]) > 0) AS loading, sum(ns) FILTER (mask & class_bits([21]) > 0) AS compiling,
-           sum(ns) FILTER (mask & class_bits([24]) > 0) AS copying,
+           sum(ns) FILTER (shows(mask, ['loading'])) AS loading, sum(ns) FILTER (shows(mask, ['compile'])) AS compiling,
+           sum(ns) FILTER (shows(mask, ['input_copy'])) AS copying,
            -- The feeding threads work: anything but a wait for the device.
-           sum(ns) FILTER (mask & class_bits([0, 1, 2, 3, 4, 5]) > 0 AND mask & class_bits([20]) = 0
-               AND mask & class_bits([10, 11, 12, 13, 14, 15, 16, 17, 18, 25]) > 0) AS overlap
+           sum(ns) FILTER (shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill']) AND NOT shows(mask, ['device_wait'])
+               AND shows(mask, ['call', 'copy_call', 'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer', 'python', 'optimizer_op'])) AS overlap
     FROM moments GROUP BY rank
 ),
 busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),
@@ -49,6 +49,11 @@ waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
     JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
+-- Gaudi's bridge shows a copy as a call of its own, also where no lane shows the transfer.
+input_calls AS (
+    SELECT DISTINCT rank FROM slices
+    WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
+),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
        CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
@@ -60,7 +65,8 @@ SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n
        r.rank IN (SELECT rank FROM slices WHERE side = 'host') AS host,
        r.rank IN (SELECT rank FROM device_ops WHERE valid) AS device,
        r.rank IN (SELECT rank FROM dataloader) AS loader,
-       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device') AS inputs,
+       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device'
+                  UNION ALL SELECT rank FROM input_calls) AS inputs,
        r.rank IN (SELECT rank FROM _runtime) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
 LEFT JOIN windows AS w USING (rank)

@@ -1,6 +1,6 @@
 -- One row per rank of the run. Times are totals over the window of the rank.
 --
--- needs: _rank_totals, steps, clocks, waits
+-- needs: _ranks, _rank_totals, steps, clocks, waits
 -- column rank: INTEGER, distributed rank
 -- column status: VARCHAR, ok; missing (the run had it, several others were given, it was not); or unreadable
 -- column steps: BIGINT, complete profiler steps

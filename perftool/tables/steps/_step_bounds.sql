@@ -4,7 +4,7 @@
 -- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
 -- is one.
 --
--- needs: slices, tracks, launches, _links, _device_work, _extents
+-- needs: slices, tracks, launches, _links, _device_work
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
@@ -90,15 +90,40 @@ bounded AS (
     SELECT *,
            CASE WHEN on_device THEN greatest(host_ts, coalesce(lag("end") OVER w, begin_ts)) ELSE host_ts END AS ts,
            max(ordinal) FILTER (launched > 0) OVER (PARTITION BY rank) AS last_launching,
-           lag(launched) OVER w AS launched_before,
            host_end - host_ts AS host_dur, lag(host_end - host_ts) OVER w AS host_dur_before
     FROM extended WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
-)
-SELECT b.rank, step, ordinal, name, b.host_ts, b.host_end, ts,
+),
+-- A last step with far less device work than the others may have lost the rest of it to the end of the recording.
+suspects AS (
+    SELECT b.rank, b.ordinal
+    FROM bounded AS b
+    JOIN (SELECT rank, median(launched) FILTER (ordinal <> last_launching) AS launched FROM bounded GROUP BY rank) AS others
+        USING (rank)
+    WHERE b.ordinal = b.last_launching AND b.ordinal > 0 AND b.launched < 0.8 * others.launched
+),
+-- When it ends with the same op as another step, and the work of its calls was recorded, it is whole and did less.
+ending AS (
+    SELECT h.rank, h.ordinal, arg_max(s.name, (s.ts, s.id)) FILTER (s.cat = 'cpu_op') AS op,
+           count(*) FILTER (s.cat = 'runtime') AS calls
+    FROM slices AS s ASOF JOIN host_steps AS h ON h.rank = s.rank AND s.ts >= h.ts
+    WHERE s.rank IN (SELECT rank FROM suspects) AND s.ts < h."end" AND s.side = 'host'
+        AND (s.cat = 'cpu_op' AND s.outermost AND NOT is_step(s.name)
+             OR s.cat = 'runtime' AND s.name IN (SELECT name FROM launches))
+    GROUP BY h.rank, h.ordinal
+),
+whole_suspects AS (
+    SELECT s.rank, s.ordinal
+    FROM suspects AS s
+    JOIN ending AS e USING (rank, ordinal)
+    JOIN ending AS o ON o.rank = s.rank AND o.ordinal <> s.ordinal AND o.op = e.op
+    JOIN bounded AS b ON b.rank = s.rank AND b.ordinal = s.ordinal
+    JOIN bounded AS p ON p.rank = o.rank AND p.ordinal = o.ordinal
+    WHERE b.launched / e.calls >= 0.8 * p.launched / o.calls
+),
+cut AS (SELECT rank, ordinal FROM suspects ANTI JOIN whole_suspects USING (rank, ordinal))
+SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
        CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
-       -- A last step with far less device work than the one before lost the rest of it to the end of the recording.
        coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
-           THEN ordinal > last_launching
-               OR (ordinal = last_launching AND ordinal > 0 AND 0.8 * launched_before > launched)
+           THEN b.ordinal > last_launching OR c.ordinal IS NOT NULL
            ELSE last_op < b.host_ts AND host_dur < host_dur_before / 10 END, false) AS partial
-FROM bounded AS b LEFT JOIN last_ops USING (rank)
+FROM bounded AS b LEFT JOIN last_ops USING (rank) LEFT JOIN cut AS c ON c.rank = b.rank AND c.ordinal = b.ordinal

@@ -1,6 +1,6 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks
+-- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count or bytes

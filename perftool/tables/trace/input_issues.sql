@@ -1,6 +1,6 @@
 -- One row per kind of thing that a reader dropped or repaired.
 --
--- needs: tracks
+-- needs: _issues, _pairs
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened, for example dropped events
 -- column count: BIGINT, how many events, records or lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.padding import Padding
@@ -12,8 +13,11 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
+from perftool.reporters.escape import one_line
 from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
-from perftool.reporters.text_tables import (
+from perftool.reporters.sources import shown_sources
+from perftool.reporters.terminal.choice import Choice
+from perftool.reporters.terminal.tables import (
     engines_table,
     fallbacks_table,
     print_table,
@@ -32,8 +36,10 @@ _MOST_CODES = 16
 _WIDEST_PAGE = 1000
 
 
-def print_report(report: Report, console: Console) -> None:
-    """Print ``report``: inputs, what they come to, the tables, then the findings, most worthwhile first."""
+def print_full(report: Report, console: Console, choice: Choice | None = None) -> None:
+    """Print ``report``: inputs, what they come to, the tables, then the findings of ``choice``, all without one."""
+    choice = choice or Choice()
+    report = replace(report, findings=tuple(choice.of(report.findings)[: choice.top]))
     _print_inputs(report.inputs, console)
     _print_verdict(report, console)
     _print_summary(report, console)
@@ -55,7 +61,7 @@ def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
     if many:
         size, events = sum(read.bytes for read in many), sum(read.events for read in many)
         facts = f"{format_bytes(size)}, {format_count(events)} events, of {len(many)} ranks, "
-        names = f"{many[0].path} … {many[-1].path}"
+        names = one_line(f"{many[0].path} … {many[-1].path}")
         console.print(Text.assemble(("Read ", "dim"), names, (f"  {facts}", "dim"), "ok"))
     for read in inputs:
         if read not in many:
@@ -66,9 +72,9 @@ def _print_input(read: InputFile, console: Console) -> None:
     rank = "" if read.rank is None else f", rank {read.rank}"
     facts = f"{format_bytes(read.bytes)}, {format_count(read.events)} events{rank}"
     style = "" if read.status == "ok" else "yellow"
-    console.print(Text.assemble(("Read ", "dim"), read.path, (f"  {facts}, ", "dim"), (read.status, style)))
+    console.print(Text.assemble(("Read ", "dim"), one_line(read.path), (f"  {facts}, ", "dim"), (read.status, style)))
     for issue in read.issues:
-        console.print(Text(f"  {issue.message}", style="yellow"))
+        console.print(Text(f"  {one_line(issue.message)}", style="yellow"))
 
 
 def _print_verdict(report: Report, console: Console) -> None:
@@ -170,6 +176,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
         _paragraph(Text(f"also on rank {ranks}{more}", style="dim"), console)
     _paragraph(Text(_unwrapped(finding.why), style="dim"), console)
     _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
+    if code := shown_sources(finding):
+        _paragraph(Text.assemble(("At: ", "bold"), code), console)
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"

@@ -1,0 +1,45 @@
+"""Where something is: in the trace, and in the user's code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Source:
+    """A line of the user's code, or (``file`` None) a module by name; ``ns``, this ``share`` of the time at stake.
+
+    ``file`` is as recorded, unless it was found ``here``: then it is relative to the root of the project.
+    """
+
+    file: str | None
+    line: int | None
+    function: str
+    share: float
+    ns: int = 0
+    here: bool = False
+
+    def __str__(self) -> str:
+        """``file:line function``, which editors and terminals open; a module by its name alone."""
+        line = f":{self.line}" if self.line else ""
+        return self.function if self.file is None else f"{self.file}{line} {self.function}"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the trace something is: all optional, times in ns as in the file.
+
+    ``sources`` are the lines of code behind it, at most three, those with most of the time first.
+    """
+
+    track: str | None = None
+    step: int | None = None
+    ts_ns: int | None = None
+    dur_ns: int | None = None
+    name: str | None = None
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def source(self) -> Source | None:
+        """The line that most of the time is spent in."""
+        return next(iter(self.sources), None)

@@ -1,0 +1,24 @@
+"""Lines of the user's code as people read them: ``train.py:33 main``."""
+
+from __future__ import annotations
+
+from perftool.model.report import Finding, Source
+from perftool.reporters.escape import one_line
+from perftool.units import format_ns, format_ratio
+
+
+def weighed_source(source: Source) -> str:
+    """The line with the time and the share of the time at stake that it takes."""
+    share = format_ratio(source.share)
+    return f"{plain_source(source)} ({f'{format_ns(source.ns)}, {share}' if source.ns else share})"
+
+
+def plain_source(source: Source) -> str:
+    """The line alone."""
+    return one_line(str(source))
+
+
+def shown_sources(finding: Finding, most: int = 3) -> str:
+    """The lines behind ``finding``, the heaviest first, with shares where there are several; empty without any."""
+    places = finding.location.sources[:most]
+    return ", ".join(map(weighed_source if len(places) > 1 else plain_source, places))

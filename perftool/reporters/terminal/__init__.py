@@ -1,0 +1,1 @@
+"""Reports for people at a terminal, and for the pipes behind them."""

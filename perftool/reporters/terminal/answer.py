@@ -1,0 +1,208 @@
+"""The answer on one screen: what the run loses, where a step goes, what to change, and where to look next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from perftool.engine.report.across_ranks import grouped
+from perftool.model.inputs import InputFile
+from perftool.model.report import Finding, Report
+from perftool.reporters.escape import one_line
+from perftool.reporters.naming import facts, run_name
+from perftool.reporters.sources import shown_sources
+from perftool.reporters.terminal.bar import bar
+from perftool.reporters.terminal.choice import Choice
+from perftool.reporters.time_parts import time_parts
+from perftool.reporters.verdict import gain_text, origins
+
+MOST_LINES = 25
+_MOST_FINDINGS = 5
+_MOST_NOTES = 2
+_MOST_CODES = 6
+# From here on a finding with its fix takes one line.
+_WIDE = 150
+_NO_STACKS = "Lines of code: record with with_stack=True (the recorded steps take longer)."
+_HEADS = ("What to change", "gain per step", "where")
+_ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
+_SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A finding, the same on how many other ranks, and its cells: what it is, its gain, its source, its fix."""
+
+    finding: Finding
+    cells: tuple[str, str, str]
+    fix: str
+
+
+def print_answer(report: Report, console: Console, choice: Choice | None = None) -> None:
+    """Print ``report`` in at most ``MOST_LINES`` lines of 80 columns, unless ``choice`` asks for more findings."""
+    choice = choice or Choice()
+    told = report.verdict
+    parts = time_parts(report)
+    above = [*_header(report, console), *_notes(report, console), Text()]
+    above += _wrapped(Text(told.headline, style="bold"), console)
+    # The bar says the same with every cause.
+    above += _wrapped(Text(told.detail), console) if told.detail and not any(part.idle for part in parts) else []
+    picture = bar(parts, console)
+    above += [Text(), *picture] if picture else []
+    rows = _rows(report, choice)
+    shown = rows[: choice.top] if choice.top is not None else _fitting(rows, MOST_LINES - len(above), report, console)
+    for line in [*above, *_table(shown, console), Text(), *_below(report, choice, shown, console)]:
+        console.print(line, soft_wrap=True)
+
+
+def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
+    """As many of ``rows`` as fit ``room`` lines with all that stands below them; at least the first."""
+    for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
+        taken = rows[:count]
+        lines = len(_table(taken, console)) + 1 + len(_below(report, Choice(), taken, console))
+        if lines <= room:
+            return taken
+    return rows[:1]
+
+
+def _header(report: Report, console: Console) -> list[Text]:
+    known = [one_line(fact) for fact in facts(report)]
+    room = max(12, console.width - sum(map(cell_len, known)) - 3 * len(known))
+    name = _shortened(one_line(run_name(report)), room)
+    return [Text.assemble((name, "bold"), *((f"   {fact}", "") for fact in known))]
+
+
+def _shortened(name: str, width: int) -> str:
+    """``name`` in at most ``width`` cells: without its endings where it is too long, then cut."""
+    short = name
+    for ending in _ENDINGS:
+        if len(short) > width and name.endswith(ending):
+            short = name.removesuffix(ending)
+    return _cut(short, width)
+
+
+def _cut(text: str, width: int) -> str:
+    """``text`` in at most ``width`` cells, cut in the middle, where names differ least."""
+    if len(text) <= width:
+        return text
+    tail = width // 2
+    return f"{text[: width - tail - 1]}…{text[-tail:]}"
+
+
+def _notes(report: Report, console: Console) -> list[Text]:
+    """What must be known of the inputs first: that no device left them, and what was dropped or repaired."""
+    strange = [f"Not a measurement. {text}." for text in origins(report)]
+    told = set(strange)
+    issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
+              if issue.kind not in ("handMade", "simulated")]  # fmt: skip
+    notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in told)]
+    shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
+    more = len(notes) - _MOST_NOTES
+    return [*shown, *([Text(f"and {more} more remarks on the inputs; --full prints them", style="dim")] * (more > 0))]
+
+
+def _remark(read: InputFile, message: str) -> str:
+    """``message``, after the name of its file unless it begins with that."""
+    return one_line(message if message.startswith(f"{read.path}: ") else f"{read.path}: {message}")
+
+
+def _rows(report: Report, choice: Choice) -> list[_Row]:
+    """The advice that is bad enough, the most worthwhile first; one row for a rule, with the gain of its first."""
+    chosen = choice.of(report.findings)
+    of_code: dict[str, list[Sequence[int]]] = {}
+    for group in grouped(chosen):
+        finding = chosen[group[0]]
+        if finding.advice and not finding.suppressed:
+            of_code.setdefault(finding.code, []).append(group)
+    return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
+
+
+def _row(findings: Sequence[Finding], ranks: int) -> _Row:
+    first = findings[0]
+    times = f" x {len(findings)}" if len(findings) > 1 else ""
+    where = f" on {ranks} ranks" if ranks > 1 else ""
+    cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
+    return _Row(first, cells, one_line(first.short_fix))
+
+
+def _table(rows: Sequence[_Row], console: Console) -> list[Text]:
+    if not rows:
+        return []
+    rows = [_spelled(row, console) for row in rows]
+    heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(_HEADS))
+    widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
+    # Where the lines of code are too long to stand beside the gains, each has a line of its own.
+    beside = sum(widths) + 4 <= console.width
+    lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
+    for row in rows:
+        line = Text(_aligned(row.cells if beside else (*row.cells[:2], ""), widths))
+        line.stylize(_SEVERITY_STYLE[row.finding.severity], 0, len(row.finding.code))
+        if console.width >= _WIDE:
+            lines.append(line + Text(f"{' ' * (sum(widths) + 6 - line.cell_len)}{row.fix}"))
+            continue
+        lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
+        if row.cells[2] and not beside:
+            lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
+    return lines
+
+
+def _shortened_left(place: str, width: int) -> str:
+    """A line of code in at most ``width`` cells: without its first folders where it is too long."""
+    shown = place
+    while cell_len(shown) > width and "/" in shown:
+        shown = shown.split("/", 1)[1]
+    return shown
+
+
+def _spelled(row: _Row, console: Console) -> _Row:
+    """``row`` without signs that the encoding of the console lacks."""
+    if console.encoding.lower().startswith("utf"):
+        return row
+    name, gain, where = row.cells
+    return replace(row, cells=(name, gain.replace("≤", "up to"), where))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, gain, where = cells
+    return f"{_padded(name, widths[0])}  {' ' * (widths[1] - cell_len(gain))}{gain}  {where}".rstrip()
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Console) -> list[Text]:
+    """One line of what else there is, one of what to do next."""
+    seen = {row.finding.code for row in shown}
+    rest = [finding for finding in choice.of(report.findings) if finding.code not in seen]
+    parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_codes(rest)})"] if rest else []
+    hidden = len(report.findings) - len(choice.of(report.findings))
+    parts += [f"{hidden} below --min-severity"] if hidden else []
+    parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
+    lines = _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
+    if shown and not any(row.cells[2] for row in shown) and report.summary["window_ms"].value is not None:
+        lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
+    return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]
+
+
+def _codes(findings: Sequence[Finding]) -> str:
+    codes = list(dict.fromkeys(finding.code for finding in findings))
+    more = f" and {len(codes) - _MOST_CODES} more" if len(codes) > _MOST_CODES else ""
+    return ", ".join(codes[:_MOST_CODES]) + more
+
+
+def _next(shown: Sequence[_Row]) -> str:
+    explain = f"habana_perf_tool rule {shown[0].finding.code} explains the first; " if shown else ""
+    return f"Next: {explain}--full prints all tables."
+
+
+def _wrapped(text: Text, console: Console, indent: int = 0) -> list[Text]:
+    """``text`` in lines that fit a terminal; one line for a pipe, where a break would split what others search for."""
+    width = max(20, console.width - indent)
+    lines = list(text.wrap(console, width)) if text.cell_len > width else [text]
+    for line in lines:
+        line.rstrip()
+    return [Text(" " * indent) + line for line in lines]

@@ -1,0 +1,33 @@
+"""One line for each of many unrelated runs."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from perftool.model.report import Report
+from perftool.reporters.escape import one_line
+from perftool.reporters.labels import format_metric
+from perftool.reporters.naming import device_name
+from perftool.reporters.sources import shown_sources
+from perftool.reporters.verdict import gain_text
+from perftool.units import format_ratio
+
+
+def line_of(trace: str, report: Report, width: int) -> Text:
+    """``trace``, its device, its step, how busy the device is, and the first finding; names take ``width`` cells."""
+    step, busy = report.summary["step_time_ms"], report.summary["device_busy_ratio"].value
+    cells = (
+        f"{device_name(report.device) or 'no device':<24}",
+        f"{format_metric(step) if step.value is not None else 'no step':>8}",
+        f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
+    )
+    first = next(iter(report.advice), None)
+    told = [f"{first.code} {first.name}", gain_text(first), shown_sources(first, 1)] if first else ["nothing to change"]
+    advice = one_line("  ".join(filter(None, told)))
+    return Text(f"{one_line(trace):<{width}}  {'  '.join(map(one_line, cells))}  {advice}")
+
+
+def line_of_failure(trace: str, error: Exception, width: int) -> Text:
+    """Why there is nothing to say of ``trace``."""
+    reason = str(error).removeprefix(f"{trace}: ")
+    return Text(f"{one_line(trace):<{width}}  {one_line(reason)}", style="red")

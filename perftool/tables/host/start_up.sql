@@ -1,0 +1,27 @@
+-- One row per host call that is slow once: creation of the context, loading of modules, the first launch of a kernel.
+--
+-- Such a call takes more than a millisecond and a hundred times as long as most calls of its name, or of all calls when
+-- it is the only one. A launch must be the first of its kernel. Waits and copies last as long as the device works.
+--
+-- needs: _runtime, _names, tracks, launches, device_ops
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, tracks.id
+-- column name: VARCHAR, name of the call
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+WITH calls AS (
+    SELECT r.id, r.rank, r.track, r.name, r.ts, r."end", r."end" - r.ts AS dur
+    FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
+    -- Gaudi shows its start-up as compilations.
+    WHERE NOT n.waits AND NOT n.copies AND r.rank NOT IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
+),
+usual AS (SELECT rank, name, count(*) AS calls, quantile_disc(dur, 0.25) AS ns FROM calls GROUP BY rank, name),
+overall AS (SELECT rank, median(dur) AS ns FROM calls GROUP BY rank),
+firsts AS (SELECT arg_min(launch, ts) AS launch FROM device_ops WHERE launch IS NOT NULL GROUP BY rank, name),
+slow AS (
+    SELECT c.* FROM calls AS c JOIN usual AS u USING (rank, name) JOIN overall AS o USING (rank)
+    WHERE c.dur > 1000000 AND c.dur > 100 * CASE WHEN u.calls > 1 THEN u.ns ELSE o.ns END
+)
+SELECT id, rank, track, name, ts, "end" FROM slow
+WHERE id NOT IN (SELECT id FROM launches) OR id IN (SELECT launch FROM firsts)

@@ -1,0 +1,9 @@
+-- Compilations as logs and metrics tell; for compilations.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank, when known
+-- column step: INTEGER, step, when known
+-- column recipe: VARCHAR, what was compiled, when known
+-- column reason: VARCHAR, why, when known
+-- column source: VARCHAR, metrics or log
+-- column dur: BIGINT, length in ns, when known

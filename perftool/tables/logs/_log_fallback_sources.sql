@@ -1,0 +1,4 @@
+-- Inputs that would tell of fallbacks: with one of them, none means none; for summary.
+--
+-- maker: given
+-- column path: VARCHAR, the file

@@ -1,0 +1,5 @@
+-- Every rank of the run with its status; for ranks.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column status: VARCHAR, ok, missing or unreadable

@@ -1,0 +1,7 @@
+-- The end of every event that is written as begin and end, by a stack for each thread; for _spans. What has no partner
+-- becomes an issue.
+--
+-- maker: pair_slices
+-- needs: tracks, _issues
+-- column id: BIGINT, row of the begin in the raw table
+-- column end: BIGINT, end in ns

@@ -1,0 +1,7 @@
+-- What the files of vendors say of names: the only source of such decisions. For _categories, tracks, _names and others.
+--
+-- maker: given
+-- column vendor: VARCHAR, type of device; NULL for what PyTorch writes everywhere
+-- column subject: VARCHAR, what the names are names of: runtime, op, kernel, memcpy, category, process ...
+-- column role: VARCHAR, what they say
+-- column pattern: VARCHAR, a name in lower case; * stands for any text

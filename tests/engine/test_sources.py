@@ -1,0 +1,140 @@
+"""The lines of code behind findings: which frames are the user's own, what their time is, where they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders.reports import finding
+from events import Event, kernel, loader, runtime, step, x
+from stores import store_over
+
+from perftool.engine.analysis import empty_report, report_on
+from perftool.engine.report.source_places import place_sources
+from perftool.engine.rules.own_code import innermost, is_own
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.model.report import Finding, Location, Source
+
+PACK = load_pack(builtin_folder())
+
+
+def function(name: str, ts: float, dur: float) -> Event:
+    return x(name, ts, dur, "python_function")
+
+
+def found(code: str, *events: Event) -> Finding:
+    """The finding of the rule ``code`` about ``events``, one rank."""
+    rules = [rule for rule in PACK if rule.code == code]
+    with store_over(list(events)) as store:
+        return report_on(store, rules).findings[0]
+
+
+def lines(finding: Finding) -> list[tuple[str | None, int | None, str, int]]:
+    return [(one.file, one.line, one.function, one.ns) for one in finding.location.sources]
+
+
+# A step of 1 ms in which the device works for the last fifth, and the host runs Python until then.
+STARVED = (
+    step(1, 0, 1000),
+    runtime("cudaLaunchKernel", 800, 10, 5),
+    kernel("gemm", 820, 180, 5),
+    x("aten::mm", 795, 20),
+)
+
+
+def test_python_between_the_ops_is_named_by_the_innermost_function_of_the_users_own() -> None:
+    stacks = (
+        function("threading.py(1032): _bootstrap", 0, 1000),
+        function("train.py(10): main", 1, 998),
+        function("data.py(7): load", 10, 600),
+        function("torch/utils/data/dataloader.py(3): __next__", 20, 500),
+        function("/opt/lib/python3.11/site-packages/pkg/a.py(1): inner", 30, 400),
+        function("<built-in function sleep>", 40, 300),
+    )
+    one = found("GAP106", *STARVED, *stacks)
+
+    assert lines(one) == [("data.py", 7, "load", 600_000), ("train.py", 10, "main", 194_000)]
+    assert "with_stack" not in one.fix
+
+
+def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
+    body = [function("images.py(5): normalize", 10 + 20 * n, 18) for n in range(20)]
+    inner = [function("images.py(9): scale", 12 + 20 * n, 10) for n in range(20)]
+    one = found("GAP106", *STARVED, function("train.py(10): preprocess", 1, 790), *body, *inner)
+
+    assert lines(one) == [("train.py", 10, "preprocess", 790_000)]
+
+
+def test_without_functions_of_ones_own_modules_are_named() -> None:
+    one = found("GAP106", *STARVED, function("nn.Module: Net_0", 1, 700), function("torch/nn/a.py(1): f", 2, 600))
+
+    assert lines(one) == [(None, None, "nn.Module: Net_0", 700_000)]
+
+
+def test_without_stacks_nothing_is_named_and_the_fix_says_how_to_record_them() -> None:
+    one = found("GAP106", *STARVED)
+
+    assert one.location.sources == ()
+    assert "with_stack=True" in one.fix
+
+
+def test_work_of_the_device_is_named_by_the_call_that_launched_it() -> None:
+    copies = [
+        event
+        for n in range(3)
+        for event in (
+            step(n, 1000 * n, 990),
+            function(f"train.py({n + 20}): step", 1000 * n + 5, 500),
+            loader(1000 * n + 10, 400),
+            runtime("cudaLaunchKernel", 1000 * n + 450, 10, n),
+            kernel("gemm", 1000 * n + 470, 500, n),
+        )
+    ]
+
+    assert {name for _, _, name, _ in lines(found("GAP102", *copies))} == {"step"}
+
+
+def test_a_call_stack_of_an_op_names_its_innermost_line_of_ones_own() -> None:
+    stack = "/env/lib/python3.7/site-packages/torch/optim/sgd.py(5): step;train.py(54): <module>"
+
+    assert innermost(stack) == ("train.py", 54, "<module>")
+    assert innermost("torch/a.py(1): f;threading.py(2): g;nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("train.py", True), ("./train.py", True), ("src/models/net.py", True), ("C:\\work\\train.py", True),
+        ("/home/u/proj/train.py", True), ("/home/u/torch/train.py", True), ("transformers/pipelines/base.py", True),
+        ("torch/nn/modules/module.py", False), ("threading.py", False), ("multiprocessing/spawn.py", False),
+        ("/usr/lib/python3.11/threading.py", False), ("/usr/lib/python3/dist-packages/a.py", False),
+        ("C:\\Python\\Lib\\site-packages\\a\\b.py", False), ("<string>", False), ("<frozen runpy>", False),
+    ],
+)  # fmt: skip
+def test_which_files_are_the_users_own(file: str, own: bool) -> None:
+    assert is_own(file) is own
+
+
+def placed(file: str | None, *roots: Path, shorten: bool = False) -> tuple[str | None, bool]:
+    source = Source(file, 3, "main", 1.0)
+    report = empty_report([])
+    object.__setattr__(report, "findings", (finding(location=Location(sources=(source,))),))
+    source = place_sources(report, roots, shorten=shorten).findings[0].location.sources[0]
+    return source.file, source.here
+
+
+def test_files_of_another_machine_are_found_by_the_end_of_their_path(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for file in (project / "src" / "train.py", other / "lib" / "net.py"):
+        file.parent.mkdir(parents=True)
+        file.touch()
+
+    assert placed("/home/u/run/src/train.py", project) == ("src/train.py", True)
+    assert placed("C:\\u\\src\\train.py", project) == ("src/train.py", True)
+    assert placed("train.py", project) == ("train.py", False)
+    assert placed("train.py", project, project / "src") == ("src/train.py", True)
+    assert placed("lib/net.py", project, other) == ("lib/net.py", True)
+    assert placed("../../project/src/train.py", project) == ("src/train.py", True)
+    assert placed("/home/u/a/b/c/net.py", project) == ("/home/u/a/b/c/net.py", False)
+    assert placed("/home/u/a/b/c/net.py", project, shorten=True) == ("b/c/net.py", False)
+    assert placed(None, project) == (None, False)

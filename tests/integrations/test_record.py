@@ -1,0 +1,170 @@
+"""``record``: programs run as they are, a few steps of theirs are recorded, and nothing of theirs changes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import perftool
+from perftool.integrations.record.plan import VARIABLE, Plan, plan_here
+
+TRAIN = """
+import sys, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for number in range(9):
+    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+    {body}
+print("over")
+"""
+GAN = """
+import torch
+first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in (first, second)]
+for _ in range(9):
+    for model, optimizer in zip((first, second), optimizers):
+        model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+"""
+LOADER = """
+import torch
+for batch in torch.utils.data.DataLoader(torch.ones(18, 4), batch_size=2):
+    batch.sum()
+"""
+FORWARD = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+for _ in range(9):
+    model(torch.ones(2, 4))
+"""
+OWN = """
+import torch
+with torch.profiler.profile() as mine:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1)
+    for _ in range(9):
+        optimizer.step(); mine.step()
+print(len(mine.key_averages()) > 0)
+"""
+
+
+def run(folder: Path, source: str, *options: str, report: bool = False) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(source)
+    command = [sys.executable, "-m", "perftool", "record", *([] if report else ["--no-report"]), *options]
+    return subprocess.run([*command, "--", sys.executable, "script.py"], cwd=folder, capture_output=True, text=True)
+
+
+def recorded(folder: Path) -> list[str]:
+    [trace] = (folder / "perftool_record").glob("*.pt.trace.json.gz")
+    return [step.name for step in perftool.analyze(str(trace)).steps if not step.partial]
+
+
+@pytest.mark.parametrize(
+    "source", [TRAIN.format(body="pass"), GAN, LOADER, FORWARD], ids=["train", "gan", "loader", "forward"]
+)
+def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
+    done = run(tmp_path, source)
+
+    assert done.returncode == 0
+    assert "habana_perf_tool: wrote" in done.stderr
+    assert recorded(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+
+
+def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAIN.format(body="pass"), report=True)
+
+    assert done.stdout.startswith("over\n")
+    assert "perftool_record" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "last_line"),
+    [
+        ("sys.exit(7) if number == 8 else None", 7, None),
+        ("assert number < 8, 'my own words'", 1, "AssertionError: my own words"),
+    ],
+)
+def test_exit_codes_and_exceptions_stay_the_programs(
+    tmp_path: Path, body: str, code: int, last_line: str | None
+) -> None:
+    done = run(tmp_path, TRAIN.format(body=body))
+
+    assert done.returncode == code
+    assert last_line is None or last_line in done.stderr.splitlines()
+    assert len(recorded(tmp_path)) == 3
+
+
+def test_a_program_with_a_profiler_of_its_own_keeps_it(tmp_path: Path) -> None:
+    done = run(tmp_path, OWN)
+
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "the program uses torch.profiler itself: record steps aside" in done.stderr
+    assert not (tmp_path / "perftool_record").exists()
+
+
+def test_a_program_that_ends_too_early_is_told(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAIN.format(body="pass"), "--wait", "20")
+
+    assert done.returncode == 0
+    assert "the program ended after 9 steps, and recording begins after 22" in done.stderr
+
+
+def test_without_pytorch_nothing_happens_and_that_is_said(tmp_path: Path) -> None:
+    done = run(tmp_path, "print('hello')")
+
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "no step was found in the program" in done.stderr
+
+
+def test_the_program_ends_when_it_is_recorded_if_that_is_asked_for(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAIN.format(body="pass"), "--stop-after-recording")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(recorded(tmp_path)) == 3
+
+
+def test_a_program_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "perftool", "record", "--", "no-such-program"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "habana_perf_tool: no-such-program: cannot be run (No such file or directory)\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "print('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    command = [sys.executable, "-m", "perftool", "record", "-q", "--", sys.executable, "script.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)  # the parent installs its handlers right after the start
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 9
+
+
+def test_a_sitecustomize_of_the_system_still_runs(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import builtins\nbuiltins.theirs = 'ran'\n")
+    env = Plan(str(tmp_path), str(tmp_path)).environment({**os.environ, "PYTHONPATH": str(tmp_path / "site")})
+    code = "import sys; print(theirs, any('record' in place for place in sys.path))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "ran False\n"
+
+
+def test_a_plan_survives_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(str(tmp_path), str(tmp_path), wait=4, steps_from="loader", stop_after=True)
+    monkeypatch.setenv(VARIABLE, plan.environment({})[VARIABLE])
+
+    assert plan_here() == plan

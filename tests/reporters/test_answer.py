@@ -1,0 +1,140 @@
+"""The answer on one screen: its size, what it shows, and what it leaves to --full."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from textwrap import wrap
+
+import pytest
+from builders.reports import analysed, finding, starved
+
+from perftool.engine.analysis import analyze, empty_report
+from perftool.model.inputs import ImportIssue
+from perftool.model.report import Gain, Location, Report, Source
+from perftool.reporters.console import make_console
+from perftool.reporters.terminal.answer import MOST_LINES, print_answer
+from perftool.reporters.terminal.choice import Choice
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.json.gz", "cpu/healthy.json.gz",
+            "gaudi2_unoptimised/console.log", "benchmarks/scalar_reads/naive")  # fmt: skip
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The lines of the answer on a terminal of 80 columns, or of as many as asked for; None is a pipe."""
+
+    def lines(report: Report, choice: Choice | None = None, columns: int | None = 80) -> list[str]:
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns:
+            monkeypatch.setenv("COLUMNS", str(columns))
+        out = io.StringIO()
+        print_answer(report, make_console("never", file=out), choice)
+        return out.getvalue().splitlines()
+
+    return lines
+
+
+@pytest.mark.parametrize("sample", ONE_RANK)
+def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]) -> None:
+    lines = shown(analyze([str(SAMPLES / sample)]))
+
+    assert len(lines) <= MOST_LINES
+    assert [line for line in lines if len(line) > 80 or line != line.rstrip()] == []
+
+
+def test_every_part_stands_in_its_place(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding()])
+
+    assert shown(report) == [
+        "rank0.json   cuda   3 steps, median 9.99 ms   busy 33.1 %",
+        "",
+        *wrap(report.verdict.headline, 80),
+        "",
+        "████████████████████████▓▓░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░:::··",
+        "█ compute 30.0 %  ▓ copies and fills 3.0 %",
+        "idle 66.9 %:  ░ waiting for data 60.2 %  : between ops 4.1 %  other 2.6 %",
+        "",
+        "What to change           gain per step",
+        "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)",
+        "       Load ahead",
+        "",
+        "Lines of code: record with with_stack=True (the recorded steps take longer).",
+        "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
+    ]
+
+
+def test_a_finding_names_the_line_that_most_of_its_time_is_spent_in(shown: Callable[..., list[str]]) -> None:
+    sources = (Source("train.py", 33, "main", 0.7), Source("data.py", 7, "load", 0.3))
+    report, _ = analysed(starved(), findings=[finding(location=Location(sources=sources))])
+
+    assert "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)  train.py:33 main" in shown(report)
+
+
+def test_a_predicted_gain_is_no_bound(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding(gain=Gain(5_000_000, 0.5, "predicted"))])
+
+    assert "GAP901 slow-loader  5.00 ms (50.0 %)" in shown(report)
+
+
+def test_findings_of_one_rule_take_one_row(shown: Callable[..., list[str]]) -> None:
+    other = finding(subject="other", fingerprint="fedcba9876543210", gain=Gain(1_000_000, 0.1))
+    report, _ = analysed(starved(), findings=[finding(), other])
+
+    assert "GAP901 slow-loader x 2  ≤ 6.00 ms (60.0 %)" in shown(report)
+
+
+def test_health_of_the_trace_is_no_advice(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding(), finding(code="TRC105", advice=False)])
+    lines = shown(report)
+
+    assert [line for line in lines if "TRC105" in line] == ["Also: 1 more finding (TRC105)."]
+
+
+def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) -> None:
+    several = [
+        finding(code=f"GAP9{n:02}", fingerprint=str(n), severity="warning" if n < 8 else "info") for n in range(12)
+    ]
+    report, _ = analysed(starved(), findings=several)
+
+    def codes(choice: Choice | None) -> int:
+        return sum(line.startswith("GAP9") for line in shown(report, choice))
+
+    assert (codes(None), codes(Choice(10)), codes(Choice(10, "warning")), codes(Choice(1))) == (5, 10, 8, 1)
+    assert "4 below --min-severity" in "\n".join(shown(report, Choice(None, "warning")))
+
+
+def test_what_was_dropped_is_said_first(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved())
+    issues = tuple(ImportIssue(f"k{n}", 1, f"remark {n}") for n in range(4))
+    lines = shown(replace(report, inputs=(replace(report.inputs[0], issues=issues),)))
+
+    assert lines[1:4] == ["rank0.json: remark 0", "rank0.json: remark 1",
+                          "and 2 more remarks on the inputs; --full prints them"]  # fmt: skip
+
+
+def test_in_a_pipe_a_finding_is_one_line(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding(short_fix="Load ahead, " * 30)])
+    lines = shown(report, columns=None)
+
+    assert len([line for line in lines if line.startswith("GAP901") and "Load ahead" in line]) == 1
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_an_encoding_without_blocks_gets_letters() -> None:
+    report, _ = analysed(starved(), findings=[finding()])
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    print_answer(report, make_console("never", file=out))
+    out.flush()
+    text = out.buffer.getvalue().decode("ascii")
+
+    assert "####" in text
+    assert "up to 6.00 ms (60.0 %)" in text
+    assert "\\u" not in text
+
+
+def test_no_input_and_nothing_found(shown: Callable[..., list[str]]) -> None:
+    assert shown(empty_report([]))[:3] == ["no input", "", "There is no input."]
