@@ -43,9 +43,8 @@ def main(arguments: list[str]) -> int:
     """Print the table, and the median and the worst error."""
     given = [(Path(arguments[at]).name, *arguments[at : at + 3]) for at in range(0, len(arguments) - 2, 3)]
     pairs = given or [(name, *map(str, _forms(PAIRS / name)), code) for name, code in CODES.items()]
-    print(
-        "| pair | rule | before, ms | predicted, ms | after, ms | error, of the step before |\n|---|---|---|---|---|---|"
-    )
+    print("| pair | rule | before, ms | predicted, ms | after, ms | error, of the step before |")
+    print("|---|---|---|---|---|---|")
     errors = []
     for pair in pairs:
         line, error = row(*pair)
