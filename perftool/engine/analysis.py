@@ -14,7 +14,7 @@ from perftool.engine.ranks.part import Facts, Shared, draw_batch, read_files
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, read_texts, require_input
-from perftool.engine.report.verdict import verdict
+from perftool.engine.report.verdict import Told, verdict
 from perftool.engine.rules.evaluate import evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError, is_interrupt
@@ -205,6 +205,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
-        verdict=verdict((), summary, (), (), reasons, rules),
+        verdict=verdict(Told((), summary, (), (), reasons, rules)),
         rules=tuple(rules),
     )

@@ -59,7 +59,7 @@ def test_log_metrics_and_trace_of_one_run_agree():
 
 def test_the_compilations_of_the_steps_are_counted_once_and_named():
     found = [f for f in findings("gaudi2_unoptimised") if f.code == "RCP101"]
-    causes = [f for f in findings("gaudi2_unoptimised") if f.code == "RCP102"]
+    causes = [f for f in report("gaudi2_unoptimised").findings if f.code == "RCP102"]
 
     assert [(f.evidence["compilations"], f.evidence["compile_ns"], f.evidence["source"]) for f in found] == [
         (2, 32_624_000, "trace")

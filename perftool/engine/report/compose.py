@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
-from perftool.engine.report.verdict import verdict
+from perftool.engine.report.verdict import Told, verdict
 from perftool.engine.rules.evaluate import Context, Outcome, make_finding
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
@@ -32,21 +32,25 @@ def compose(
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
-    large = causes(store, findings, rules)
+    device_ops = overview.shares(store, overview.TOP_DEVICE_OPS)
+    told = Told(
+        inputs, summary, idle_causes, findings, outcome.not_applicable, rules, causes(store, findings, rules),
+        device_ops, steps, overview.roofline(store),
+    )  # fmt: skip
     return Report(
         inputs=inputs,
         device=device,
         summary=summary,
         steps=steps,
         idle_causes=idle_causes,
-        top_device_ops=overview.shares(store, overview.TOP_DEVICE_OPS),
+        top_device_ops=device_ops,
         top_ops=overview.shares(store, overview.TOP_OPS),
         engines=overview.engines(store),
         recipes=overview.recipes(store),
         fallbacks=overview.fallbacks(store),
         findings=findings,
         not_applicable=outcome.not_applicable,
-        verdict=verdict(inputs, summary, idle_causes, findings, outcome.not_applicable, rules, large),
+        verdict=verdict(told),
         run=run,
         rules=tuple(rules),
         ranks=ranks,

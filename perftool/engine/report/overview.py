@@ -112,6 +112,13 @@ def run(store: TraceStore) -> Run:
     return Run("inference" if kinds == {"inference"} else None)
 
 
+def roofline(store: TraceStore) -> float | None:
+    """The share of their roofline that the matrix products of the run reach; None where shapes or rates are unknown."""
+    totals = store.rows("_roofline_totals")
+    spent = sum(row["dur"] for row in totals)
+    return sum(row["bound_ns"] for row in totals) / spent if spent else None
+
+
 def _on_gaudi(store: TraceStore) -> bool:
     store.build(["tracks"])
     return bool(store.select("SELECT 1 FROM tracks WHERE engine IS NOT NULL LIMIT 1"))

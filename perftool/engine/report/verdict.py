@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from perftool.engine.report.causes import CLAUSES
+from perftool.engine.report.causes import CLAUSES, LARGE
 from perftool.model.inputs import InputFile
-from perftool.model.report import Cause, Finding, Metric, NotApplicable, Share, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.units import format_ns, format_ratio
 
 # Below this the device is as good as never idle, and naming causes would be noise.
 _NOTEWORTHY_IDLE = 0.02
+# A device that is idle less than this is fed in time: what can be won lies in its kernels.
+_WELL_FED = 0.10
+_LONGEST_NAME = 60
 _ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
 
 
-def verdict(
-    inputs: Sequence[InputFile],
-    summary: Mapping[str, Metric],
-    idle_causes: Sequence[Share],
-    findings: Sequence[Finding],
-    not_applicable: Sequence[NotApplicable],
-    rules: Sequence[Rule],
-    causes: Sequence[Cause] = (),
-) -> Verdict:
-    """What ``findings`` and the numbers come to: the largest thing that is known, whether a rule names it or not."""
+@dataclass(frozen=True)
+class Told:
+    """What a verdict is made of. ``reached`` is the share of their roofline that the matrix products reach, or None."""
+
+    inputs: Sequence[InputFile]
+    summary: Mapping[str, Metric]
+    idle_causes: Sequence[Share]
+    findings: Sequence[Finding]
+    not_applicable: Sequence[NotApplicable]
+    rules: Sequence[Rule]
+    causes: Sequence[Cause] = ()
+    device_ops: Sequence[Share] = ()
+    steps: Sequence[Step] = ()
+    reached: float | None = None
+
+
+def verdict(run: Told) -> Verdict:
+    """What findings and numbers come to: the largest thing that is known, whether a rule names it or not."""
+    summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
     step_ns = int(step * 1e6) if step else 0
     first = next((finding for finding in findings if finding.advice), None)
@@ -38,8 +52,8 @@ def verdict(
     elif first:
         headline = _finding_sentence(first, rules, gain, step_ns)
     else:
-        headline = _nothing_found(inputs, findings, not_applicable, rules)
-    return Verdict(headline, _detail(inputs, summary, idle_causes), tuple(causes))
+        headline = _nothing_found(run)
+    return Verdict(headline, _detail(run.inputs, summary, run.idle_causes), tuple(causes))
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
@@ -63,20 +77,31 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns:
     return f"{title.rstrip('.')}."
 
 
-def _nothing_found(
-    inputs: Sequence[InputFile],
-    findings: Sequence[Finding],
-    not_applicable: Sequence[NotApplicable],
-    rules: Sequence[Rule],
-) -> str:
-    if not inputs:
+def _nothing_found(run: Told) -> str:
+    """What is true of a run that no rule has advice for: what its time goes to."""
+    if not run.inputs:
         return "There is no input."
-    if findings:
-        title = next((rule.summary for rule in rules if rule.code == findings[0].code), findings[0].name)
-        return f"{title.rstrip('.')}."
-    skipped = len(not_applicable)
-    applied = f"{len(rules) - skipped} rules applied and found nothing to change"
-    return f"{applied}; {skipped} could not be applied to this input." if skipped else f"{applied}."
+    skipped = len(run.not_applicable)
+    quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
+    quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."
+    idle = run.summary["device_idle_ratio"].value
+    if idle is not None and idle < _WELL_FED and run.device_ops:
+        top = run.device_ops[0]
+        share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
+        reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
+        return f"The device is the limit: it works {format_ratio(1 - idle)} of the time, {share}{reached}."
+    parts = {part: sum(step.breakdown_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
+    total = sum(parts.values())
+    part, ns = max(parts.items(), key=lambda item: item[1])
+    if idle is None and total and ns > LARGE * total and part != "other":
+        return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
+    return quiet
+
+
+def _short(name: str) -> str:
+    """A kernel's name without what its template was made with, which may take lines."""
+    name = re.sub(r"^void |[<(].*$", "", name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_causes: Sequence[Share]) -> str:

@@ -109,7 +109,8 @@ def conclude(
         if answer.cut and crash_rule is not None:
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
-    return Outcome(ranked(claimed_once(findings, causes), causes), tuple(skipped))
+    over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
+    return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, over_ranks), tuple(skipped))
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:

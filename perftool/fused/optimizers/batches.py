@@ -28,6 +28,8 @@ RUN = 256
 
 PART = 2**18
 """Elements of parameters that are stepped together where a temporary of their size is needed, on a CPU."""
+SMALL = 8 * 1024
+"""Elements below which the calls for a tensor cost more than copying it."""
 LONG_PART = 2**24
 """The same elsewhere, where the number of calls counts."""
 
@@ -64,6 +66,8 @@ class Batch:
         tensors = (self.params, self.grads, *self.states.values())
         if len(self.params) < 2 or self.spread or not self.fits or self.device_type != "cpu":
             return False
+        if max(map(Tensor.numel, self.params)) >= SMALL:
+            return False
         return self.ordinary and all(all(map(Tensor.is_contiguous, each)) for each in tensors)
 
     def some(self, places: slice) -> Batch:
@@ -77,13 +81,28 @@ class Batch:
             owners=self.owners[places],
         )
 
+    def by_size(self) -> list[Batch]:
+        """The small tensors, which may be laid out end to end, apart from the large ones, which gain nothing by it."""
+        sizes = list(map(Tensor.numel, self.params))
+        if self.spread or max(sizes) < SMALL or min(sizes) >= SMALL:
+            return [self]
+        small = [index for index, size in enumerate(sizes) if size < SMALL]
+        large = [index for index, size in enumerate(sizes) if size >= SMALL]
+        return [self._at(small), self._at(large)]
+
+    def _at(self, places: list[int]) -> Batch:
+        states = {name: [tensors[i] for i in places] for name, tensors in self.states.items()}
+        params, grads, owners = ([each[i] for i in places] for each in (self.params, self.grads, self.owners))
+        return replace(self, params=params, grads=grads, owners=owners, states=states)
+
     def parts(self) -> Iterator[Batch]:
         """The batch in runs for which a temporary of their size is cheap: one that stays in the cache of a CPU.
 
         Sharded parameters come in longer runs, because each asks all ranks once.
         """
         limit = LONG_PART if self.device_type != "cpu" or self.spread else PART
-        ends = list(accumulate(map(Tensor.numel, self.params)))
+        # Of sharded parameters the whole counts: all ranks have to cut at the same places.
+        ends = list(accumulate(map(Tensor.numel, self.owners)))
         start = 0
         while start < len(ends):
             before = ends[start - 1] if start else 0

@@ -101,7 +101,7 @@ class FusedLamb(FusedOptimizer):
             self._divisor = divisor_for(total_norm(grads, owners), self.defaults["max_grad_norm"])
 
     def _update(self, group: Group, batch: Batch) -> None:
-        for part in batch.parts():
+        for part in (part for alike in batch.by_size() for part in alike.parts()):
             if self._can_lay_out(part):
                 self._update_laid_out(group, part)
             else:

@@ -120,7 +120,9 @@ class FusedLars(Optimizer):
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
             def rewrite(group: Group, batch: Batch) -> None:
-                self._scale(batch, self._mask(group, batch), float(group["lr"]), of_group[id(group)], choice.name)
+                for alike in batch.by_size():
+                    mask = self._mask(group, alike)
+                    self._scale(alike, mask, float(group["lr"]), of_group[id(group)], choice.name)
 
             if isinstance(self.optim, FusedOptimizer) and not self.optim.steps_natively():
                 self._step_with(self.optim, rewrite)

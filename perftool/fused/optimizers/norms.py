@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from perftool.fused.optimizers.batches import SMALL
 from perftool.fused.optimizers.memory import is_dense, is_ordinary, linear
 from perftool.fused.optimizers.shards import is_spread, local_part, sum_over_ranks
 
@@ -17,8 +18,6 @@ SUMMED = 32 * 1024
 """Elements per partial sum: one sum in single precision on a CPU is off by a thousandth from 25 million on."""
 ROW = 64
 """Elements per row of small tensors laid end to end; a row belongs to one tensor."""
-SMALL = 8 * 1024
-"""Elements below which a norm of its own costs a tensor more than being copied next to others."""
 CHUNK = 256
 """Small tensors that are copied end to end at a time: a temporary that stays in the cache."""
 

@@ -1,0 +1,71 @@
+"""What must hold of every report, whatever was recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perftool.model.report import Report
+
+TRAINING_ONLY = {"FUS101", "FUS102", "FUS105", "FUS107", "COL104", "COL107", "CPY104"}
+LARGE = 0.2
+_PERCENT = re.compile(r"([\d,]+(?:\.\d+)?) %")
+
+
+def breaches(report: Report) -> Iterator[str]:
+    """What ``report`` says that cannot be true."""
+    yield from _gains(report)
+    yield from _percentages(report)
+    yield from _causes(report)
+    yield from _device(report)
+    if report.run.kind == "inference":
+        yield from (f"{f.code} on inference" for f in report.findings if f.code in TRAINING_ONLY)
+        yield from (f"{f.code}: learning rate on inference" for f in report.findings if "learning rate" in f.fix)
+    if not report.verdict.headline:
+        yield "no headline"
+    if any(not finding.advice for finding in report.advice):
+        yield "trace health among the advice"
+
+
+def _gains(report: Report) -> Iterator[str]:
+    """Never more than the step; never more than the device is idle where the fix relieves the host alone."""
+    step = report.summary["step_time_ms"].value
+    idle = report.summary["device_idle_ratio"].value
+    host_side = {rule.code for rule in report.rules if rule.relieves == "host"}
+    one_rank = len(report.ranks) < 2
+    for finding in report.findings:
+        if finding.gain is None:
+            continue
+        if not finding.advice:
+            yield f"{finding.code}: a gain for what concerns the trace"
+        if step is None or finding.gain.ns_per_step > step * 1e6 + 1:
+            yield f"{finding.code}: gains more than the step"
+        if finding.code in host_side and idle is not None and one_rank and finding.gain.share_of_step > idle + 1e-6:
+            yield f"{finding.code}: gains more than the idle time"
+
+
+def _percentages(report: Report) -> Iterator[str]:
+    texts = [report.verdict.headline, report.verdict.detail, *(finding.message for finding in report.findings)]
+    for text in texts:
+        yield from (f"{found} %: {text}" for found in _PERCENT.findall(text) if float(found.replace(",", "")) > 100.05)
+
+
+def _causes(report: Report) -> Iterator[str]:
+    """Every idle cause above a fifth of the window has a name in the verdict."""
+    window = report.summary["window_ms"].value
+    named = {cause.name for cause in report.verdict.causes}
+    for cause in report.idle_causes:
+        if window and cause.total_ns > (LARGE + 1e-9) * window * 1e6 and cause.name not in named:
+            yield f"{cause.name} takes {cause.share:.0%} and has no name"
+
+
+def _device(report: Report) -> Iterator[str]:
+    busy, idle, unknown = (report.summary[f"device_{what}_ratio"].value for what in ("busy", "idle", "unknown"))
+    if busy is not None and idle is not None and abs(busy + idle - 1) > 1e-9:
+        yield "busy and idle do not add up"
+    if unknown is not None and not 0 <= unknown <= 1:
+        yield "more unknown than there is"
+    spent = sum(cause.total_ns for cause in report.idle_causes)
+    metric = report.summary["device_idle_ratio"]
+    if metric.numerator is not None and abs(spent - metric.numerator * 1e6) > 1000:
+        yield "the causes of idle time do not add up to it"
