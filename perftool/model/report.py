@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from perftool.model.inputs import InputFile
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
+from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Confidence, Rule, Severity
 from perftool.units import format_ns
 
@@ -42,30 +43,6 @@ class Gain:
         """The time in words that say what is known of it."""
         text = format_ns(self.ns_per_step)
         return f"{text} (predicted)" if self.kind == "predicted" else f"up to {text}"
-
-
-@dataclass(frozen=True)
-class Together:
-    """What a step would take with the fixes of all of ``codes``, by one replay."""
-
-    codes: tuple[str, ...]
-    step_ns: int
-
-
-@dataclass(frozen=True)
-class ReplayModel:
-    """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
-
-    ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
-    """
-
-    rank: int
-    steps: int
-    measured_step_ns: int | None
-    replayed_step_ns: int | None
-    error_ratio: float | None
-    why_not: str | None
-    together: Together | None = None
 
 
 @dataclass(frozen=True)

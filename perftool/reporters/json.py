@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from perftool import __version__
+from perftool.model.replayed import ReplayModel
 from perftool.model.report import Finding, Location, Report, Share
 from perftool.reporters.escape import json_text
 
@@ -65,16 +66,17 @@ def as_dict(report: Report) -> dict[str, Any]:
         "recipes": [asdict(recipe) for recipe in report.recipes],
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
-        "model": report.model and {
-            "measured_step_ns": report.model.measured_step_ns, "replayed_step_ns": report.model.replayed_step_ns,
-            "error_ratio": report.model.error_ratio, "steps": report.model.steps, "rank": report.model.rank,
-            "why_not": report.model.why_not,
-        },
-        "together": report.model and report.model.together and {
-            "codes": list(report.model.together.codes), "step_ns": report.model.together.step_ns,
-        },
+        **_replayed(report.model),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip
+
+
+def _replayed(model: ReplayModel | None) -> dict[str, Any]:
+    if model is None:
+        return {"model": None, "together": None}
+    shown = asdict(model)
+    together = shown.pop("together")
+    return {"model": shown, "together": together}
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from perftool.engine.rules.evaluate import ask
 from perftool.engine.rules.predict import predicted
 from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
-from perftool.model.report import ReplayModel
+from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs

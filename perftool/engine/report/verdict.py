@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from perftool.engine.report.causes import CLAUSES, LARGE
 from perftool.model.inputs import InputFile
-from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, ReplayModel, Share, Step, Verdict
+from perftool.model.replayed import ReplayModel
+from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.units import format_ns, format_ratio

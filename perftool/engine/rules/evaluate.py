@@ -15,7 +15,8 @@ from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
-from perftool.model.report import Finding, Gain, Location, NotApplicable, ReplayModel, Source
+from perftool.model.replayed import ReplayModel
+from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore

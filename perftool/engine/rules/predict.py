@@ -8,7 +8,7 @@ from typing import Any
 
 from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
 from perftool.errors import QueryError
-from perftool.model.report import ReplayModel, Together
+from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
 from perftool.replay.changes import CHANGE_KINDS, Change
 from perftool.replay.model import Model, model_of
