@@ -67,8 +67,19 @@ CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 -- The annotation of a profiler step.
 CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
--- The bits of some classes, to test a mask of interval_sweep with.
-CREATE MACRO class_bits(classes) AS list_sum(list_transform(classes, lambda c: 1::BIGINT << c))::BIGINT;
+-- What goes on at a moment, on a device or on the host; _timeline says what each means. Position is class.
+CREATE TYPE activity AS ENUM (
+    'compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill',
+    'process_group', 'other_call', 'other_loading', 'other_op', 'call', 'copy_call',
+    'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer',
+    'python', 'group_annotation', 'device_wait', 'compile', 'submitted_late', 'submitted_early',
+    'input_copy', 'optimizer_op', 'start_up'
+);
+CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
+
+-- Whether a mask of interval_sweep shows any of some activities; a name that is none is an error.
+CREATE MACRO shows(mask, doing) AS
+    (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
 -- Times in the words of a message, as perftool.units.format_ns writes those that are columns of their own.
 CREATE MACRO three_digits(value) AS

@@ -101,6 +101,35 @@ def _lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return b"".join(random.choices(lines, k=len(lines))) if lines else data
 
 
+def _much(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """A lot of one thing where structure is: what makes a search start again and again."""
+    thing = random.choice(
+        (b'"', b'\\"', b"{", b"[", b"]", b"}", b",", b" ", b"\n", b'","', b"],", b'{"ph":', b'"a":', b":-")
+    )
+    places = [at for at, byte in enumerate(data) if byte in b'{}[],:"\n']
+    at = random.choice(places) if places else 0
+    return data[:at] + thing * int(10 ** random.uniform(1, 4.5)) + data[at:]
+
+
+def _recoded(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """The same text in another encoding, without a mark of it."""
+    return data.decode("utf-8", "replace").encode(random.choice(("utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig")))
+
+
+def _events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """An array of events as lines, some of them twice."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list) or not events:
+        return data
+    return b"\n".join(
+        json.dumps(event).encode("utf-8", "surrogatepass") for event in random.choices(events, k=len(events))
+    )
+
+
 def _structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     """Another value somewhere in a JSON or TOML document, or a key gone; other text stays as it is."""
     document: object
@@ -144,5 +173,6 @@ def _changed(random: Random, value: object) -> object:
 
 
 _MUTATIONS: tuple[Mutation, ...] = (
-    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _structure, _structure, _structure,
+    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _much, _recoded,
+    _events_on_lines, _structure, _structure, _structure,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from builders import traps
 from builders.fallback_logs import per_call, table_f1, table_f2, table_f3, table_f4
 from builders.metrics_files import Snapshot, json_file, text_file
 from builders.runtime_logs import banner, eviction, hugging_face_start, step_marker
+from cost import bounded
 from events import document, instant, launch, loader, step, x
 from reading import load, read_path
 from scanning import read_csv
@@ -51,8 +52,8 @@ class Target:
 
 
 def attempt(target: Target, data: bytes) -> None:
-    """Run ``target`` on ``data``; raises whatever it raises but PerfToolError."""
-    with tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder, suppress(PerfToolError):
+    """Run ``target`` on ``data``; raises whatever it raises but PerfToolError, and when it costs too much."""
+    with tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder, bounded(len(data)), suppress(PerfToolError):
         target.run(data, Path(folder))
 
 

@@ -7,6 +7,7 @@ import random
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -15,8 +16,10 @@ import zstandard
 from events import document, x
 from reading import read
 
+from perftool.errors import PerfToolError
 from perftool.readers.files import stream
 from perftool.readers.files.stream import ByteStream
+from perftool.readers.metrics import metrics_file
 from perftool.readers.trace import chrome_trace, envelope, mend
 from perftool.readers.trace.event_text import last_boundary
 
@@ -96,6 +99,11 @@ def test_after_its_deadline_the_rest_of_a_stretch_is_dropped_and_counted(monkeyp
 )  # fmt: skip
 def test_looking_for_the_events_in_a_megabyte_has_an_end(find: Callable[[bytes], object], text: bytes) -> None:
     find(text)
+
+
+def test_a_megabyte_of_quotes_in_a_metrics_file_has_an_end() -> None:
+    with suppress(PerfToolError):
+        metrics_file.read(b'[{"metric_name": "' + b'\\"' * MB + b"\n")
 
 
 def test_a_long_head_is_looked_at_no_more_than_twice_its_length(monkeypatch: pytest.MonkeyPatch) -> None:

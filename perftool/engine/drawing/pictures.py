@@ -160,7 +160,7 @@ def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
 
 
 # What the device did in each bin of the window, as a position in _BUSY_KINDS or, behind these, in $causes: DuckDB
-# 2.0 fails on the texts themselves when there are millions of rows. The classes are those of _timeline.
+# 2.0 fails on the texts themselves when there are millions of rows. The activities are those of _timeline.
 _STRIP = """
 WITH bins AS (
     SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
@@ -168,10 +168,11 @@ WITH bins AS (
 ),
 doing AS (
     SELECT t.rank, t.ts, t."end",
-           CASE WHEN mask & class_bits([0, 2]) > 0 THEN 0 WHEN mask & class_bits([1, 3]) > 0 THEN 1
-                WHEN mask & class_bits([4]) > 0 THEN 2 ELSE 3 END AS kind
+           CASE WHEN shows(mask, ['compute', 'group_compute']) THEN 0
+                WHEN shows(mask, ['collective', 'group_collective']) THEN 1
+                WHEN shows(mask, ['copy']) THEN 2 ELSE 3 END AS kind
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) > 0
+    WHERE shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill'])
     UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
 ),
 placed AS (

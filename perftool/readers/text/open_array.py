@@ -14,7 +14,8 @@ from typing import Any
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_lines import TextLine
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+# One without an end is matched too, or each of its quotes would be a start that is tried up to the end.
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|\\?\Z)', re.DOTALL)
 _DECODER = json.JSONDecoder()
 # After half an object the braces never balance again; the rest is then decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
@@ -44,7 +45,7 @@ def array_objects(lines: Iterable[TextLine], start: re.Pattern[str], tally: Issu
 
 
 def _depth(text: str) -> int:
-    bare = _STRING.sub("", text)
+    bare = _STRING.sub(lambda string: "" if string[1] == '"' else string[0][1:], text)
     return bare.count("{") - bare.count("}")
 
 

@@ -14,22 +14,22 @@
 -- column end: BIGINT, end in ns
 WITH stretches AS (
     SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first,
-           CASE WHEN mask & class_bits([23]) > 0 THEN 'queued'
-                WHEN mask & class_bits([22]) > 0 THEN 'launch_latency'
-                WHEN mask & class_bits([26]) > 0 THEN 'start_up'
-                WHEN mask & class_bits([21]) > 0 THEN 'compile'
-                WHEN mask & class_bits([12]) > 0 THEN 'fallback'
-                WHEN mask & class_bits([14]) > 0 THEN 'dataloader'
-                WHEN mask & class_bits([16, 19]) > 0 THEN 'collective'
-                WHEN mask & class_bits([20]) > 0 THEN 'sync'
-                WHEN mask & class_bits([11]) > 0 THEN 'copy'
-                WHEN mask & class_bits([13]) > 0 THEN 'graph_build'
-                WHEN mask & class_bits([17, 25]) > 0 THEN 'optimizer'
-                WHEN mask & class_bits([10]) > 0 THEN 'launch_call'
-                WHEN mask & class_bits([15]) > 0 THEN 'framework_op'
-                WHEN mask & class_bits([18]) > 0 THEN 'python'
+           CASE WHEN shows(mask, ['submitted_early']) THEN 'queued'
+                WHEN shows(mask, ['submitted_late']) THEN 'launch_latency'
+                WHEN shows(mask, ['start_up']) THEN 'start_up'
+                WHEN shows(mask, ['compile']) THEN 'compile'
+                WHEN shows(mask, ['fallback']) THEN 'fallback'
+                WHEN shows(mask, ['loading']) THEN 'dataloader'
+                WHEN shows(mask, ['group_op', 'group_annotation']) THEN 'collective'
+                WHEN shows(mask, ['device_wait']) THEN 'sync'
+                WHEN shows(mask, ['copy_call']) THEN 'copy'
+                WHEN shows(mask, ['graph_build']) THEN 'graph_build'
+                WHEN shows(mask, ['optimizer', 'optimizer_op']) THEN 'optimizer'
+                WHEN shows(mask, ['call']) THEN 'launch_call'
+                WHEN shows(mask, ['op']) THEN 'framework_op'
+                WHEN shows(mask, ['python']) THEN 'python'
                 ELSE 'unknown' END AS cause
-    FROM (SELECT * FROM _timeline WHERE mask & class_bits([0, 1, 2, 3, 4, 5]) = 0) AS t
+    FROM (SELECT * FROM _timeline WHERE NOT shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill'])) AS t
     ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
 ),
 -- A part begins with its gap, and where the cause changes.

@@ -24,19 +24,19 @@
 -- column inputs: BOOLEAN, it has copies from host to device
 -- column runtime: BOOLEAN, it has calls of the device's runtime
 WITH moments AS (
-    SELECT t.rank, t."end" - t.ts AS ns, mask, mask & class_bits([0, 2]) > 0 AS computing,
-           mask & class_bits([1, 3]) > 0 AS communicating
+    SELECT t.rank, t."end" - t.ts AS ns, mask, shows(mask, ['compute', 'group_compute']) AS computing,
+           shows(mask, ['collective', 'group_collective']) AS communicating
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
            sum(ns) FILTER (computing OR communicating) AS kernel,
-           sum(ns) FILTER (mask & class_bits([14]) > 0) AS loading, sum(ns) FILTER (mask & class_bits([21]) > 0) AS compiling,
-           sum(ns) FILTER (mask & class_bits([24]) > 0) AS copying,
+           sum(ns) FILTER (shows(mask, ['loading'])) AS loading, sum(ns) FILTER (shows(mask, ['compile'])) AS compiling,
+           sum(ns) FILTER (shows(mask, ['input_copy'])) AS copying,
            -- The feeding threads work: anything but a wait for the device.
-           sum(ns) FILTER (mask & class_bits([0, 1, 2, 3, 4, 5]) > 0 AND mask & class_bits([20]) = 0
-               AND mask & class_bits([10, 11, 12, 13, 14, 15, 16, 17, 18, 25]) > 0) AS overlap
+           sum(ns) FILTER (shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill']) AND NOT shows(mask, ['device_wait'])
+               AND shows(mask, ['call', 'copy_call', 'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer', 'python', 'optimizer_op'])) AS overlap
     FROM moments GROUP BY rank
 ),
 busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),

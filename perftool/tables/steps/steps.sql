@@ -25,13 +25,13 @@ WITH
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
 parts AS (
     SELECT b.rank, b.ts, t."end" - t.ts AS ns,
-           CASE WHEN mask & class_bits([0, 1]) > 0 THEN 'kernel'
-                WHEN mask & class_bits([4]) > 0 THEN 'memcpy'
-                WHEN mask & class_bits([5]) > 0 THEN 'memset'
-                WHEN mask & class_bits([2, 3, 6]) > 0 THEN 'communication'
-                WHEN mask & class_bits([7, 10, 11, 12, 13]) > 0 THEN 'runtime'
-                WHEN mask & class_bits([8, 14]) > 0 THEN 'dataloader'
-                WHEN mask & class_bits([9, 15, 16, 25]) > 0 THEN 'cpu_op' END AS part
+           CASE WHEN shows(mask, ['compute', 'collective']) THEN 'kernel'
+                WHEN shows(mask, ['copy']) THEN 'memcpy'
+                WHEN shows(mask, ['fill']) THEN 'memset'
+                WHEN shows(mask, ['group_compute', 'group_collective', 'process_group']) THEN 'communication'
+                WHEN shows(mask, ['other_call', 'call', 'copy_call', 'fallback', 'graph_build']) THEN 'runtime'
+                WHEN shows(mask, ['other_loading', 'loading']) THEN 'dataloader'
+                WHEN shows(mask, ['other_op', 'op', 'group_op', 'optimizer_op']) THEN 'cpu_op' END AS part
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
 ),
 pieces AS (SELECT rank, ts, part, sum(ns) AS ns FROM parts GROUP BY rank, ts, part),

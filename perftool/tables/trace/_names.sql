@@ -8,8 +8,8 @@
 -- column copies: BOOLEAN, a runtime call that moves data
 -- column collective: BOOLEAN, an operation of a process group on the host
 -- column compiles: VARCHAR, for the compilation of a graph or a part of it: torch.compile or trace (Gaudi)
--- column elsewhere: INTEGER, its class in _timeline on threads that do not feed the device; NULL for none
--- column feeding: INTEGER, its class in _timeline on threads that do; NULL for none
+-- column elsewhere: activity, what it is in _timeline on threads that do not feed the device; NULL for none
+-- column feeding: activity, what it is in _timeline on threads that do; NULL for none
 -- column direction: VARCHAR, of a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (
     SELECT DISTINCT name, cat FROM slices
@@ -32,22 +32,23 @@ SELECT name, cat, roles,
        cat IN ('cpu_op', 'user_annotation') AND list_contains(roles, 'collective') AS collective,
        CASE WHEN NOT list_contains(roles, 'compile') THEN NULL
             WHEN cat = 'cpu_op' THEN 'torch.compile' WHEN cat = 'runtime' THEN 'trace' END AS compiles,
-       CASE WHEN is_step(name) THEN NULL
-            WHEN list_contains(roles, 'dataloader') THEN 8
-            WHEN collective THEN 6
-            WHEN cat = 'runtime' THEN 7
-            WHEN cat = 'cpu_op' THEN 9 END AS elsewhere,
-       CASE WHEN is_step(name) THEN NULL
-            WHEN elsewhere = 8 THEN 14
-            WHEN cat = 'runtime' THEN
-                CASE WHEN list_contains(roles, 'fallback') THEN 12
-                     WHEN copies THEN 11
-                     WHEN list_contains(roles, 'graph_build') THEN 13
-                     ELSE 10 END
-            WHEN list_contains(roles, 'process_group') THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 16 ELSE 19 END
-            WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 25 ELSE 17 END
-            WHEN cat = 'cpu_op' THEN 15
-            WHEN cat = 'python_function' THEN 18 END AS feeding,
+       (CASE WHEN is_step(name) THEN NULL
+             WHEN list_contains(roles, 'dataloader') THEN 'other_loading'
+             WHEN collective THEN 'process_group'
+             WHEN cat = 'runtime' THEN 'other_call'
+             WHEN cat = 'cpu_op' THEN 'other_op' END)::activity AS elsewhere,
+       (CASE WHEN is_step(name) THEN NULL
+             WHEN list_contains(roles, 'dataloader') THEN 'loading'
+             WHEN cat = 'runtime' THEN
+                 CASE WHEN list_contains(roles, 'fallback') THEN 'fallback'
+                      WHEN copies THEN 'copy_call'
+                      WHEN list_contains(roles, 'graph_build') THEN 'graph_build'
+                      ELSE 'call' END
+             WHEN list_contains(roles, 'process_group')
+                 THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 'group_op' ELSE 'group_annotation' END
+             WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 'optimizer_op' ELSE 'optimizer' END
+             WHEN cat = 'cpu_op' THEN 'op'
+             WHEN cat = 'python_function' THEN 'python' END)::activity AS feeding,
        CASE WHEN list_contains(roles, 'host_to_device') THEN 'host_to_device'
             WHEN list_contains(roles, 'device_to_host') THEN 'device_to_host'
             WHEN list_contains(roles, 'peer') THEN 'peer'
