@@ -97,6 +97,9 @@ def _nothing_found(run: Told) -> str:
     """What is true of a run that no rule has advice for: what its time goes to."""
     if not run.inputs:
         return "There is no input."
+    if broken := next((found for found in run.findings if found.severity == "error"), None):
+        title = next((rule.summary for rule in run.rules if rule.code == broken.code), broken.name)
+        return f"{title.rstrip('.')}."
     skipped = len(run.not_applicable)
     quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
     quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."
