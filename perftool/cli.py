@@ -17,6 +17,7 @@ from perftool import __version__
 from perftool.commands import analyze as analyze_command
 from perftool.commands import annotate as annotate_command
 from perftool.commands import benchmark as benchmark_command
+from perftool.commands import demo as demo_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
 from perftool.commands import query as query_command
@@ -73,6 +74,7 @@ app.command()(annotate_command.annotate)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
+app.command()(demo_command.demo)
 app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
 app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 

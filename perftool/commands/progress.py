@@ -1,4 +1,4 @@
-"""Progress on stderr: only on a terminal, only for work that takes more than about a second."""
+"""Progress on stderr: a line that changes on a terminal, else a line every few seconds; nothing for short work."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perftool.reporters.escape import one_line
 from perftool.units import format_bytes
 
 _PATIENCE_S = 1.0
+# In a log a line each second would be noise.
+_LOG_EVERY_S = 10.0
 
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]:
     """Yields a function to call with (what is being done, bytes done), or None when nobody would see it."""
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _lines()
         return
     from rich.console import Console
     from rich.status import Status
@@ -26,8 +32,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
     begun = time.monotonic()
 
     def show(stage: str, done: int) -> None:
-        name = Path(stage).name if done else stage
-        status.update(f"{name}  {format_bytes(done)}" if done else name)
+        status.update(_said(stage, done))
         if time.monotonic() - begun > _PATIENCE_S:
             status.start()
 
@@ -35,3 +40,20 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
         yield show
     finally:
         status.stop()
+
+
+def _lines() -> Callable[[str, int], None]:
+    """Says what is being done, a line each time that a while has gone by."""
+    last = time.monotonic()
+
+    def show(stage: str, done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LOG_EVERY_S:
+            last = time.monotonic()
+            print(f"habana_perf_tool: {_said(stage, done)}", file=sys.stderr, flush=True)  # noqa: T201
+
+    return show
+
+
+def _said(stage: str, done: int) -> str:
+    return one_line(f"{Path(stage).name}  {format_bytes(done)}" if done else stage)

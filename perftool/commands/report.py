@@ -65,15 +65,16 @@ def report(
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = _document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
+    document = make_document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
     write_document(document, target)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
 
 
-def _document(
+def make_document(
     paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool, ranks: Ranks
 ) -> bytes:
+    """The report on ``paths`` and ``texts`` as one HTML file."""
     from perftool.reporters.html import render_html
 
     found, pictures = _analysis(paths, texts, prepared, quiet, ranks)

@@ -139,7 +139,7 @@ class Run:
     @cached_property
     def _shared(self) -> Shared:
         memory_mb, threads = self._schedule.share()
-        return Shared(self._rules, tuple(self._texts[0]), memory_mb, threads)
+        return Shared(self._rules, tuple(self._texts[0]), memory_mb, threads, len(self._files))
 
     def _new_store(self, paths: Sequence[str]) -> TraceStore:
         return self._open_until.enter_context(TraceStore.for_files(paths))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from perftool.model.inputs import InputFile
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
+from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Confidence, Rule, Severity
+from perftool.units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,11 +29,20 @@ FrameName = Literal[
 
 @dataclass(frozen=True)
 class Gain:
-    """An upper bound of the time a fix would give back per step, in ns and as a share of the median step."""
+    """The time a fix would give back per step, in ns and as a share of the median step.
+
+    ``predicted``: the difference of two replays of the recorded steps. ``bound``: no more than this, by the evidence.
+    """
 
     ns_per_step: int
     share_of_step: float
-    kind: str = "estimate"
+    kind: Literal["predicted", "bound"] = "bound"
+
+    @property
+    def worth(self) -> str:
+        """The time in words that say what is known of it."""
+        text = format_ns(self.ns_per_step)
+        return f"{text} (predicted)" if self.kind == "predicted" else f"up to {text}"
 
 
 @dataclass(frozen=True)
@@ -236,6 +247,7 @@ class Report:
     run: Run = field(default=Run(None))
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
+    model: ReplayModel | None = None
 
     @property
     def advice(self) -> tuple[Finding, ...]:

@@ -17,6 +17,7 @@ ChangeKind = Literal["skip", "shorten", "detach", "prefetch", "merge"]
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
 # A link with this lag never holds anything up.
 _GONE = -(1 << 60)
+_WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> 
     for thread, ts, end in spans:
         hosts.add(thread, ts, end, 0.0)
     _gone(graph, result, np.flatnonzero(_launched_in(graph, spans)))
-    _let_go(graph, result, spans, (Kind.DONE, Kind.QUEUE, Kind.THREAD))
+    _let_go(graph, result, spans, _WAITS)
 
 
 def _served(graph: Graph, ts: int, end: int) -> list[tuple[int, int, int]]:
@@ -154,7 +155,7 @@ def _shorten_hosts(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 
 
 def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    _let_go(graph, result, [(thread, change.ts, change.end) for thread, change in chosen], (Kind.DONE, Kind.QUEUE))
+    _let_go(graph, result, [(thread, change.ts, change.end) for thread, change in chosen], _WAITS)
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:

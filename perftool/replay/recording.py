@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 MOST_STEPS = 3
 NONE = -1
 _BOUNDS = ("ts", "end", "host_ts", "host_end")
-TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "feeding_tracks", "_runtime", "_names")
+TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "feeding_tracks", "roles")
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,27 @@ stepping AS (
     WHERE rank = $rank AND track IN (SELECT track FROM chosen) AND ts >= $begin AND ts < $end AND cat <> 'runtime'
     GROUP BY track
 )
-SELECT t.id, t.tid, coalesce(s.steps, 0) AS steps, coalesce(s.slices, 0) AS slices
+SELECT t.id, t.tid, coalesce(s.steps, 0) AS steps, coalesce(s.slices, 0) AS slices,
+       coalesce(bool_or(v.subject = 'thread'), false) AS part
 FROM chosen AS c JOIN tracks AS t ON t.id = c.track LEFT JOIN stepping AS s ON s.track = c.track
-ORDER BY steps DESC, slices DESC, t.id
+LEFT JOIN _vocabulary AS v ON v.subject = 'thread' AND v.role = 'feeding' AND lower(t.thread) GLOB v.pattern
+GROUP BY t.id, t.tid, s.steps, s.slices
+ORDER BY part, steps DESC, slices DESC, t.id
 """
 
 
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
-    """The thread, counted from 0, of every host track that matters; first the one of the steps."""
+    """The thread, counted from 0, of every host track that matters; first the one of the steps.
+
+    Gaudi's Synapse shows its part of the thread that launches on a lane without the number of that thread: of the two
+    threads which such traces have, it is the one that does not make the steps.
+    """
     numbers: dict[str, int] = {}
-    return {row["id"]: numbers.setdefault(row["tid"], len(numbers)) for row in store.select(_THREADS, dict(window))}
+    tracks = {}
+    for row in store.select(_THREADS, dict(window)):
+        launching = row["part"] and len(numbers) > 1
+        tracks[row["id"]] = 1 if launching else numbers.setdefault(row["tid"], len(numbers))
+    return tracks
 
 
 _INSIDE = "rank = $rank AND ts >= $begin AND ts < $end"
@@ -166,9 +177,9 @@ _LAUNCHES = f'SELECT id, track, ts, "end" FROM launches WHERE {_INSIDE}'
 # A read of a value waits in a call inside it; where that was not recorded, the read itself is the wait.
 _WAITS = """
 WITH calls AS (
-    SELECT r.id, r.track, r.ts, r."end", r.parent
-    FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
-    WHERE n.waits AND r.rank = $rank AND r.ts >= $begin AND r.ts < $end
+    SELECT id, track, ts, "end" FROM slices
+    WHERE side = 'host' AND cat = 'runtime' AND rank = $rank AND ts >= $begin AND ts < $end
+        AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role IN ('wait', 'blocking_copy'))
 )
 SELECT id, track, ts, "end" FROM calls
 UNION ALL
@@ -178,7 +189,8 @@ WHERE s.kind = 'scalar_read' AND s.rank = $rank AND s.ts >= $begin AND s.ts < $e
 """
 _EVENT_WAITS = f"""
 SELECT id, track, ts, "end" FROM slices
-WHERE side = 'host' AND cat = 'runtime' AND name IN ('cudaStreamWaitEvent', 'hipStreamWaitEvent') AND {_INSIDE}
+WHERE side = 'host' AND cat = 'runtime' AND {_INSIDE}
+    AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'stream_wait')
 """
 _LEAVES = """
 WITH inside AS (

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from perftool import __version__
+from perftool.model.replayed import ReplayModel
 from perftool.model.report import Finding, Location, Report, Share
 from perftool.reporters.escape import json_text
 
@@ -65,8 +66,17 @@ def as_dict(report: Report) -> dict[str, Any]:
         "recipes": [asdict(recipe) for recipe in report.recipes],
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
+        **_replayed(report.model),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip
+
+
+def _replayed(model: ReplayModel | None) -> dict[str, Any]:
+    if model is None:
+        return {"model": None, "together": None}
+    shown = asdict(model)
+    together = shown.pop("together")
+    return {"model": shown, "together": together}
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 from events import kernel, runtime, step, x
 from rule_files import rule
 
-from perftool.engine.rules.evaluate import MOST_FINDINGS, Context, Outcome, evaluate, fingerprint
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import MOST_FINDINGS, Outcome, evaluate, fingerprint
 from perftool.engine.rules.pack import builtin_folder, is_shipped, load_rule, shipped_rules
 from perftool.errors import QueryError
 from perftool.model.report import Gain, Location, NotApplicable
@@ -69,7 +70,8 @@ def test_a_gain_lies_between_nothing_and_the_step(
     ],
 )
 def test_why_a_rule_does_not_apply(keys: dict[str, str], reason: str, run: Callable[..., Outcome]) -> None:
-    assert run(**keys) == Outcome((), (NotApplicable("USR901", reason),))
+    found = run(**keys)
+    assert (found.findings, found.not_applicable) == ((), (NotApplicable("USR901", reason),))
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
         ),
         (
             steps_of([*launched(1, 100, 108, 50), runtime("cudaDeviceSynchronize", 200, 700)]),
-            "the unchanged replay takes 400 us for a step that took 1 ms:"
+            "the unchanged replay takes 400 us for a step that took 1.00 ms:"
             " the trace does not show what the rest was spent on",
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
 from perftool.model.report import Finding, Location, Report
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_ratio
 
 _FIRST_PID = 9001
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
@@ -160,8 +160,7 @@ def _args(finding: Finding) -> dict[str, Any]:
         "why": " ".join(finding.why.split()),
         "source": ", ".join(map(str, finding.location.sources)) or None,
         "fix": " ".join(finding.fix.split()),
-        "gain": gain
-        and f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)}), {gain.kind}",
+        "gain": gain and f"{gain.worth} per step ({format_ratio(gain.share_of_step)})",
         "severity": finding.severity,
         "confidence": finding.confidence,
         "subject": finding.subject,

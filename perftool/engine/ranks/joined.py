@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,8 @@ from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.part import Facts, Part, Shared, analyse_batch
 from perftool.engine.ranks.schedule import Lost, Progress, Schedule
 from perftool.engine.report.compose import unreadable
-from perftool.engine.rules.evaluate import Answer, Context, Outcome, ask, conclude, why_not
+from perftool.engine.rules.asking import Answer, Context
+from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
 from perftool.engine.rules.pack import USER_CODE
 from perftool.errors import InputError
 from perftool.model.rule import Rule
@@ -89,7 +91,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
         error = next((answer.error for answer in answers if answer.error), None)
         return Answer(rule.code, tuple(_told_once(rows, len(store.metadata))), error=error)
 
-    return conclude(asked, map(answer, asked), context, crashed)
+    models = tuple(model for fact in facts for model in fact.models)
+    return replace(conclude(asked, map(answer, asked), context, crashed), models=models)
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

@@ -12,9 +12,12 @@ from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.schedule import Lost, Progress
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
-from perftool.engine.rules.evaluate import Answer, ask
+from perftool.engine.rules.asking import Answer
+from perftool.engine.rules.evaluate import ask
+from perftool.engine.rules.predict import predicted
 from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
+from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
@@ -30,12 +33,13 @@ _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 
 @dataclass(frozen=True)
 class Shared:
-    """What every task needs: the rules, what logs and configuration say, and what a worker may use."""
+    """What every task needs: the rules, what logs and configuration say, what a worker may use, and how many ranks."""
 
     rules: tuple[Rule, ...]
     readings: tuple[Reading, ...]
     memory_mb: int
     threads: int
+    ranks: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Facts:
     tables: Mapping[str, bytes]
     signs: DeviceSigns
     answers: tuple[Answer, ...]
+    models: tuple[ReplayModel, ...]
     filled: frozenset[str]
 
     def shift(self, base_ns: int) -> Shift:
@@ -82,7 +87,7 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
             for reading in shared.readings:
                 if _concerns(reading, store.metadata):
                     store.add_reading(reading)
-            return _part(store, shared.rules)
+            return _part(store, shared.rules, shared.ranks)
     except Exception as error:  # the other ranks have their report
         if is_interrupt(error):
             raise
@@ -126,19 +131,22 @@ def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
     return len(ranks) != 1 or ranks[0] in own
 
 
-def _part(store: TraceStore, rules: Sequence[Rule]) -> Part:
+def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.hand_on()
     signs = device_signs(store)
     own = decide_device([signs]).type
     # The device of the run may show on other ranks only.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
+    asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
+    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context, ranks_of_run)
     facts = Facts(
         base_ns=store.base_ns,
         metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},
         tables=tables,
         signs=signs,
-        answers=tuple(ask(store, rule, context) for rule in rules if rule.sql and rule.scope == "rank"),
+        answers=tuple(answers),
+        models=models,
         filled=frozenset(name for name in (needed | set(HANDED_ON)) if name in catalog() and store.has_rows(name)),
     )
     return Part(tuple(store.inputs_with_issues()[: len(store.inputs)]), tuple(store.unreadable), facts)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
 from perftool.engine.report.verdict import Told, verdict
-from perftool.engine.rules.evaluate import Context, Outcome, make_finding
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import Outcome, make_finding
+from perftool.engine.rules.predict import slowest
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
@@ -33,9 +35,10 @@ def compose(
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
     device_ops = overview.shares(store, overview.TOP_DEVICE_OPS)
+    model = slowest(outcome.models)
     told = Told(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules, causes(store, findings, rules),
-        device_ops, steps, overview.roofline(store),
+        device_ops, steps, overview.roofline(store), model,
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -54,6 +57,7 @@ def compose(
         run=run,
         rules=tuple(rules),
         ranks=ranks,
+        model=model,
     )
 
 

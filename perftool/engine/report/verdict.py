@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perftool.engine.report.causes import CLAUSES, LARGE
 from perftool.model.inputs import InputFile
+from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
@@ -35,6 +36,7 @@ class Told:
     device_ops: Sequence[Share] = ()
     steps: Sequence[Step] = ()
     reached: float | None = None
+    model: ReplayModel | None = None
 
 
 def verdict(run: Told) -> Verdict:
@@ -53,7 +55,19 @@ def verdict(run: Told) -> Verdict:
         headline = _finding_sentence(first, rules, gain, step_ns)
     else:
         headline = _nothing_found(run)
-    return Verdict(headline, _detail(run.inputs, summary, run.idle_causes), tuple(causes))
+    detail = " ".join(filter(None, [_detail(run.inputs, summary, run.idle_causes), _together(run.model)]))
+    return Verdict(headline, detail, tuple(causes))
+
+
+def _together(model: ReplayModel | None) -> str:
+    """What the fixes of several warnings would come to."""
+    together = model and model.together
+    if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
+        return ""
+    if together.step_ns >= model.replayed_step_ns:
+        return ""
+    steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step"
+    return f"All fixes together that can be modelled: {steps} (predicted)."
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
@@ -73,7 +87,9 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns:
     # A symptom knows the largest of its causes.
     title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
     if gain and step_ns:
-        return f"Up to {format_ns(gain)} of a step of {format_ns(step_ns)} is lost (estimate): {_lower(title)}."
+        predicted = first.gain is not None and first.gain.kind == "predicted"
+        lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of a step of {format_ns(step_ns)}"
+        return f"{lost} is lost ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
@@ -81,6 +97,9 @@ def _nothing_found(run: Told) -> str:
     """What is true of a run that no rule has advice for: what its time goes to."""
     if not run.inputs:
         return "There is no input."
+    if broken := next((found for found in run.findings if found.severity == "error"), None):
+        title = next((rule.summary for rule in run.rules if rule.code == broken.code), broken.name)
+        return f"{title.rstrip('.')}."
     skipped = len(run.not_applicable)
     quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
     quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."

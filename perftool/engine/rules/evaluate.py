@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
-from perftool.engine.rules.pack import is_shipped
+from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
+from perftool.model.replayed import ReplayModel
 from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
-from perftool.store.room.room import Bounds
 from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# What a rule may take, and the most findings of one rule and rank: nobody reads more.
-RULE_TIME_LIMIT_S = 30.0
+# Of one rule and rank: nobody reads more.
 MOST_FINDINGS = 1_000
-_BOUNDS = Bounds(RULE_TIME_LIMIT_S, MOST_FINDINGS, 16 << 20)
-_TOO_MANY = (
-    f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {_BOUNDS.bytes >> 20} MB, are findings"
-)
-_PARAM = re.compile(r"\$(\w+)")
+_TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
-_PLACE = {"subject", "rank", "track", "step", "ts", "dur", "gain_ns", "related", "benchmark", "fix_for", "sources"}
-
-
-@dataclass(frozen=True)
-class Context:
-    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks)."""
-
-    device: str | None
-    steps: int
-    step_ns: int
-    window_ns: int
+_PLACE = {
+    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
+    "sources",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,26 +42,16 @@ class Outcome:
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed.
-
-    ``cut`` says that there were more rows than a rule may give.
-    """
-
-    code: str
-    rows: tuple[Mapping[str, Any], ...] = ()
-    why_not: str | None = None
-    error: str | None = None
-    cut: bool = False
+    models: tuple[ReplayModel, ...] = ()
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
     asked = [rule for rule in rules if rule.sql is not None]
-    return conclude(asked, (ask(store, rule, context) for rule in asked), context, crash_rule)
+    answers, models = predicted(
+        store, asked, [ask(store, rule, context) for rule in asked], context, len(store.metadata)
+    )
+    return replace(conclude(asked, answers, context, crash_rule), models=models)
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
@@ -150,7 +128,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
             for place in row.get("related") or ()
         ),
         evidence=evidence,
-        gain=_gain(row.get("gain_ns"), context),
+        gain=_gain(row, context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
         advice=rule.advice,
@@ -178,35 +156,22 @@ def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> 
 
 def _occur(store: TraceStore, rule: Rule) -> bool:
     """Whether a host slice has one of the names that ``rule`` needs, in which ``*`` stands for any text."""
-    return bool(_select(store, rule, _ANY_NAME, {"names": list(rule.needs_names)})[1])
+    return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
 
 
 def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
-    values: dict[str, Any] = {
-        "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
-        **{param.name: param.value for param in rule.params},
-    }  # fmt: skip
-    used = {name: values[name] for name in set(_PARAM.findall(rule.sql))}
-    columns, rows, cut = _select(store, rule, rule.sql, used)
+    values = sql_values(rule, rule.sql, context)
+    columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
-def _select(
-    store: TraceStore, rule: Rule, sql: str, values: dict[str, Any]
-) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """Columns, rows, and whether there were more: our own SQL is run here, that of others in a room of its own."""
-    if is_shipped(rule):
-        columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
-        return columns, rows[:MOST_FINDINGS], len(rows) > MOST_FINDINGS
-    result = store.ask(sql, values, _BOUNDS)
-    return result.columns, result.rows, result.cut
-
-
-def _gain(gain_ns: float | None, context: Context | None) -> Gain | None:
+def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
+    predicted_ns = row.get("predicted_ns")
+    gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
     bounded = max(0, min(int(gain_ns), context.step_ns))
-    return Gain(bounded, bounded / context.step_ns)
+    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")

@@ -29,11 +29,11 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
-    "relieves": str,
+    "relieves": str, "whatif": dict,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice", "relieves",
+    "advice", "relieves", "whatif",
 }  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
@@ -143,7 +143,7 @@ def load_rule(path: Path) -> Rule:
         needs=tuple(data.get("needs", ())),
         benchmark=data.get("benchmark"),
         params=_params(path, data.get("params", {})),
-        sql=_sql(path, data),
+        sql=_sql(path, data, "find"),
         message=text["message"].strip(),
         why=text["why"].strip(),
         fix=fix,
@@ -157,6 +157,7 @@ def load_rule(path: Path) -> Rule:
         advice=data.get("advice", True),
         explains=tuple(data.get("explains", ())),
         relieves=data.get("relieves"),
+        whatif=_sql(path, data, "whatif"),
     )
 
 
@@ -176,11 +177,11 @@ def _first_sentences(fix: Advice) -> Advice:
     return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 
-def _sql(path: Path, data: Mapping[str, Any]) -> str | None:
-    if "find" not in data:
+def _sql(path: Path, data: Mapping[str, Any], key: str) -> str | None:
+    if key not in data:
         return None
-    _check_keys(path, data["find"], {"sql": str}, set(), "find.")
-    return str(data["find"]["sql"])
+    _check_keys(path, data[key], {"sql": str}, set(), f"{key}.")
+    return str(data[key]["sql"])
 
 
 def _check_keys(

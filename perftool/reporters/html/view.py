@@ -127,8 +127,9 @@ def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
     if gains:
         gain = gains[0].finding.gain
         assert gain is not None
-        note = f"per step, {gains[0].finding.code}; an estimate"
-        made.append(Tile("First gain", f"≤ {format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
+        kind, most = ("predicted", "") if gain.kind == "predicted" else ("an upper bound", "≤ ")
+        note = f"per step, {gains[0].finding.code}; {kind}"
+        made.append(Tile("First gain", f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
     return [*made, _findings_tile(report)]

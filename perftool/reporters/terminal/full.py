@@ -142,7 +142,7 @@ def _print_findings(report: Report, console: Console) -> None:
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], console)
     if any(finding.gain for finding in findings):
-        note = "Gains are estimates, upper bounds from the evidence; they overlap and do not add up."
+        note = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
     if advice := report.advice:
         code = advice[0].code
@@ -162,7 +162,7 @@ def _skipped(rules: Sequence[NotApplicable]) -> str:
 
 def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:
     gain = finding.gain
-    worth = f"up to {format_ns(gain.ns_per_step)} per step ({format_ratio(gain.share_of_step)})" if gain else ""
+    worth = f"{gain.worth} per step ({format_ratio(gain.share_of_step)})" if gain else ""
     head = Text.assemble(
         f"\n{number:2}. ", (f"{finding.code} {finding.name}", "bold"), "  ",
         (finding.severity, _SEVERITY_STYLE[finding.severity]), ("  " + worth if worth else "", "green"),

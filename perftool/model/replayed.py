@@ -1,0 +1,29 @@
+"""What a report says of the replay of the recorded steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Together:
+    """What a step would take with the fixes of all of ``codes``, by one replay."""
+
+    codes: tuple[str, ...]
+    step_ns: int
+
+
+@dataclass(frozen=True)
+class ReplayModel:
+    """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
+
+    ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
+    """
+
+    rank: int
+    steps: int
+    measured_step_ns: int | None
+    replayed_step_ns: int | None
+    error_ratio: float | None
+    why_not: str | None
+    together: Together | None = None

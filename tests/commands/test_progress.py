@@ -1,0 +1,28 @@
+"""Progress where nobody sits: a line now and then, nothing for short work."""
+
+from __future__ import annotations
+
+import pytest
+
+from perftool.commands import progress as module
+from perftool.commands.progress import progress
+
+
+def test_a_log_gets_a_line_each_time_that_a_while_has_gone_by(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 30.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+
+    with progress() as show:
+        assert show is not None
+        for done in (1, 2 << 20, 3 << 20, 4 << 20):
+            show("traces/run.json", done)
+
+    said = ["habana_perf_tool: run.json  2.00 MiB", "habana_perf_tool: run.json  4.00 MiB"]
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_quiet_says_nothing() -> None:
+    with progress(quiet=True) as show:
+        assert show is None
