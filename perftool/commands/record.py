@@ -63,7 +63,7 @@ def record(
 
       habana_perf_tool record -- python train.py --epochs 3
 
-      habana_perf_tool record --stop-after-recording -- torchrun --nproc-per-node 8 train.py
+      habana_perf_tool record -- torchrun --nproc-per-node 8 train.py
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as notes:
         plan = Plan(str(folder.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after)
