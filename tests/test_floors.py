@@ -18,7 +18,9 @@ BELOW: dict[str, set[str]] = {
     "units": set(),
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
-    "store": {"readers", "model", "errors", "units"},
+    # What an op needs, from its shapes alone.
+    "op_costs": set(),
+    "store": {"op_costs", "readers", "model", "errors", "units"},
     "replay": {"store", "model", "errors", "units"},
     "engine": {"replay", "store", "readers", "model", "errors", "units"},
     "reporters": {"engine", "replay", "store", "readers", "model", "errors", "units"},

@@ -9,6 +9,8 @@ METRIC_LABELS = {
     "device_busy_ratio": "device busy",
     "device_idle_ratio": "device idle",
     "kernel_busy_ratio": "kernels running",
+    "mfu_ratio": "model FLOP/s utilisation",
+    "roofline_ratio": "time at the device's best",
     "kernel_time_ms": "compute",
     "collective_time_ms": "collectives",
     "exposed_collective_ratio": "exposed collectives",

@@ -47,3 +47,20 @@ def test_forward_ops_that_autograd_numbers_may_be_either(tmp_path: Path) -> None
     numbered = [x("aten::add", 10 * at, 5, **{"Sequence number": at}) for at in range(20)]
 
     assert report_of(numbered, tmp_path).run.kind is None
+
+
+def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
+    device = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
+
+    def headline(elements: int) -> str:
+        shapes = {"Input Dims": [[elements], [elements]], "Input type": ["float", "float"]}
+        events = [step(1, 0, 1000), x("aten::add", 0, 20, **shapes), *launch(1, 5, 5, 15, 985)]
+        path = tmp_path / f"{elements}.json"
+        path.write_bytes(document(events, **device))
+        return analyze([str(path)]).verdict.headline
+
+    # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
+    assert "of the time, but only at 36.4 % of what it could do, " in headline(100_000_000)
+    near = headline(250_000_000)
+    assert near.startswith("The device is the limit")
+    assert "could do" not in near

@@ -18,6 +18,8 @@ from perftool.units import format_ns, format_ratio
 _NOTEWORTHY_IDLE = 0.02
 # A device that is idle less than this is fed in time: what can be won lies in its kernels.
 _WELL_FED = 0.10
+# Kernels that take about as long as the device needs at its best leave little to win.
+_NEAR_BEST = 0.80
 _LONGEST_NAME = 60
 _ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
 
@@ -108,7 +110,9 @@ def _nothing_found(run: Told) -> str:
         top = run.device_ops[0]
         share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
         reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
-        return f"The device is the limit: it works {format_ratio(1 - idle)} of the time, {share}{reached}."
+        best = run.summary["roofline_ratio"].value
+        only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
+        return f"The device is the limit: it works {format_ratio(1 - idle)} of the time,{only} {share}{reached}."
     parts = {part: sum(step.breakdown_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
     total = sum(parts.values())
     part, ns = max(parts.items(), key=lambda item: item[1])

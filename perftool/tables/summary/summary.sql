@@ -1,6 +1,6 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources
+-- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count or bytes
@@ -16,6 +16,13 @@ WITH whole AS (
            bool_or(loader) AS loader, bool_or(inputs) AS inputs, bool_or(runtime) AS runtime
     FROM _rank_totals
 ),
+-- Shares of a part of the work speak for all of it only where little is unknown.
+best AS (
+    SELECT sum(best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns) AS at_peak,
+           bool_and(bounded_ns >= 0.5 * work_ns) AS bounded_all,
+           bool_and(peak_ns IS NOT NULL AND counted_ns >= 0.9 * matrix_ns AND bounded_ns >= 0.5 * work_ns) AS counted_all
+    FROM _efficiency_totals
+),
 complete AS (SELECT * FROM steps WHERE NOT partial),
 ratios AS (
     SELECT 'device_busy_ratio' AS metric, busy AS numerator, device_win AS denominator FROM whole
@@ -27,6 +34,8 @@ ratios AS (
     UNION ALL SELECT 'dataloader_ratio', loading, win FROM whole WHERE loader
     UNION ALL SELECT 'input_copy_ratio', copying, win FROM whole WHERE inputs
     UNION ALL SELECT 'compile_ratio', compiling, win FROM whole WHERE host
+    UNION ALL SELECT 'mfu_ratio', at_peak, device_win FROM best, whole WHERE counted_all
+    UNION ALL SELECT 'roofline_ratio', at_best, bounded FROM best WHERE bounded_all AND bounded > 0
 ),
 numbers AS (
     SELECT 'steps' AS metric, count(*)::DOUBLE AS value, 'count' AS unit FROM complete WHERE step IS NOT NULL

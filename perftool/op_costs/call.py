@@ -1,0 +1,149 @@
+"""One call of an op as the profiler records it: shapes, types and scalar arguments of its inputs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+# Types of tensors as traces spell them: bytes of an element, and the name that peak rates go by.
+_TYPES = {
+    "double": (8, "fp64"), "float": (4, "fp32"), "c10::Half": (2, "fp16"), "c10::BFloat16": (2, "bf16"),
+    "c10::Float8_e4m3fn": (1, "fp8"), "c10::Float8_e5m2": (1, "fp8"), "c10::Float8_e4m3fnuz": (1, "fp8"),
+    "c10::Float8_e5m2fnuz": (1, "fp8"), "c10::complex<double>": (16, None), "c10::complex<float>": (8, None),
+    "long int": (8, None), "long": (8, None), "int": (4, None), "short": (2, None), "signed char": (1, "int8"),
+    "unsigned char": (1, None), "bool": (1, None),
+}  # fmt: skip
+# Kinds in the order in which the type of a result rises: truth values, whole numbers, real numbers, complex ones.
+_WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
+# c10::ScalarType, by which arguments name a type.
+_SCALAR_TYPES = {
+    "0": "unsigned char", "1": "signed char", "2": "short", "3": "int", "4": "long int", "5": "c10::Half",
+    "6": "float", "7": "double", "11": "bool", "15": "c10::BFloat16", "23": "c10::Float8_e5m2",
+    "24": "c10::Float8_e4m3fn",
+}  # fmt: skip
+_LARGEST = 2**53
+
+
+class NoModelError(ValueError):
+    """The call does not say enough, or says something that the formula does not cover."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Shape and type of one input or result; the type as the trace spells it."""
+
+    dims: tuple[int, ...]
+    type: str
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """Size when each element is stored once."""
+        return self.count * _TYPES[self.type][0]
+
+    @property
+    def rate_name(self) -> str | None:
+        """The name under which devices.toml gives peak rates of the type, None when it gives none."""
+        return _TYPES[self.type][1]
+
+    def shaped(self, dims: tuple[int, ...]) -> Tensor:
+        """A tensor of the same type."""
+        return Tensor(dims, self.type)
+
+    def typed(self, name: str) -> Tensor:
+        """A tensor of the same shape."""
+        return Tensor(self.dims, name)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The inputs of one call, by position."""
+
+    dims: list[Any]
+    types: list[Any]
+    scalars: list[Any]
+
+    def has(self, position: int) -> bool:
+        """Whether a tensor is given at ``position``."""
+        return position < min(len(self.dims), len(self.types)) and self.types[position] in _TYPES
+
+    def tensor(self, position: int) -> Tensor:
+        """The tensor at ``position``; NoModelError without one, or when its shape is not plain numbers."""
+        if not self.has(position):
+            raise NoModelError(f"no tensor at {position}")
+        dims = self.dims[position]
+        if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
+            raise NoModelError(f"no shape at {position}")
+        return Tensor(tuple(dims), self.types[position])
+
+    def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
+        """All tensors from ``first`` up to ``end``; those left out (None as argument) are skipped."""
+        positions = range(first, len(self.types) if end is None else end)
+        return [self.tensor(position) for position in positions if self.has(position)]
+
+    def text(self, position: int) -> str:
+        """The scalar at ``position`` as recorded, "" for None; NoModelError where none is recorded."""
+        if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
+            raise NoModelError(f"no argument at {position}")
+        return str(self.scalars[position])
+
+    def flag(self, position: int) -> bool:
+        """The truth value at ``position``."""
+        if (text := self.text(position)) not in ("True", "False"):
+            raise NoModelError(f"no truth value at {position}")
+        return text == "True"
+
+    def numbers(self, position: int) -> list[int]:
+        """The whole numbers at ``position``, one or a list; empty for None."""
+        text = self.text(position)
+        try:
+            value = json.loads(text) if text else []
+        except ValueError:
+            raise NoModelError(f"no numbers at {position}") from None
+        values = value if isinstance(value, list) else [value]
+        if any(type(number) is not int or abs(number) > _LARGEST for number in values):
+            raise NoModelError(f"no numbers at {position}")
+        return values
+
+    def type_at(self, position: int, otherwise: str) -> str:
+        """The type that the argument at ``position`` names, ``otherwise`` for None or an argument not recorded."""
+        recorded = self.scalars[position] if position < len(self.scalars) else ""
+        if recorded == "":
+            return otherwise
+        if recorded not in _SCALAR_TYPES:
+            raise NoModelError(f"no type at {position}")
+        return _SCALAR_TYPES[recorded]
+
+
+def promoted(tensors: list[Tensor]) -> str:
+    """The type of what tensors of several types give: that of the highest kind, and the widest of that kind.
+
+    One without dimensions counts only when its kind is higher (PyTorch's tensor attributes, "type promotion").
+    """
+    kinds = [(_kind(one.type), bool(one.dims), _TYPES[one.type][0], one.type) for one in tensors]
+    return max(kinds)[3]
+
+
+def is_whole(name: str) -> bool:
+    """Whether the type holds whole numbers or truth values."""
+    return _kind(name) < 2
+
+
+def broadcast(tensors: list[Tensor]) -> tuple[int, ...]:
+    """The shape that the tensors share once those of size 1 are repeated."""
+    rank = max(len(one.dims) for one in tensors)
+    padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
+    shape = tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
+    if any(size not in (1, out) for dims in padded for size, out in zip(dims, shape, strict=True)):
+        raise NoModelError("shapes that do not fit")
+    return shape
+
+
+def _kind(name: str) -> int:
+    return 0 if name == "bool" else 1 if name in _WHOLE else 3 if "complex" in name else 2

@@ -1,0 +1,34 @@
+"""What an op needs at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from perftool.op_costs.call import Tensor
+
+Unit = Literal["matrix", "vector"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Operations of one call, and bytes of device memory when each input is read once and each result written once.
+
+    A multiplication and an addition are two operations. ``unit`` tells which peak rate applies, ``dtype`` its type.
+    """
+
+    flops: int
+    bytes: int
+    unit: Unit
+    dtype: str | None
+
+
+def moved(*tensors: Tensor) -> int:
+    """Bytes of all ``tensors`` together."""
+    return total(tensors)
+
+
+def total(tensors: Iterable[Tensor]) -> int:
+    """Bytes of all ``tensors`` together."""
+    return sum(one.bytes for one in tensors)

@@ -1,0 +1,40 @@
+"""The cost of a call by the name of its op."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from perftool.op_costs.attention import ATTENTION
+from perftool.op_costs.call import Call, NoModelError
+from perftool.op_costs.convolutions import CONVOLUTIONS
+from perftool.op_costs.cost import Cost
+from perftool.op_costs.elements import ELEMENTS
+from perftool.op_costs.layers import LAYERS
+from perftool.op_costs.products import PRODUCTS
+
+MODELS: Mapping[str, Callable[[Call], Cost]] = {**PRODUCTS, **CONVOLUTIONS, **ATTENTION, **ELEMENTS, **LAYERS}
+_MOST = 2**63 - 1
+
+
+def cost_of(name: str, dims: str | None, types: str | None, scalars: str | None) -> Cost | None:
+    """What one call of the op ``name`` needs, or None where no model covers it.
+
+    ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument.
+    """
+    model = MODELS.get(name)
+    if model is None:
+        return None
+    try:
+        cost = model(Call(_listed(dims), _listed(types), _listed(scalars)))
+    except NoModelError:
+        return None
+    return cost if 0 <= cost.flops <= _MOST and 0 <= cost.bytes <= _MOST else None
+
+
+def _listed(text: str | None) -> list[object]:
+    try:
+        value = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        raise NoModelError("not JSON") from None
+    return value if isinstance(value, list) else []

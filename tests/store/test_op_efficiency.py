@@ -1,0 +1,123 @@
+"""Ops against what the device could do: every kernel counts once, and what is not known stays empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import Event, document, kernel, launch, memcpy, runtime, step, x
+
+from perftool.store.trace_store import TraceStore
+
+H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
+BF16 = "c10::BFloat16"
+PRODUCT: dict[str, Any] = {"Input Dims": [[8944, 1024], [1024, 2816]], "Input type": [BF16, BF16]}
+Row = dict[str, Any]
+
+
+def op(name: str, ts: float, work_us: float, correlation: int, work: str = "k", **args: Any) -> list[Event]:
+    """An op of 20 us that launches one kernel, 100 us later."""
+    return [x(name, ts, 20, **args), *launch(correlation, ts + 5, 5, ts + 100, work_us, work)]
+
+
+def asked(folder: Path, table: str, *traces: list[Event], metadata: dict[str, Any] = H100) -> list[Row]:
+    with TraceStore() as store:
+        for rank, events in enumerate(traces):
+            path = folder / f"rank{rank}.json"
+            path.write_bytes(document(events, **metadata))
+            store.add_trace(str(path))
+        return store.rows(table)
+
+
+def metrics(folder: Path, *traces: list[Event], metadata: dict[str, Any] = H100) -> dict[str, float]:
+    rows = asked(folder, "summary", *traces, metadata=metadata)
+    return {row["metric"]: row["value"] for row in rows if row["metric"] in ("mfu_ratio", "roofline_ratio")}
+
+
+STEP = [step(1, 0, 1000)]
+
+
+def test_a_product_by_hand(tmp_path: Path) -> None:
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
+    # 51.58 GFLOP in 84.484 us, of 989.4 TFLOP/s.
+    assert row["flops"] == 51_581_550_592
+    assert row["bytes"] == 74_457_088
+    assert (row["calls"], row["kernel_ns"], row["bound"]) == (1, 84_484, "compute")
+    assert row["tflops"] == pytest.approx(610.55, abs=0.01)
+    assert row["tbytes"] == pytest.approx(0.8813, abs=0.0001)
+    assert row["roofline_ratio"] == pytest.approx(610.55 / 989.4, abs=0.0001)
+
+
+def test_each_kernel_counts_once_under_the_innermost_op(tmp_path: Path) -> None:
+    events = [
+        *STEP, x("aten::linear", 90, 50, **PRODUCT), *op("aten::mm", 100, 80, 1, **PRODUCT),
+        *op("aten::mm", 200, 40, 2, **PRODUCT), *op("mine::op", 300, 30, 3), kernel("nobody's", 900, 7),
+        runtime("cudaMemcpyAsync", 500, 5, 9), memcpy("Memcpy HtoD (Pageable -> Device)", 510, 11, 9),
+    ]  # fmt: skip
+    rows = asked(tmp_path, "op_efficiency", events)
+    assert {row["name"]: (row["calls"], row["kernel_ns"]) for row in rows} == {
+        "aten::mm": (2, 120_000), "mine::op": (1, 30_000), None: (None, 18_000),
+    }  # fmt: skip
+    unknown = ("flops", "bytes", "tflops", "tbytes", "bound", "roofline_ratio")
+    assert {row[key] for row in rows if row["name"] != "aten::mm" for key in unknown} == {None}
+
+
+def test_an_unknown_device_has_rates_without_shares(tmp_path: Path) -> None:
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 80, 1, **PRODUCT)], metadata={})
+    assert row["tflops"] is not None
+    assert (row["bound"], row["roofline_ratio"]) == (None, None)
+
+
+def test_a_type_without_a_published_rate_has_no_share(tmp_path: Path) -> None:
+    whole = {**PRODUCT, "Input type": ["long int", "long int"]}
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 80, 1, **whole)])
+    assert row["tflops"] is not None
+    assert (row["bound"], row["roofline_ratio"]) == (None, None)
+
+
+def test_a_kernel_without_length_divides_nothing(tmp_path: Path) -> None:
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 0, 1, **PRODUCT)])
+    assert (row["kernel_ns"], row["tflops"], row["roofline_ratio"]) == (0, None, None)
+
+
+def test_a_copy_from_the_host_is_not_held_against_the_memory_of_the_device(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[1024], [1024], []], "Input type": ["float", "float", "Scalar"]}
+    events = [
+        *STEP, x("aten::copy_", 100, 20, **shapes), runtime("cudaMemcpyAsync", 105, 5, 1),
+        memcpy("Memcpy HtoD (Pageable -> Device)", 200, 50, 1),
+    ]  # fmt: skip
+    (row,) = asked(tmp_path, "op_efficiency", events)
+    assert (row["bytes"], row["bound"], row["roofline_ratio"]) == (8192, None, None)
+
+
+def test_calls_that_differ_in_other_arguments_share_a_row(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[4, 8], []], "Input type": ["float", "ScalarList"]}
+    each = {**shapes, "Concrete Inputs": ["", "[1]"]}
+    whole = {**shapes, "Concrete Inputs": ["", ""]}
+    (row,) = asked(
+        tmp_path, "op_efficiency", [*STEP, *op("aten::sum", 100, 5, 1, **each), *op("aten::sum", 300, 5, 2, **whole)]
+    )
+    assert (row["calls"], row["flops"], row["bytes"]) == (2, 32, 4 * 32 + (4 * 4 + 4) / 2)
+
+
+def test_the_summary_weighs_operations_against_the_window(tmp_path: Path) -> None:
+    found = metrics(tmp_path, [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
+    at_peak_us = 51_581_550_592 / 989.4e6
+    assert found == {
+        "mfu_ratio": pytest.approx(at_peak_us / 1000), "roofline_ratio": pytest.approx(at_peak_us / 84.484),
+    }  # fmt: skip
+
+
+def test_the_summary_keeps_silent_where_too_little_is_known(tmp_path: Path) -> None:
+    product = op("aten::mm", 100, 80, 1, **PRODUCT)
+    assert metrics(tmp_path, [*STEP, *product], metadata={}) == {}
+    assert metrics(tmp_path, [*STEP, *product, *op("aten::mm", 300, 20, 2)]).keys() == {"roofline_ratio"}
+    assert metrics(tmp_path, [*STEP, *product, *op("mine::op", 300, 200, 2)]) == {}
+
+
+def test_one_rank_that_says_nothing_silences_the_summary(tmp_path: Path) -> None:
+    product = [*STEP, *op("aten::mm", 100, 80, 1, **PRODUCT)]
+    ranked = {**H100, "distributedInfo": {}}
+    assert metrics(tmp_path, product, product, metadata=ranked).keys() == {"mfu_ratio", "roofline_ratio"}
+    assert metrics(tmp_path, product, [*STEP, *op("mine::op", 100, 80, 1)], metadata=ranked) == {}
