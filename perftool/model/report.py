@@ -143,7 +143,8 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an expert would say first: ``headline`` in a sentence, ``detail`` how the time goes, and the large causes.
+    """What an expert would say first: ``headline`` in a sentence, ``detail`` how the time goes, the large causes, and
+    ``together``: what all fixes that can be modelled would come to, empty where nothing is predicted.
 
     ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.
     """
@@ -151,6 +152,12 @@ class Verdict:
     headline: str
     detail: str
     causes: tuple[Cause, ...]
+    together: str = ""
+
+    @property
+    def below(self) -> str:
+        """What stands below the headline."""
+        return " ".join(filter(None, (self.detail, self.together)))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "run": asdict(report.run),
         "verdict": {
             "headline": report.verdict.headline,
-            "detail": report.verdict.detail,
+            "detail": report.verdict.below,
             "causes": [
                 {
                     "name": cause.name, "text": cause.text, "share": cause.share, "ns_per_step": cause.ns_per_step,

@@ -57,8 +57,7 @@ def verdict(run: Told) -> Verdict:
         headline = _finding_sentence(first, rules, gain, step_ns)
     else:
         headline = _nothing_found(run)
-    detail = " ".join(filter(None, [_detail(run.inputs, summary, run.idle_causes), _together(run.model)]))
-    return Verdict(headline, detail, tuple(causes))
+    return Verdict(headline, _detail(run.inputs, summary, run.idle_causes), tuple(causes), _together(run.model))
 
 
 def _together(model: ReplayModel | None) -> str:

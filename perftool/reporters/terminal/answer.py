@@ -175,14 +175,16 @@ def _padded(text: str, width: int) -> str:
 
 
 def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Console) -> list[Text]:
-    """One line of what else there is, one of what to do next."""
+    """What all fixes come to; one line of what else there is, one of what to do next."""
     seen = {row.finding.code for row in shown}
     rest = [finding for finding in choice.of(report.findings) if finding.code not in seen]
     parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_codes(rest)})"] if rest else []
     hidden = len(report.findings) - len(choice.of(report.findings))
     parts += [f"{hidden} below --min-severity"] if hidden else []
     parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
-    lines = _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
+    together = report.verdict.together
+    lines = _wrapped(Text(together), console) if together else []
+    lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
     if shown and not any(row.cells[2] for row in shown) and report.summary["window_ms"].value is not None:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
     return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]

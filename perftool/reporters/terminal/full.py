@@ -80,8 +80,8 @@ def _print_input(read: InputFile, console: Console) -> None:
 def _print_verdict(report: Report, console: Console) -> None:
     told = report.verdict
     console.print(Text(f"\n{told.headline}", style="bold"))
-    if told.detail:
-        console.print(told.detail)
+    if told.below:
+        console.print(told.below)
 
 
 def _print_summary(report: Report, console: Console) -> None:
