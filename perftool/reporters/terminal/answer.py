@@ -22,6 +22,8 @@ from perftool.reporters.verdict import gain_text, origins
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
+# A smaller share of the step is lost in what differs from run to run.
+_FELT = 0.005
 _MOST_NOTES = 2
 _MOST_CODES = 6
 # From here on a finding with its fix takes one line.
@@ -115,9 +117,14 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
         finding = chosen[group[0]]
-        if finding.advice and not finding.suppressed:
+        if finding.advice and not finding.suppressed and _worth_a_row(finding):
             of_code.setdefault(finding.code, []).append(group)
     return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
+
+
+def _worth_a_row(finding: Finding) -> bool:
+    """Whether the fix would be felt: what is true but gives nothing back stands under ``Also``."""
+    return finding.gain is None or finding.gain.share_of_step >= _FELT
 
 
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:
