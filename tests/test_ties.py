@@ -22,7 +22,7 @@ from perftool.store.catalog import catalog
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
 # The place in a list (of snapshots, of patterns) is taken once, and equal values make equal texts.
-UNIQUE = {"ordinal", "rowid", "first", "e.name"}
+UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
 def queries() -> dict[str, str]:

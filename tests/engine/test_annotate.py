@@ -50,7 +50,7 @@ def test_a_finding_is_drawn_where_it_is_with_its_examples() -> None:
     assert lanes[0] == [
         Mark("GAP101: it waits", 170_000, 100_000, {
             "message": "it waits", "why": "because of it", "fix": "do it", "severity": "warning",
-            "gain": "up to 1.50 us per step (25.0 %)", "confidence": "high", "subject": "gap",
+            "gain": "up to 1.50 us per step (25.0 %)", "source": None, "confidence": "high", "subject": "gap",
             "evidence": {"idle_ns": 7}, "explain": "habana_perf_tool rule GAP101", "ts": 170_000, "dur": 100_000,
         }),
         Mark("1: aten::add", 180_000, 80_000, {"step": 1, "ts": 180_000, "dur": 80_000}),

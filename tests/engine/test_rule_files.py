@@ -34,7 +34,7 @@ MALFORMED: dict[str, tuple[tuple[str, str], str]] = {
     "status": (('"stable"', '"new"'), "key status: 'new' is none of preview, stable, deprecated"),
     "device": (
         ('devices = "any"', 'devices = ["gpu"]'),
-        "key devices: 'gpu' is none of any, hpu, cuda, rocm, xpu, mtia, cpu",
+        "key devices: 'gpu' is none of any, accelerators, hpu, mtia, xpu, rocm, cuda, cpu",
     ),
     "parameter without reason": (
         ('unit = "steps"\nwhy = "because"', 'unit = "steps"'),

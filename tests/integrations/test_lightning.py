@@ -73,7 +73,7 @@ def test_a_fit_leaves_a_trace_that_says_where_its_time_goes(
     assert "--full prints all tables" in capsys.readouterr().out
     training = next(path for path in profiler.traces if path.name.startswith("fit-training_step-"))
     with perftool.open_trace(training) as store:
-        names = {row["name"] for row in store.rows("slices")}
+        names = set(store.frame("slices")["name"])
     assert {"[pl][profile]my_custom_action", "[pl][profile]half"} <= names
     steps = perftool.analyze(training).steps
     assert [step.name for step in steps] == [f"ProfilerStep#{number}" for number in (2, 3, 4)]

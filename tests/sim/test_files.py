@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sim.runs import Run, run
@@ -62,17 +63,21 @@ def test_everything_says_simulated(done: Run) -> None:
 
 def test_the_tables_hold_what_happened(done: Run) -> None:
     with perftool.open_trace(done.done.trace, logs=[done.done.log, done.done.metrics]) as store:
-        assert [row["step"] for row in store.rows("steps")] == [0, 1, 2]
-        assert {row["set_aside"] for row in store.rows("device_ops")} == {None}
-        facts = [[row[key] for key in ("op", "count", "traced", "registered")] for row in store.rows("fallbacks")]
+
+        def rows(name: str) -> list[dict[str, Any]]:
+            return [dict(row) for row in store.frame(name).astype(object).to_dict("records")]
+
+        assert [row["step"] for row in rows("steps")] == [0, 1, 2]
+        assert {row["set_aside"] for row in rows("device_ops")} == {None}
+        facts = [[row[key] for key in ("op", "count", "traced", "registered")] for row in rows("fallbacks")]
         assert sorted(facts) == [["aten::digamma", 3, 3, False], ["aten::polygamma", 3, 3, False]]
-        assert {row["kind"] for row in store.rows("syncs")} >= {"scalar_read"}
+        assert {row["kind"] for row in rows("syncs")} >= {"scalar_read"}
         assert (
-            len([row for row in store.rows("copies") if row["direction"] == "host_to_device"]) == 2 + 3 + 6
+            len([row for row in rows("copies") if row["direction"] == "host_to_device"]) == 2 + 3 + 6
         )  # parameters, batches, and results of fallbacks
-        assert len(store.rows("dataloader")) == 4
-        assert [row["class"] for row in store.rows("optimizer_steps")] == ["AdamW"] * 3
-        recipes = [row["name"] for row in store.rows("recipes")]
+        assert len(rows("dataloader")) == 4
+        assert [row["class"] for row in rows("optimizer_steps")] == ["AdamW"] * 3
+        recipes = [row["name"] for row in rows("recipes")]
         assert all(name.startswith(".graph_dumps/HabanaFusedOpLazy_") for name in recipes)
         assert len(recipes) == done.metrics["graph_compilation"]["TotalNumber"] == done.done.compilations
 

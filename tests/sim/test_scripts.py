@@ -208,4 +208,4 @@ def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:
             child.kill()
     assert (child.returncode, trace.exists()) == (130, True)
     assert "the script was interrupted; the trace ends there" in err
-    assert "simulated, not recorded on a device" in out
+    assert "Simulated, not recorded on a device" in out

@@ -69,11 +69,13 @@ def test_sql_that_reaches_out_is_refused(
 def test_sql_that_takes_too_much_is_stopped(
     kind: str, sql: str, opened: TraceStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    # Of all children so far, those of other tests included.
+    before = children_peak_kb()
     with suppress(QueryError):
         assert len(opened.ask(sql.format(), None, Bounds(0.7, rows=100, bytes=MB)).rows) <= 100
     assert capfd.readouterr() == ("", "")
     # What ended was a process of its own, and its memory had an end.
-    assert children_peak_kb() < 2_000_000
+    assert children_peak_kb() <= max(before, 2_000_000)
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
 
 

@@ -18,7 +18,7 @@ WITH calls AS (
 ),
 usual AS (SELECT rank, name, count(*) AS calls, quantile_disc(dur, 0.25) AS ns FROM calls GROUP BY rank, name),
 overall AS (SELECT rank, median(dur) AS ns FROM calls GROUP BY rank),
-firsts AS (SELECT arg_min(launch, ts) AS launch FROM device_ops WHERE launch IS NOT NULL GROUP BY rank, name),
+firsts AS (SELECT arg_min(launch, (ts, id)) AS launch FROM device_ops WHERE launch IS NOT NULL GROUP BY rank, name),
 slow AS (
     SELECT c.* FROM calls AS c JOIN usual AS u USING (rank, name) JOIN overall AS o USING (rank)
     WHERE c.dur > 1000000 AND c.dur > 100 * CASE WHEN u.calls > 1 THEN u.ns ELSE o.ns END
