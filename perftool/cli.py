@@ -27,7 +27,7 @@ from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
 from perftool.commands.analyze import View
-from perftool.commands.ending import Ending, sigterm_as_interrupt
+from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
 from perftool.commands.options import (
     NO_VALUE,
     AsOneRun,
@@ -223,6 +223,11 @@ def _run(ending: Ending) -> None:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
+    except SystemExit:
+        # typer answers an interrupt by itself, and knows nothing of the signal behind it.
+        if ending.code == TERMINATED:
+            _fail(ending.word, ending.code)
+        raise
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback

@@ -157,6 +157,7 @@ def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     # The table is handed over once the room is about to be asked.
     wait_for(lambda: list(temporary.glob("perftool-*/handed/ops.duckdb")), 60)
+    time.sleep(1)
     child.terminate()
     _, said = child.communicate(timeout=60)
     assert (child.returncode, said) == (143, b"habana_perf_tool: terminated\n")

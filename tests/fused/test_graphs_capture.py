@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from perftool.fused import FusedAdamW, FusedSDPA, FusedSGD, HPUGraph, graph, mixture_of_experts
-from perftool.fused.dispatch import BackendError
+from perftool.fused.dispatch import BackendError, forget_choices
 from perftool.fused.graphs import GraphCaptureError
 from perftool.fused.graphs.program import StaticProgram, compiler_obstacle
 from perftool.fused.graphs.substitutes import adagrad, adamw, sgd
@@ -353,8 +353,11 @@ class Chosen:
     reason = "test"
 
 
-def test_without_a_compiler_the_reason_is_given(monkeypatch):
+def test_without_a_compiler_the_reason_is_given(monkeypatch, request):
     monkeypatch.setenv("CXX", "no-such-compiler")
+    # Choices are made once in a process: neither take an old one nor leave this one.
+    forget_choices()
+    request.addfinalizer(forget_choices)
     assert compiler_obstacle() == "inductor needs a C++ compiler and finds none of no-such-compiler"
     static, captured = torch.ones(2), new_graph()
     with graph(captured):
