@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import threading
 
 import pytest
@@ -354,6 +355,8 @@ class Chosen:
 
 
 def test_without_a_compiler_the_reason_is_given(monkeypatch, request):
+    # Inductor reads the variable when it is imported, and keeps it.
+    importlib.import_module("torch._inductor.config")
     monkeypatch.setenv("CXX", "no-such-compiler")
     # Choices are made once in a process: neither take an old one nor leave this one.
     forget_choices()
