@@ -56,8 +56,6 @@ class Steps:
             keep = self._handles[:1] if source == "optimizer" else []
             for handle in self._handles[len(keep) :]:
                 handle.remove()
-            if source == "forward":
-                self._handles[0].remove()
             self._handles = keep
             if source != "loader":
                 self._release_loaders()
