@@ -32,21 +32,20 @@ CLAUSES = {
     "exposed_collectives": "collectives run while the device computes nothing",
 }
 _CAUSES = """
-WITH whole AS (SELECT sum("end" - ts) AS ns FROM windows),
-complete AS (SELECT greatest(count(*), 1) AS n FROM steps WHERE NOT partial),
+WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
     SELECT name, sum(total_ns) AS ns, arg_min({'ts': ts, 'dur': longest_ns}, (-longest_ns, rank, ts)) AS longest
     FROM _idle_totals GROUP BY name
     UNION ALL SELECT 'exposed_collectives', sum(exposed_ns), NULL FROM _rank_totals
 )
-SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / c.n)::BIGINT AS ns_per_step, i.longest
-FROM idle AS i, whole AS w, complete AS c WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
+SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest
+FROM idle AS i, whole AS w WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
 
 def causes(store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule]) -> tuple[Cause, ...]:
     """The large causes, the largest first, each with the codes of the ``findings`` that account for it."""
-    store.build(["windows", "_idle_totals", "_rank_totals", "steps"])
+    store.build(["windows", "_idle_totals", "_rank_totals"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
