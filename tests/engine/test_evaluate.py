@@ -162,3 +162,5 @@ def test_only_what_shipped_to_the_last_character_is_ours() -> None:
     assert all(map(is_shipped, shipped))
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
+    # What a fix changes is asked by SQL as well: a shipped question does not vouch for it.
+    assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

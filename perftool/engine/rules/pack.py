@@ -18,6 +18,7 @@ from perftool.readers.files.small_file import read_small
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
+_Question = tuple[str | None, str | None, tuple[str, ...]]
 _SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -71,12 +72,17 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 def is_shipped(rule: Rule) -> bool:
     """Whether what ``rule`` asks is, to the last character, what a rule of the shipped pack asks; its code may lie."""
-    return (rule.sql, rule.needs_names) in _shipped_questions()
+    return _question(rule) in _shipped_questions()
 
 
 @cache
-def _shipped_questions() -> frozenset[tuple[str | None, tuple[str, ...]]]:
-    return frozenset((rule.sql, rule.needs_names) for rule in shipped_rules())
+def _shipped_questions() -> frozenset[_Question]:
+    return frozenset(map(_question, shipped_rules()))
+
+
+def _question(rule: Rule) -> _Question:
+    """All that a rule has the database run."""
+    return rule.sql, rule.whatif, rule.needs_names
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
