@@ -48,7 +48,7 @@ def test_every_query_gives_changes(code: str) -> None:
         model = model_of(store, 0)
         assert isinstance(model, Model)
         changes = changes_of(store, pack()[code], model, Context("cuda", 4, 1_000_000, 4_000_000))
-        assert [change.kind for change in changes] == (["prefetch"] * 3 if code == "GAP102" else [])
+        assert [change.kind for _, change in changes] == (["prefetch"] * 3 if code == "GAP102" else [])
 
 
 def test_a_gain_is_what_the_replay_says(tmp_path: Path) -> None:

@@ -50,10 +50,8 @@ def predicted(
     return results, tuple(models)
 
 
-def changes_of(
-    store: TraceStore, rule: Rule, model: Model, context: Context, subject: str | None = None
-) -> list[Change]:
-    """What the fix of ``rule`` changes in the steps of ``model``, for ``subject`` where the query tells subjects apart.
+def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
+    """What the fix of ``rule`` changes in the steps of ``model``, each with the subject it is for, None for every one.
 
     Raises QueryError when the rule's query fails, or gives something else than changes.
     """
@@ -63,7 +61,7 @@ def changes_of(
     sql = _PLACED.format(sql=rule.whatif, rank=model.rank, begin=begin, end=end)
     columns, rows, _ = run_sql(store, rule, sql, sql_values(rule, rule.whatif, context), _MOST_CHANGES)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
-    return [_change(row) for row in found if subject is None or row.get("subject") in (None, subject)]
+    return [(row.get("subject"), _change(row)) for row in found]
 
 
 def _change(row: Mapping[str, Any]) -> Change:
@@ -89,13 +87,14 @@ def _with_prediction(
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
-    for number, row in enumerate(rows):
-        if row.get("rank") != model.rank and not (only and row.get("rank") is None):
-            continue
-        try:
-            changes = changes_of(store, rule, model, context, str(row["subject"]))
-        except (QueryError, KeyError) as error:
-            return replace(answer, error=f"whatif: {error}")
+    ours = [at for at, row in enumerate(rows) if row.get("rank") == model.rank or (only and row.get("rank") is None)]
+    try:
+        every = changes_of(store, rule, model, context) if ours else []
+    except (QueryError, KeyError) as error:
+        return replace(answer, error=f"whatif: {error}")
+    for number in ours:
+        row = rows[number]
+        changes = [change for subject, change in every if subject in (None, str(row.get("subject")))]
         # Without anything to change the fix cannot be modelled here, and the bound stands.
         if changes:
             saved = model.replayed_ns - model.predict(changes).step_ns
