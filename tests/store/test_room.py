@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -21,7 +22,8 @@ from perftool.errors import QueryError, QueryTimeoutError
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog, macros
 from perftool.store.room.allowed import check
-from perftool.store.room.room import Bounds
+from perftool.store.room.room import Bounds, Result, Room
+from perftool.store.room.wire import OUT_OF_MEMORY
 from perftool.store.trace_store import TraceStore
 
 HOSTILE = tomli.loads((Path(__file__).parent / "hostile_sql.toml").read_text())
@@ -77,6 +79,38 @@ def test_sql_that_takes_too_much_is_stopped(
     # What ended was a process of its own, and its memory had an end.
     assert children_peak_kb() <= max(before, 2_000_000)
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
+
+
+def test_a_process_whose_memory_earlier_queries_hold_is_replaced(
+    opened: TraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
+    asked: list[int] = []
+    honest = Room._ask
+
+    def full_at_first(self: Room, *arguments: Any) -> Result | str:
+        result = honest(self, *arguments)
+        assert self._child is not None
+        asked.append(self._child.pid)
+        return OUT_OF_MEMORY if len(asked) == 1 else result
+
+    monkeypatch.setattr(Room, "_ask", full_at_first)
+    assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
+    first, second = asked
+    assert first != second
+
+
+def test_a_query_that_a_new_process_has_no_memory_for_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def full(self: Room, sql: str, *_: Any) -> str:
+        asked.append(sql)
+        return OUT_OF_MEMORY
+
+    monkeypatch.setattr(Room, "_ask", full)
+    with store_over([step(1, 0, 100), x("op", 10, 5)]) as store, pytest.raises(QueryError, match="more memory"):
+        store.query("SELECT name FROM ops")
+    assert len(asked) == 1
 
 
 def test_rows_and_bytes_are_bounded_and_it_is_told(opened: TraceStore) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from perftool.store.room.allowed import RefusedError, check, first_line
-from perftool.store.room.wire import encoded, packed, receive, send
+from perftool.store.room.wire import OUT_OF_MEMORY, encoded, packed, receive, send
 
 if TYPE_CHECKING:
     import duckdb
 
-OUT_OF_MEMORY = "it needs more memory than a query may have"
 _ROWS_AT_A_TIME = 500
 _SIMPLE = frozenset(
     ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",

@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from perftool.errors import QueryError, QueryTimeoutError
-from perftool.store.room.wire import BrokenFrameError, encoded, receive, send, unpacked_rows
+from perftool.store.room.wire import OUT_OF_MEMORY, BrokenFrameError, encoded, receive, send, unpacked_rows
 
 # The child runs our own code from where this process has it, with no other module path, site or variable.
 _PROGRAM = (
@@ -58,6 +59,20 @@ class Room:
         """Run ``sql``, which may name the ``tables`` only, each in its file. Raises QueryError when it fails."""
         if len(sql) > _LONGEST_SQL:
             raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
+        used, begin = self._child is not None, time.monotonic()
+        result = self._ask(sql, params, tables, bounds)
+        if result == OUT_OF_MEMORY:
+            # Memory that one query leaves behind in the process is not there for the next.
+            self.close()
+            left = bounds.seconds - (time.monotonic() - begin)
+            if used and left > 0:
+                result = self._ask(sql, params, tables, replace(bounds, seconds=left))
+        if isinstance(result, str):
+            raise QueryError(result)
+        return result
+
+    def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
+        """The result, or what the process says is wrong. Raises QueryError when the process does not say."""
         child = self._child or self._start()
         new = {name: str(path) for name, path in tables.items() if name not in self._handed}
         request = {
@@ -79,8 +94,6 @@ class Room:
         if result is None:
             raise QueryError(f"the query ended the process it ran in; it may take {self._memory_mb:,} MB")
         self._handed |= set(new)
-        if isinstance(result, str):
-            raise QueryError(result)
         return result
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 _LENGTH = struct.Struct(">I")
+# What the room answers when the memory it may have is used up.
+OUT_OF_MEMORY = "it needs more memory than a query may have"
 # No honest frame is longer: rows are sent a few hundred at a time, and cut before.
 LONGEST_FRAME = 1 << 30
 # A value of these types is its own JSON. ``json`` writes and reads NaN and the infinities too.
