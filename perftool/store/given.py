@@ -27,7 +27,7 @@ def given_tables(
         "_lanes": _lane_patterns(),
         "device_facts": device_facts(),
         "devices": named_devices(metadata),
-        "_ranks": ranks_of_run(metadata, unreadable),
+        "_ranks": ranks_of_run(traces, metadata, unreadable),
         "inputs": facts,
         "_issues": issues,
         **reading_tables(readings),
