@@ -9,8 +9,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from perftool.sim.dispatch_mode import DispatchMode
-from perftool.sim.op_work import size, tensors
+from perftool.sim.ops.dispatch_mode import DispatchMode
+from perftool.sim.ops.op_work import size, tensors
 
 HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from perftool.sim.op_work import tensors
+from perftool.sim.ops.op_work import tensors
 
 # Every value of the narrow type is one of the wide type.
 _WIDER = {

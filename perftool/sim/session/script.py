@@ -11,9 +11,9 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 
 from perftool.errors import InputError
-from perftool.sim.simulation import Simulation
+from perftool.sim.session.simulation import Simulation
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parent.parent)
 _TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/_ops.py")
 
 

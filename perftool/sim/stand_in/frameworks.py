@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from perftool.sim.patches import item
+from perftool.sim.session.patches import item
 
 _PACKAGE = "habana_frameworks"
 

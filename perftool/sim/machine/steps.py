@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from perftool.sim.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
+from perftool.sim.machine.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
 
 # A step that still compiles after these is no warm-up any more.
 _LONGEST_WARM_UP = 3

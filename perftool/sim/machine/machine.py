@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from perftool.model.devices import DeviceFacts
-from perftool.sim.costs import Costs, Roofline, ms, us
-from perftool.sim.device import DeviceQueue
-from perftool.sim.graph import Graph, Kernel, Node
-from perftool.sim.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
-from perftool.sim.run_log import RunLog
+from perftool.sim.machine.costs import Costs, Roofline, ms, us
+from perftool.sim.machine.device import DeviceQueue
+from perftool.sim.machine.graph import Graph, Kernel, Node
+from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
+from perftool.sim.machine.run_log import RunLog
 
 # Where the clock of a run starts, after the base of the trace.
 _START_NS = 1_000_000_000

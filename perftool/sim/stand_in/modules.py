@@ -14,17 +14,17 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from perftool.sim.frameworks import installed, module
-from perftool.sim.function_mode import HPU, is_hpu
-from perftool.sim.limit import step_limit
-from perftool.sim.loader import metered_loaders
-from perftool.sim.op_work import tensors
-from perftool.sim.patches import attribute
-from perftool.sim.simulation import Simulation
-from perftool.sim.stand_in_core import core_members, init_process_group, initialize_distributed
-from perftool.sim.stand_in_device import device_members, device_modules
-from perftool.sim.stand_in_fused import custom_ops, fused_modules
-from perftool.sim.stand_in_graphs import backward_function, compile_function, graph_members
+from perftool.sim.ops.function_mode import HPU, is_hpu
+from perftool.sim.ops.op_work import tensors
+from perftool.sim.session.limit import step_limit
+from perftool.sim.session.loader import metered_loaders
+from perftool.sim.session.patches import attribute
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in.device import device_members, device_modules
+from perftool.sim.stand_in.frameworks import installed, module
+from perftool.sim.stand_in.fused import custom_ops, fused_modules
+from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.sim.frameworks import module
-from perftool.sim.machine import Machine
-from perftool.sim.simulation import Simulation
+from perftool.sim.machine.machine import Machine
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.frameworks import module
 from perftool.units import NS_PER_MS
 
 # Switches of the bridge that change nothing in this model.

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 
 from perftool.model.hpu_ops import accepts, is_registered
-from perftool.sim.op_work import Call
+from perftool.sim.ops.op_work import Call
 
 # Kernels that PyTorch picks on a CPU; on an HPU it takes another way to the same result, without them.
 _CPU_ONLY_FORMS = frozenset({

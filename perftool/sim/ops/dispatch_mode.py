@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perftool.sim.annotations import Annotations
-from perftool.sim.computing import compute
-from perftool.sim.device_ops import DeviceOps
-from perftool.sim.machine import Machine
-from perftool.sim.op_work import Call, leaves, size, tensors
-from perftool.sim.placement import Placement
+from perftool.sim.machine.annotations import Annotations
+from perftool.sim.machine.machine import Machine
+from perftool.sim.ops.computing import compute
+from perftool.sim.ops.device_ops import DeviceOps
+from perftool.sim.ops.op_work import Call, leaves, size, tensors
+from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.sim.as_one import fused_op, shapes
-from perftool.sim.frameworks import module
-from perftool.sim.one_op import one_op
-from perftool.sim.op_work import tensors
-from perftool.sim.simulation import Simulation
+from perftool.sim.ops.op_work import tensors
+from perftool.sim.session.as_one import fused_op, shapes
+from perftool.sim.session.one_op import one_op
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.frameworks import module
 
 _OPTIMIZERS = {
     "FusedSGD": "optimizer_sgd",

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from perftool import fused
-from perftool.sim.as_one import compiled, replayed
-from perftool.sim.op_work import leaves
-from perftool.sim.simulation import Simulation
+from perftool.sim.ops.op_work import leaves
+from perftool.sim.session.as_one import compiled, replayed
+from perftool.sim.session.simulation import Simulation
 
 
 class GraphedFunction:

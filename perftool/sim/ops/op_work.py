@@ -12,7 +12,7 @@ from torch.utils.flop_counter import flop_registry
 
 from perftool.model.hpu_bridge import hpu_bridge
 from perftool.model.hpu_ops import base_name
-from perftool.sim.graph import Work
+from perftool.sim.machine.graph import Work
 
 # As Synapse spells them.
 DTYPE_NAMES = {

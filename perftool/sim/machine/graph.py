@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from perftool.sim.costs import Roofline
+from perftool.sim.machine.costs import Roofline
 
 # A fused kernel takes no more ops than this: the real limit of the graph compiler is not published.
 _LONGEST_CHAIN = 16

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-from perftool.sim.graph import Work
-from perftool.sim.op_work import Call, dtype_name, size, tensors, work_of
-from perftool.sim.simulation import Simulation
+from perftool.sim.machine.graph import Work
+from perftool.sim.ops.op_work import Call, dtype_name, size, tensors, work_of
+from perftool.sim.session.simulation import Simulation
 
 
 class Touched:

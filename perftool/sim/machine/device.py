@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perftool.sim.costs import Roofline, us
-from perftool.sim.graph import Kernel
-from perftool.sim.recorder import Recorder
+from perftool.sim.machine.costs import Roofline, us
+from perftool.sim.machine.graph import Kernel
+from perftool.sim.machine.recorder import Recorder
 
 
 class DeviceQueue:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
-from perftool.sim.write import BASE_NS, NOTE
+from perftool.sim.machine.write import BASE_NS, NOTE
 
 _RULE = "------------------------------------------------------------------------------"
 _LAZY_MODE = {"lazy": "1", "eager": "0", "compile": "0"}

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
-from perftool.sim.simulation import Simulation
+from perftool.sim.session.simulation import Simulation
 
 # They prepare a model for quantization or change settings of the bridge: nothing of it is in this model.
 _SETTINGS = (

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from perftool.sim.as_one import fused_op, shapes
-from perftool.sim.op_work import tensors
-from perftool.sim.simulation import Simulation
+from perftool.sim.ops.op_work import tensors
+from perftool.sim.session.as_one import fused_op, shapes
+from perftool.sim.session.simulation import Simulation
 
 _NUMBERS = (bool, int, float, str, type(None))
 

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perftool.model.devices import DeviceFacts
-from perftool.sim.annotations import PROFILER_STEP, Annotations
-from perftool.sim.costs import default_costs
-from perftool.sim.dispatch_mode import DispatchMode
-from perftool.sim.function_mode import FunctionMode
-from perftool.sim.machine import Machine
-from perftool.sim.patches import item
-from perftool.sim.placement import Placement
-from perftool.sim.steps import step_bounds, warm_up
-from perftool.sim.write import About, trace_bytes, write_file
+from perftool.sim.machine.annotations import PROFILER_STEP, Annotations
+from perftool.sim.machine.costs import default_costs
+from perftool.sim.machine.machine import Machine
+from perftool.sim.machine.steps import step_bounds, warm_up
+from perftool.sim.machine.write import About, trace_bytes, write_file
+from perftool.sim.ops.dispatch_mode import DispatchMode
+from perftool.sim.ops.function_mode import FunctionMode
+from perftool.sim.ops.placement import Placement
+from perftool.sim.session.patches import item
 
 # The environment variable of perftool.fused that names an implementation.
 FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"

@@ -14,10 +14,10 @@ from typing import Any
 
 from torch.utils.data import dataloader
 
-from perftool.sim.costs import ms
-from perftool.sim.op_work import Call, tensors
-from perftool.sim.patches import attribute
-from perftool.sim.simulation import Simulation
+from perftool.sim.machine.costs import ms
+from perftool.sim.ops.op_work import Call, tensors
+from perftool.sim.session.patches import attribute
+from perftool.sim.session.simulation import Simulation
 
 _current: list[Simulation] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perftool.sim.machine import Machine
+from perftool.sim.machine.machine import Machine
 
 LOADER = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"

@@ -11,7 +11,7 @@ import orjson
 
 from perftool.errors import PerfToolError
 from perftool.model.devices import DeviceFacts
-from perftool.sim.recorder import MAIN, Event
+from perftool.sim.machine.recorder import MAIN, Event
 
 # The start of a three-month interval, which is the zero of the bridge's relative times.
 BASE_NS = 1_727_743_122_000_000_000

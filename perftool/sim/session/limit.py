@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from perftool.sim.annotations import LOADER, OPTIMIZER, PROFILER_STEP
-from perftool.sim.script import StepLimit
-from perftool.sim.simulation import Simulation
+from perftool.sim.machine.annotations import LOADER, OPTIMIZER, PROFILER_STEP
+from perftool.sim.session.script import StepLimit
+from perftool.sim.session.simulation import Simulation
 
 
 @contextmanager

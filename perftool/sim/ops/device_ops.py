@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from perftool.sim.fallbacks import argument_types, falls_back
-from perftool.sim.graph import Node, Work
-from perftool.sim.machine import Machine
-from perftool.sim.op_work import Call, key_of, recorded_shapes, size, work_of
-from perftool.sim.placement import Placement
+from perftool.sim.machine.graph import Node, Work
+from perftool.sim.machine.machine import Machine
+from perftool.sim.ops.fallbacks import argument_types, falls_back
+from perftool.sim.ops.op_work import Call, key_of, recorded_shapes, size, work_of
+from perftool.sim.ops.placement import Placement
 
 # No kernel: memory without content, or another view of what is there.
 _FREE = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach",
