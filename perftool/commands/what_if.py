@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given
 from perftool.commands.output import print_document, require_no_input, said, write_document
-from perftool.commands.prepare import note, prepare
+from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
+
+if TYPE_CHECKING:
+    from perftool.model.what_if import WhatIf
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The changes as the command line has them, and the rank."""
+
+    fixes: tuple[str, ...]
+    scale: tuple[str, ...]
+    without: tuple[str, ...]
+    rank: int | None
 
 
 class Format(str, Enum):
@@ -21,33 +35,29 @@ class Format(str, Enum):
     json = "json"
 
 
+Fixes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fix", metavar="RULE", help="Make the fix of this rule; repeatable.", autocompletion=options.complete_code
+    ),
+]
+Scale = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KIND:NAME=FACTOR", help="Let work take this share of its time; repeatable."),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KIND:NAME", help="Leave work out, with all that it launches; repeatable."),
+]
+OneRank = Annotated[int | None, typer.Option(metavar="N", help="Replay this rank; the default is the slowest.")]
+
+
 def whatif(
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or a folder with those of a few ranks.")],
-    fix: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fix", metavar="RULE", help="Make the fix of this rule; repeatable.", autocompletion=options.complete_code
-        ),
-    ] = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scale",
-            metavar="KIND:NAME=FACTOR",
-            help="Let work take this share of its time: 'kernel:*gemm*=0.5'; repeatable.",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--without",
-            metavar="KIND:NAME",
-            help="Leave work out, with all that it launches: 'op:aten::item'; repeatable.",
-        ),
-    ] = None,
-    rank: Annotated[
-        int | None, typer.Option("--rank", metavar="N", help="Replay this rank; the default is the slowest.")
-    ] = None,
+    fix: Fixes = None,
+    scale: Scale = None,
+    without: Without = None,
+    rank: OneRank = None,
     output_format: Annotated[
         Format, typer.Option("--output-format", metavar="FORMAT", help="Format of the prediction: text, json.")
     ] = Format.text,
@@ -70,32 +80,40 @@ def whatif(
 
       habana_perf_tool whatif run.json --fix GAP102 --fix SYN101
 
-      habana_perf_tool whatif run.json --scale 'kernel:*gemm*=0.5' --without 'op:aten::item'
-    """  # fmt: skip
+      habana_perf_tool whatif run.json --scale 'kernel:*gemm*=0.5'
+
+      habana_perf_tool whatif run.json --without op:aten::item
+    """
+    from perftool.reporters.what_if import print_what_if, render_what_if_json
+
+    given = Given(rule_packs=rules)
+    prepared = prepare([trace], config or [], isolated, given, trust_config)
+    asked = Asked(tuple(fix or ()), tuple(scale or ()), tuple(without or ()), rank)
+    result = _predicted(trace, log or [], prepared, asked, output_file, quiet)
+    if output_format is Format.json:
+        write_document(render_what_if_json(result), output_file)
+    else:
+        print_document(lambda console: print_what_if(result, console), output_file, color.value)
+    note([] if result.why_not is None else [f"Nothing is predicted: {result.why_not}"])
+    note([] if quiet else said(output_file))
+    if result.why_not is not None:
+        raise typer.Exit(1)
+
+
+def _predicted(
+    trace: str, logs: list[str], prepared: Prepared, asked: Asked, output_file: str | None, quiet: bool
+) -> WhatIf:
     from perftool.engine.analysis import analysed
     from perftool.engine.rules.pack import load_packs
     from perftool.engine.settings.settings import adjust
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
     from perftool.readers.files.discover import find_inputs
-    from perftool.reporters.what_if import print_what_if, render_what_if_json
 
-    prepared = prepare([trace], config or [], isolated, Given(rule_packs=rules), trust_config)
-    settings = prepared.settings
-    fixes = rules_named(fix or [], adjust(load_packs(settings.rule_packs), settings.overrides))
-    tasks = [*map(parse_scale, scale or ()), *map(parse_without, without or ())]
-    inputs = find_inputs([trace], log or [])
+    # A fix may be asked for whether or not its rule is selected.
+    known = adjust(load_packs(prepared.settings.rule_packs), prepared.settings.overrides)
+    fixes = rules_named(asked.fixes, known)
+    tasks = [*map(parse_scale, asked.scale), *map(parse_without, asked.without)]
+    inputs = find_inputs([trace], logs)
     require_no_input([output_file], [*inputs.traces, *inputs.texts])
-    with progress(quiet) as show, analysed(inputs, prepared.rules, progress=show) as run:
-        result = what_if(run.whole, fixes, tasks, rank)
-    if output_format is Format.json:
-        write_document(render_what_if_json(result), output_file)
-    else:
-        print_document(lambda console: print_what_if(result, console), output_file, color.value)
-    note(
-        [
-            *([] if result.why_not is None else [f"Nothing is predicted: {result.why_not}"]),
-            *([] if quiet else said(output_file)),
-        ]
-    )
-    if result.why_not is not None:
-        raise typer.Exit(1)
+    with progress(quiet) as show, analysed(inputs, progress=show) as run:
+        return what_if(run.whole, fixes, tasks, asked.rank)

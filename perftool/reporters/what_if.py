@@ -9,17 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perftool.model.replayed import BoundShare
 from perftool.model.what_if import Path, WhatIf
 from perftool.model.words import kind_label
 from perftool.reporters.escape import one_line
 from perftool.reporters.json import TOOL, VERSION, dump
+from perftool.reporters.labels import bounds_text
 from perftool.reporters.terminal.tables import print_table
 from perftool.units import format_count, format_ns, format_ratio
 
 _LONGEST_NAME = 60
-# Smaller shares of the step would fill the line with noise.
-_NAMED = 0.005
 
 
 def render_what_if_json(result: WhatIf) -> bytes:
@@ -76,11 +74,6 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         _print_path("before", result.before, console)
     if result.after is not None and result.changes:
         _print_path("after", result.after, console)
-
-
-def bounds_text(bounds: tuple[BoundShare, ...]) -> str:
-    """Who bounds the step, in shares of it: ``host 62.0 %, kernels 30.1 %``."""
-    return ", ".join(f"{kind_label(b.kind)} {format_ratio(b.share)}" for b in bounds if b.share >= _NAMED)
 
 
 def _print_path(when: str, path: Path, console: Console) -> None:
