@@ -15,7 +15,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.links import IDLE_TIME
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, bounds_text, format_metric
+from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
@@ -105,10 +105,7 @@ def _print_summary(report: Report, console: Console) -> None:
         window = format_metric(report.summary["window_ms"])
         table.add_row("window", window, "the steps" if steps else "the whole recording")
     missing = []
-    for name, label in METRIC_LABELS.items():
-        if name in GAUDI_METRICS and device.type != "hpu":
-            continue
-        metric = report.summary[name]
+    for label, metric in listed_metrics(report):
         if metric.value is None:
             missing.append(label)
         else:
@@ -179,6 +176,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
     console.print(head)
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(rank + finding.message), console)
+    if finding.explained_by:
+        _paragraph(Text(f"most of it is explained by {finding.explained_by}", style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""
