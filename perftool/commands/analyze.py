@@ -101,8 +101,6 @@ def analyze(
 
       habana_perf_tool analyze traces/ --jobs 8
 
-      habana_perf_tool analyze --each nightly/
-
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
@@ -112,8 +110,8 @@ def analyze(
     if settings:
         show_settings(prepared.settings)
     else:
-        view = View(full, top, each, part)
-        run(paths or [], texts, prepared, color, quiet, view, Ranks(jobs, scheduler, as_one_run))
+        ranks = Ranks(jobs, scheduler, as_one_run)
+        run(paths or [], texts, prepared, color, quiet, View(full, top, each, part), ranks)
 
 
 @dataclass(frozen=True)
