@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.process import new_trace, rank_here
+from perftool.output_file import whole_file
 from perftool.readers.files.discover import TRACE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ class Recording:
         if trial or 0 < self._steps <= self._before:
             return
         path = new_trace(self._folder)
-        profiler.export_chrome_trace(str(path))
+        with whole_file(path) as place:
+            profiler.export_chrome_trace(str(place))
         self.traces.append(path)
         self._report = None
 

@@ -16,7 +16,7 @@ from perftool.sim.machine import Machine
 from perftool.sim.patches import item
 from perftool.sim.placement import Placement
 from perftool.sim.steps import step_bounds, warm_up
-from perftool.sim.write import About, trace_bytes, write_file
+from perftool.sim.write import About, trace_bytes, write
 
 # The environment variable of perftool.fused that names an implementation.
 FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"
@@ -81,9 +81,9 @@ class Simulation:
         """Write the three files."""
         recorder, end = self.machine.recorder, self.machine.end
         about = About(self.device, self.mode, interrupted)
-        write_file(trace, trace_bytes(about, recorder.metadata(), recorder.events))
-        write_file(log, self.machine.log.text(end).encode())
-        write_file(metrics, self.machine.log.metrics(end).encode())
+        write(trace, trace_bytes(about, recorder.metadata(), recorder.events))
+        write(log, self.machine.log.text(end).encode())
+        write(metrics, self.machine.log.metrics(end).encode())
 
 
 def _nothing() -> None:

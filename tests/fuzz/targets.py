@@ -51,9 +51,13 @@ class Target:
     run: Callable[[bytes, Path], None]
 
 
-def attempt(target: Target, data: bytes) -> None:
+def attempt(target: Target, data: bytes, memory: bool = True) -> None:
     """Run ``target`` on ``data``; raises whatever it raises but PerfToolError, and when it costs too much."""
-    with tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder, bounded(len(data)), suppress(PerfToolError):
+    with (
+        tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder,
+        bounded(len(data), memory),
+        suppress(PerfToolError),
+    ):
         target.run(data, Path(folder))
 
 

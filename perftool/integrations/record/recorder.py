@@ -18,6 +18,7 @@ from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Plan, plan_here
 from perftool.integrations.record.steps import Steps
 from perftool.integrations.recording import never_in_the_way
+from perftool.output_file import whole_file
 
 _ASIDE = "the program uses torch.profiler itself: record steps aside; analyse the program's own trace"
 
@@ -75,7 +76,8 @@ class Recorder:
             return
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        profiler.export_chrome_trace(str(new_trace(folder)))
+        with whole_file(new_trace(folder)) as place:
+            profiler.export_chrome_trace(str(place))
 
     def _finish(self) -> None:
         """Stop, saving what is being recorded."""
