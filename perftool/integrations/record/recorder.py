@@ -14,11 +14,11 @@ from typing import Any
 from torch.autograd import profiler as autograd_profiler
 
 from perftool.integrations.activities import activities_here, torch_profiler
+from perftool.integrations.call_lines import save_trace
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Plan, plan_here
 from perftool.integrations.record.steps import Steps
 from perftool.integrations.recording import never_in_the_way
-from perftool.output_file import whole_file
 
 _ASIDE = "the program uses torch.profiler itself: record steps aside; analyse the program's own trace"
 
@@ -76,8 +76,7 @@ class Recorder:
             return
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(new_trace(folder)) as place:
-            profiler.export_chrome_trace(str(place))
+        save_trace(profiler, new_trace(folder))
 
     def _finish(self) -> None:
         """Stop, saving what is being recorded."""
