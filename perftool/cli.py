@@ -42,6 +42,7 @@ from perftool.commands.options import (
     Quiet,
     Ranks,
     Scheduler,
+    TrustConfig,
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
@@ -104,6 +105,7 @@ def root(
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
     full: analyze_command.Full = False,
+    trust_config: TrustConfig = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -142,7 +144,8 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
+    prepared = prepare(trace or texts, [], False, given, trust_config)
+    analyze_command.run(trace or [], texts, prepared, color, quiet, View(full))
 
 
 @app.command()

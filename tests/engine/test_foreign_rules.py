@@ -10,12 +10,13 @@ from events import kernel, loader, runtime, step
 from rule_files import rule
 from stores import store_over
 
+from perftool.engine.rule_tests.cases import load_cases
 from perftool.engine.rules import predict, sources
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import evaluate
 from perftool.engine.rules.pack import builtin_folder, load_rule
 from perftool.engine.rules.row_check import MOST_RELATED, checked
-from perftool.errors import QueryError
+from perftool.errors import QueryError, RuleError
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 from perftool.replay.model import Model
@@ -139,3 +140,12 @@ def test_lines_are_looked_for_behind_so_many_findings(
 
 def test_time_at_stake_counts_once() -> None:
     assert sources._united([(5, 9), (0, 3), (2, 4), (4, 5), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
+
+
+@pytest.mark.parametrize("repeat", ["1000000000000", "-1", "100001"])
+def test_a_case_has_so_many_events(repeat: str, tmp_path: Path) -> None:
+    event = f'{{name = "a", ts = 0, dur = 1, repeat = {repeat}}}'
+    path = tmp_path / "USR901.toml"
+    path.write_text(f'[[case]]\nname = "n"\nfindings = []\nevents = [{event}]\n')
+    with pytest.raises(RuleError, match="at most 100,000 events"):
+        load_cases(path)
