@@ -83,6 +83,9 @@ app.command(context_settings={"allow_interspersed_args": False})(record_command.
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
+_Trace = Annotated[
+    list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+]
 # A text, since the variable may name a format that only the command has which follows.
 _AnyFormat = Annotated[str | None, analyze_command.FORMAT]
 
@@ -96,10 +99,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    trace: Annotated[
-        list[str] | None,
-        typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks."),
-    ] = None,
+    trace: _Trace = None,
     log: Logs = None,
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
