@@ -15,7 +15,7 @@ _TOP = 15
 METRICS: tuple[tuple[str, str], ...] = (
     ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
     ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("device_unknown_ratio", "ratio"),
-    ("kernel_busy_ratio", "ratio"), ("mfu_ratio", "ratio"), ("roofline_ratio", "ratio"),
+    ("kernel_busy_ratio", "ratio"), ("mfu_ratio", "ratio"), ("hfu_ratio", "ratio"), ("roofline_ratio", "ratio"),
     ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
     ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
     ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),

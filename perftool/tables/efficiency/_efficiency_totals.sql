@@ -8,11 +8,13 @@
 -- column matrix_ns: BIGINT, length of the kernels of products and convolutions
 -- column counted_ns: BIGINT, that of the kernels of those whose operations and rate are known
 -- column peak_ns: DOUBLE, what the operations of products, convolutions and attention would take at the peak rate
+-- column recomputed_ns: DOUBLE, that of those which checkpointing runs once more
 SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS work_ns,
        coalesce(sum(w.kernel_ns) FILTER (b.memory_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,
        sum(least(greatest(coalesce(b.compute_ns, 0), b.memory_ns), w.kernel_ns)) FILTER (b.memory_ns IS NOT NULL) AS best_ns,
        sum(w.matrix_ns)::BIGINT AS matrix_ns,
        coalesce(sum(w.matrix_ns) FILTER (b.unit = 'matrix' AND b.compute_ns IS NOT NULL), 0)::BIGINT AS counted_ns,
-       sum(b.compute_ns) FILTER (b.unit = 'matrix') AS peak_ns
+       sum(b.compute_ns) FILTER (b.unit = 'matrix') AS peak_ns,
+       coalesce(sum(b.compute_ns) FILTER (b.unit = 'matrix' AND w.recomputed), 0) AS recomputed_ns
 FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id)
 GROUP BY w.rank
