@@ -1,8 +1,12 @@
-"""What people read where the program has a name: the metrics of the summary."""
+"""What people read where the program has a name: the metrics of the summary, and who bounds the step."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perftool.model.replayed import BoundShare
 from perftool.model.report import Metric
+from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 METRIC_LABELS = {
@@ -39,6 +43,8 @@ GAUDI_METRICS = {
     "mme_time_ms", "tpc_time_ms", "dma_time_ms", "mme_tpc_overlap_ms", "partition_mme_ms", "partition_tpc_ms",
     "partition_dma_ms", "partition_idle_ms", "mme_low_precision_ratio", "graph_build_ratio", "fallback_ops",
 }  # fmt: skip
+# Smaller shares of the step would fill the line with noise.
+_NAMED = 0.005
 
 
 def format_metric(metric: Metric) -> str:
@@ -49,3 +55,8 @@ def format_metric(metric: Metric) -> str:
     if metric.unit == "ms":
         return format_ns(metric.value * 1e6)
     return format_bytes(metric.value) if metric.unit == "bytes" else format_count(metric.value)
+
+
+def bounds_text(bounds: Sequence[BoundShare]) -> str:
+    """Who bounds the step, in shares of it: ``host 62.0 %, kernels 30.1 %``."""
+    return ", ".join(f"{kind_label(b.kind)} {format_ratio(b.share)}" for b in bounds if b.share >= _NAMED)
