@@ -53,8 +53,8 @@ def _count(tensors: list[Tensor]) -> int:
 
 _BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "clamp_min", "clamp_max", "lerp", "pow")
 _UNARY = ("neg", "sqrt", "rsqrt", "reciprocal", "abs", "exp", "log", "sign")
+JOINS: dict[str, Callable[[Call], Cost]] = {"aten::cat": _cat, "aten::_cat": _cat, "aten::stack": _cat}
 LISTS: dict[str, Callable[[Call], Cost]] = {
-    "aten::cat": _cat, "aten::_cat": _cat, "aten::stack": _cat,
     **{f"aten::_foreach_{name}{end}": _Foreach(2) for name in _BINARY for end in ("", "_")},
     **{f"aten::_foreach_{name}{end}": _Foreach(1) for name in _UNARY for end in ("", "_")},
     **{f"aten::_foreach_{name}{end}": _Foreach(3, 3) for name in ("addcmul", "addcdiv") for end in ("", "_")},
@@ -62,6 +62,8 @@ LISTS: dict[str, Callable[[Call], Cost]] = {
     "aten::_foreach_zero_": _Foreach(1, 0, reads_first=False),
     "aten::_foreach_norm": _Foreach(1, 2, writes=False),
     "aten::_amp_foreach_non_finite_check_and_unscale_": _Foreach(1, 2),
+}  # fmt: skip
+OPTIMIZERS: dict[str, Callable[[Call], Cost]] = {
     "aten::_fused_adam_": partial(_optimizer, written=(0, 2, 3, 4), read_only=(1,), per_element=13),
     "aten::_fused_adamw_": partial(_optimizer, written=(0, 2, 3, 4), read_only=(1,), per_element=15),
     "aten::_fused_sgd_": partial(_optimizer, written=(0, 2), read_only=(1,), per_element=6),

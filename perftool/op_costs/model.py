@@ -9,18 +9,25 @@ from perftool.op_costs.attention import ATTENTION
 from perftool.op_costs.call import Call, NoModelError
 from perftool.op_costs.convolutions import CONVOLUTIONS
 from perftool.op_costs.cost import Cost
-from perftool.op_costs.elements import ELEMENTS
+from perftool.op_costs.elements import COPIES, FILLS, POINTWISE, REDUCTIONS, SCATTERED
 from perftool.op_costs.inductor import inductor_model
-from perftool.op_costs.layers import LAYERS
-from perftool.op_costs.lists import LISTS
-from perftool.op_costs.pools import POOLS
+from perftool.op_costs.layers import EMBEDDINGS, NORMS, SOFTMAX
+from perftool.op_costs.lists import JOINS, LISTS, OPTIMIZERS
+from perftool.op_costs.pools import LOSSES, POOLS
 from perftool.op_costs.products import PRODUCTS
 from perftool.op_costs.seen import Results
-from perftool.op_costs.serving import SERVING
+from perftool.op_costs.serving import SERVING_ATTENTION, SERVING_NORMS, SERVING_POINTWISE
 
-MODELS: Mapping[str, Callable[[Call], Cost]] = {
-    **PRODUCTS, **CONVOLUTIONS, **ATTENTION, **ELEMENTS, **LAYERS, **POOLS, **LISTS, **SERVING,
+Models = Mapping[str, Callable[[Call], Cost]]
+# The kinds of ops; the table of op_efficiency and the rules know them by these words.
+KINDS: Mapping[str, Models] = {
+    "product": PRODUCTS, "convolution": CONVOLUTIONS, "attention": {**ATTENTION, **SERVING_ATTENTION},
+    "normalisation": {**NORMS, **SERVING_NORMS}, "softmax": SOFTMAX,
+    "pointwise": {**POINTWISE, **SERVING_POINTWISE}, "reduction": REDUCTIONS, "copy": {**COPIES, **JOINS},
+    "fill": FILLS, "embedding": {**EMBEDDINGS, **SCATTERED}, "pool": POOLS, "loss": LOSSES, "list": LISTS,
+    "optimizer": OPTIMIZERS,
 }  # fmt: skip
+MODELS: Models = {name: model for models in KINDS.values() for name, model in models.items()}
 _MOST = 2**63 - 1
 
 

@@ -71,6 +71,8 @@ POOLS: dict[str, Callable[[Call], Cost]] = {
     "aten::_adaptive_avg_pool2d_backward": partial(_pool_backward, places=None),
     "aten::_adaptive_avg_pool2d": partial(_adaptive, dimensions=2),
     "aten::_adaptive_avg_pool3d": partial(_adaptive, dimensions=3),
+}  # fmt: skip
+LOSSES: dict[str, Callable[[Call], Cost]] = {
     "aten::mse_loss": partial(_loss, reduction=2, per_element=3),
     "aten::binary_cross_entropy_with_logits": partial(_loss, reduction=4, per_element=7),
     "aten::mse_loss_backward": _loss_backward,

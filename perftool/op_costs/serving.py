@@ -7,7 +7,6 @@ sums for two elements; SiLU times a gate 2; a quantisation one product. A cache 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from perftool.op_costs.attention import AttentionLayout
 from perftool.op_costs.call import Call, NoModelError
@@ -56,12 +55,15 @@ def _cached(call: Call) -> Cost:
     return Cost(0, moved(key, value, slots, *kept), "vector", key.rate_name)
 
 
-SERVING: dict[str, Callable[[Call], Cost]] = {
-    "_C::rms_norm": _rms_norm, "_C::fused_add_rms_norm": _add_rms_norm, "_C::rotary_embedding": _rotary,
-    **{f"_C::{name}_and_mul": partial(_gated) for name in ("silu", "gelu", "gelu_tanh")},
+SERVING_NORMS: dict[str, Callable[[Call], Cost]] = {"_C::rms_norm": _rms_norm, "_C::fused_add_rms_norm": _add_rms_norm}
+SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
+    "_C::rotary_embedding": _rotary,
+    "_C::silu_and_mul": _gated, "_C::gelu_and_mul": _gated, "_C::gelu_tanh_and_mul": _gated,
     "_C::static_scaled_fp8_quant": _quantised, "_C::dynamic_scaled_fp8_quant": _quantised,
     "_C::dynamic_per_token_scaled_fp8_quant": _quantised,
     "_C_cache_ops::reshape_and_cache": _cached, "_C_cache_ops::reshape_and_cache_flash": _cached,
+}  # fmt: skip
+SERVING_ATTENTION: dict[str, Callable[[Call], Cost]] = {
     "flash_attn::_flash_attn_forward": AttentionLayout(causal=5, heads=2),
     "flash_attn::_flash_attn_backward": AttentionLayout(causal=11, heads=2, query=1),
 }  # fmt: skip

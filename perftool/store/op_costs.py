@@ -23,7 +23,11 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
            FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
     seen = _seen(connection)
-    costs = [(call[0], cost) for call in calls if (cost := cost_of(*call[1:], seen=seen))]
+    costs = [
+        (row, cost)
+        for row, name, dims, types, scalars, element_bytes, outer in calls
+        if (cost := cost_of(name, dims, types, scalars, element_bytes, outer, seen))
+    ]
     if costs:
         columns = [
             [call for call, _ in costs], [cost.flops for _, cost in costs], [cost.bytes for _, cost in costs],

@@ -8,7 +8,7 @@
 -- name says so), others at that of the vector units. Where arguments other than tensors differ, flops and bytes are means.
 --
 -- absent: the trace shows no device work
--- needs: _op_work, _op_bounds
+-- needs: _op_work, _op_bounds, op_kinds
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it
 -- column source: VARCHAR, op: a framework op launched it; graph: it was captured in a device graph; recipe: it belongs to a recipe (Gaudi); kernel: the trace names none of these
@@ -23,9 +23,9 @@
 -- column tbytes: DOUBLE, TB/s that it reached
 -- column bound: VARCHAR, compute or memory: what takes longer at the device's best; NULL where that is unknown
 -- column roofline_ratio: DOUBLE, time at the device's best / kernel_ns; NULL where the device or its rate is unknown
--- column unit: VARCHAR, matrix (products, convolutions, attention) or vector, NULL without a model
+-- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
 WITH merged AS (
-    SELECT w.rank, w.name, w.source, w.input_dims, w.input_types, min(b.unit) AS unit,
+    SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
            CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,
            sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,
            -- Some calls without a model leave the op without one.
@@ -43,6 +43,6 @@ SELECT rank, name, source, engine, input_dims, input_types, calls,
        CASE WHEN sized THEN bytes / nullif(kernel_ns, 0) / 1e3 END AS tbytes,
        CASE WHEN bounded THEN CASE WHEN coalesce(compute_ns, 0) > memory_ns THEN 'compute' ELSE 'memory' END END AS bound,
        CASE WHEN bounded THEN greatest(coalesce(compute_ns, 0), memory_ns) / nullif(kernel_ns, 0) END AS roofline_ratio,
-       CASE WHEN sized THEN unit END AS unit
-FROM merged
+       coalesce(k.kind, CASE WHEN engine = 'collective' THEN 'collective' WHEN starts_with(name, 'triton_') THEN 'generated' END) AS kind
+FROM merged LEFT JOIN op_kinds AS k USING (name)
 ORDER BY rank, kernel_ns DESC, name, source, engine, input_dims, input_types
