@@ -14,7 +14,7 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, bounds_text, format_metric
+from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
@@ -102,10 +102,7 @@ def _print_summary(report: Report, console: Console) -> None:
         window = format_metric(report.summary["window_ms"])
         table.add_row("window", window, "the steps" if steps else "the whole recording")
     missing = []
-    for name, label in METRIC_LABELS.items():
-        if name in GAUDI_METRICS and device.type != "hpu":
-            continue
-        metric = report.summary[name]
+    for label, metric in listed_metrics(report):
         if metric.value is None:
             missing.append(label)
         else:
