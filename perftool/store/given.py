@@ -31,7 +31,7 @@ def given_tables(
         "device_facts": device_facts(),
         "op_kinds": [(name, kind) for kind, models in KINDS.items() for name in models],
         "devices": named_devices(metadata),
-        "_ranks": ranks_of_run(metadata, unreadable),
+        "_ranks": ranks_of_run(traces, metadata, unreadable),
         "inputs": facts,
         "_issues": issues,
         **reading_tables(readings),

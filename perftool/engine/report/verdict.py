@@ -84,7 +84,11 @@ def _cause_sentence(cause: Cause, step_ns: int) -> str:
 
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
-    title = next((rule.summary for rule in rules if rule.code == first.code), first.name.replace("-", " "))
+    rule = next((rule for rule in rules if rule.code == first.code), None)
+    if rule is not None and rule.scope == "ranks" and first.gain:
+        # Who keeps the others waiting matters more than that somebody does.
+        return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
+    title = rule.summary if rule else first.name.replace("-", " ")
     # A symptom knows the largest of its causes.
     title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
     if gain and step_ns:
@@ -153,13 +157,11 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
 def _best(summary: Mapping[str, Metric]) -> str:
     """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
     best, passes, window = (summary[name].value for name in ("roofline_ratio", "passes_time_ms", "window_ms"))
-    if not best or best >= _NEAR_BEST:
-        return ""
-    between = ""
-    if passes and window and passes > LARGE * window:
-        spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-        between = f"; {spent} go to pointwise, normalisation and copy kernels between the products"
-    return f", but does only {format_ratio(best)} of what it could do in it{between}"
+    far = f", its kernels at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    if not passes or not window or passes < LARGE * window:
+        return far
+    spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
+    return f"{far}; {spent} go to pointwise, normalisation and copy kernels between the products"
 
 
 def _lower(title: str) -> str:

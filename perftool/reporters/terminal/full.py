@@ -173,6 +173,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
     console.print(head)
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(rank + finding.message), console)
+    if finding.explained_by:
+        _paragraph(Text(f"most of it is explained by {finding.explained_by}", style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""
