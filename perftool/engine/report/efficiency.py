@@ -6,6 +6,7 @@ from perftool.model.devices import known_devices
 from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
 from perftool.store.trace_store import TraceStore
 
+EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_peaks", "_efficiency_totals")
 _TOP = 60
 # Work of which less than this is known does not stand for the rest.
 _KNOWN = 0.5
@@ -41,7 +42,7 @@ IN_GRAPHS = (
 
 def efficiency(store: TraceStore) -> Efficiency | None:
     """What ops reached, or None where the input shows no work of a device."""
-    store.build(["_efficiency_top", "_efficiency_peaks", "_efficiency_totals"])
+    store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
     ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": _TOP}))
     if not ops:
