@@ -30,7 +30,9 @@ def compose(
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "_device_windows", *EFFICIENCY_TABLES])
+    store.build(
+        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "_device_windows", *EFFICIENCY_TABLES]
+    )
     outcome = evaluated(context_of(store, steps, device.type))
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)

@@ -34,7 +34,9 @@ SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0
 FROM _efficiency_totals
 """
 NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the device's best."
-UNKNOWN_DEVICE = "devices.toml does not know the device by the name that the trace gives: rates without shares of its best."
+UNKNOWN_DEVICE = (
+    "devices.toml does not know the device by the name that the trace gives: rates without shares of its best."
+)
 IN_GRAPHS = (
     "Most kernels run in captured graphs, which have no shapes: --capture FILE joins the ops of a trace of the capture."
 )

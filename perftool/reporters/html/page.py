@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perftool import __version__
+from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
+from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
+from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
@@ -43,6 +46,11 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    roofline: RooflineChart | None
+    efficiency_notes: Sequence[str]
+    # From the page to the root of the project, where its sources lie.
+    sources_at: str = ""
+    idle_url: str = IDLE_TIME
 
     @property
     def first(self) -> list[view.ShownFinding]:
@@ -61,12 +69,16 @@ class Page:
         return [*self.strips, *self.steps, *self.memory, *([self.ranks] if self.ranks else [])]
 
 
-def render_html(report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True) -> bytes:
+def render_html(
+    report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True, sources_at: str = ""
+) -> bytes:
     """The report as one HTML file, UTF-8; the same report gives the same bytes.
+
+    ``sources_at`` leads from the page to the root of the project: empty, or a relative path with a slash at its end.
 
     Without ``interactive`` there is no script in it, and no plotly: a small file with the same content.
     """
-    page = make_page(report, pictures)
+    page = replace(make_page(report, pictures), sources_at=sources_at)
     script = page_script() if interactive else None
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(
@@ -99,4 +111,6 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
+        roofline=roofline_chart(report.efficiency) if report.efficiency else None,
+        efficiency_notes=efficiency_notes(report.efficiency) if report.efficiency else [],
     )

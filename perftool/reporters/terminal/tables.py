@@ -45,8 +45,15 @@ def efficiency_table(told: Efficiency) -> Table:
     """The ops that take most time: what they reached, and of what."""
     table = _table("op", "shapes", "calls", "time", "reached", "of the best")
     for op in told.ops[:_MOST_OPS]:
-        names = (Text(one_line(_cut(text))) for text in (op.name.removeprefix("aten::"), shapes_text(op)))
-        table.add_row(*names, format_count(op.calls), format_ns(op.kernel_ns), rate_text(op), best_text(op))
+        shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
+        table.add_row(
+            _name(op.name.removeprefix("aten::")),
+            shapes,
+            format_count(op.calls),
+            format_ns(op.kernel_ns),
+            rate_text(op),
+            best_text(op),
+        )
     return table
 
 
