@@ -27,7 +27,7 @@ class OpRate:
 
 @dataclass(frozen=True)
 class AssumedPeak:
-    """A published or estimated rate that ops were held against, in FLOP/s, and the bandwidth of the memory in bytes/s."""
+    """A rate that ops were held against, in FLOP/s, and the bandwidth of the memory in bytes/s."""
 
     device: str
     dtype: str

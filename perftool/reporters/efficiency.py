@@ -32,7 +32,7 @@ def rate_text(op: OpRate) -> str:
 def best_text(op: OpRate) -> str:
     """Its share of the device's best, and what bounds that."""
     if op.roofline_ratio is None:
-        return "no model" if op.bytes is None else ""
+        return "no model" if op.bytes is None and op.kind != "collective" else ""
     return f"{format_ratio(op.roofline_ratio)} ({op.bound or 'differs'})"
 
 

@@ -13,13 +13,16 @@ _KNOWN = 0.5
 # The same op on several ranks is one; means hide ranks that differ, and the table op_efficiency has them all.
 _OPS = """
 WITH merged AS (
-    SELECT name, source, engine, kind, input_dims, input_types, sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
-           CASE WHEN count(flops) = count(*) THEN sum(flops) END AS flops, CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes,
+    SELECT name, source, engine, kind, input_dims, input_types,
+           sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
+           CASE WHEN count(flops) = count(*) THEN sum(flops) END AS flops,
+           CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes,
            CASE WHEN count(best_ns) = count(*) THEN sum(best_ns) END AS best_ns,
            CASE WHEN count(DISTINCT bound) = 1 THEN min(bound) END AS bound
     FROM _efficiency_top GROUP BY ALL
 )
-SELECT name, source, engine, kind, input_dims, input_types, calls, flops / calls AS flops, bytes / calls AS bytes, kernel_ns,
+SELECT name, source, engine, kind, input_dims, input_types, calls, kernel_ns,
+       flops / calls AS flops, bytes / calls AS bytes,
        flops / nullif(kernel_ns, 0) / 1e3 AS tflops, bytes / nullif(kernel_ns, 0) / 1e3 AS tbytes, bound,
        best_ns / nullif(kernel_ns, 0) AS roofline_ratio
 FROM merged ORDER BY kernel_ns DESC, name, source, engine, input_dims, input_types LIMIT $top
@@ -28,7 +31,8 @@ _PEAKS = """
 SELECT device, dtype, unit, rate FROM _efficiency_peaks GROUP BY ALL ORDER BY sum(work_ns) DESC, device, dtype
 """
 _TOTALS = """
-SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0)::BIGINT AS bounded_ns, sum(best_ns) AS best_ns,
+SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0)::BIGINT AS bounded_ns,
+       sum(best_ns) AS best_ns,
        coalesce(sum(op_ns), 0)::BIGINT AS op_ns, coalesce(sum(shaped_ns), 0)::BIGINT AS shaped_ns,
        coalesce(sum(sized_ns), 0)::BIGINT AS sized_ns, coalesce(sum(graph_ns), 0)::BIGINT AS graph_ns
 FROM _efficiency_totals

@@ -10,7 +10,7 @@
 -- column peak_ns: DOUBLE, what the operations of products, convolutions and attention would take at the peak rate
 -- column recomputed_ns: DOUBLE, that of those which checkpointing runs once more
 -- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
--- column op_ns: BIGINT, length of the work that ops launched
+-- column op_ns: BIGINT, length of the work that ops launched, without transfers
 -- column shaped_ns: BIGINT, that of ops with recorded shapes
 -- column sized_ns: BIGINT, that of ops with a model
 -- column graph_ns: BIGINT, length of the work of captured graphs
@@ -22,8 +22,8 @@ SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS 
        sum(b.compute_ns) FILTER (b.unit = 'matrix') AS peak_ns,
        coalesce(sum(b.compute_ns) FILTER (b.unit = 'matrix' AND w.recomputed), 0) AS recomputed_ns,
        coalesce(sum(w.kernel_ns) FILTER (k.kind IN ('pointwise', 'normalisation', 'reduction', 'copy') AND NOT w.transfer), 0)::BIGINT AS passes_ns,
-       coalesce(sum(w.kernel_ns) FILTER (w.source = 'op'), 0)::BIGINT AS op_ns,
-       coalesce(sum(w.kernel_ns) FILTER (w.input_dims IS NOT NULL), 0)::BIGINT AS shaped_ns,
+       coalesce(sum(w.kernel_ns) FILTER (w.source = 'op' AND NOT w.transfer), 0)::BIGINT AS op_ns,
+       coalesce(sum(w.kernel_ns) FILTER (w.input_dims IS NOT NULL AND NOT w.transfer), 0)::BIGINT AS shaped_ns,
        coalesce(sum(w.kernel_ns) FILTER (b.bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
        coalesce(sum(w.kernel_ns) FILTER (w.source = 'graph'), 0)::BIGINT AS graph_ns
 FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id) LEFT JOIN op_kinds AS k USING (name)
