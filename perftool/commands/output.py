@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -126,3 +126,13 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:
+    """What to say of ``secrets`` (by name) in what was written."""
+    names = ", ".join(sorted(secrets))
+    if not secrets:
+        return []
+    if redacted:
+        return [f"left out, as it looks like a secret: {names}"]
+    return [f"warning: what was written holds what looks like a secret ({names}); --redact leaves it out"]
