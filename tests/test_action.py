@@ -41,7 +41,7 @@ def test_every_line_is_one_argument(tmp_path: Path, programs: str) -> None:
     program.chmod(0o755)
     code, outputs = step(
         "Lint", tmp_path, FOLDER=str(folder), SRC="a b.json\n\nc/*.json\n", ARGS="--select\r\nGAP101,SYN101\n",
-        BUDGETS="step_time_ms <= 120\nreads: SELECT 1 <= 3", CONFIG="$(touch owned)", FAIL_ON="error", 
+        BUDGETS="step_time_ms <= 120\nreads: SELECT 1 <= 3", CONFIG="$(touch owned)", FAIL_ON="error",
         BASELINE="ok.json",
         SARIF="",
     )  # fmt: skip
