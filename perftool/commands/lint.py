@@ -164,10 +164,9 @@ def lint(
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Examples:
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Example:
 
-      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
-    """
+      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif"""
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
                   fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
                   extend_per_file_ignores, source_root, baseline_paths or None)  # fmt: skip

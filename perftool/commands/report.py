@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -70,14 +70,16 @@ def report(
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    ranks = Ranks(jobs, scheduler, as_one_run)
-    document, secrets = make_document(paths or [], texts, prepared, static, quiet, ranks)
-    if redact:
-        document = b"".join(without([document], secrets.values()))
-    write_document(document, target)
-    note(warn_of_secrets(secrets, redact), color)
+    made = make_document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
+    note(_write(*made, redact, target), color)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
+
+
+def _write(document: bytes, secrets: Mapping[str, str], redact: bool, target: str | None) -> list[str]:
+    """Write ``document``, with ``redact`` without the ``secrets`` in it; returns what to warn of."""
+    write_document(b"".join(without([document], secrets.values())) if redact else document, target)
+    return warn_of_secrets(secrets, redact)
 
 
 def make_document(
