@@ -60,7 +60,9 @@ class Annotations:
         if not name:
             return
         self.on_leave(name)
-        self._machine.recorder.host(name, begin, self._machine.now, "user_annotation")
+        # A step is no call of any line.
+        has_line = not name.startswith(PROFILER_STEP)
+        self._machine.recorder.host(name, begin, self._machine.now, "user_annotation", has_line=has_line)
         self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perftool.sim.own_stack import own_stack
+
 # A pid and tids that look like any others: real ones would differ from run to run.
 MAIN = 14_734
 LAUNCH_THREAD = 14_790
@@ -67,11 +69,15 @@ class Recorder:
         self._lanes = LANES[device]
         self._number = 0
 
-    def host(self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None) -> None:
-        """A framework op or annotation of the main thread."""
+    def host(
+        self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
+    ) -> None:
+        """A framework op or annotation of the main thread; ``has_line`` for what a line of the script called."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
-        self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {})}))
+        stack = own_stack() if has_line else ""
+        lines = {"Call stack": stack} if stack else {}
+        self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
 
     def bridge(self, name: str, begin: int, end: int, tid: int = MAIN) -> None:
         """A function of the bridge."""

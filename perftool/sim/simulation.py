@@ -74,7 +74,7 @@ class Simulation:
         if skipped:
             self.machine.recorder.forget_before(bounds[skipped - 1][1])
         for number, (start, end) in list(enumerate(bounds))[skipped:]:
-            self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation")
+            self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation", has_line=False)
         return skipped
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
