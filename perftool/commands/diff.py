@@ -15,6 +15,7 @@ from perftool.commands.output import is_file, require_no_input, said, write_docu
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
+from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from perftool.model.diff import Comparison, RunSide
@@ -37,7 +38,7 @@ def diff(
     ] = None,
     output_format: Annotated[
         Format,
-        typer.Option("--output-format", metavar="FORMAT", help="Format of the comparison: text, json, markdown."),
+        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the comparison: {one_of(Format, 'text')}."),
     ] = Format.text,
     output_file: options.OutputFile = None,
     select: options.Select = None,

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from perftool.model.choices import Confidence, Severity
 from perftool.model.inputs import InputFile
+from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
 from perftool.model.replayed import ReplayModel
-from perftool.model.rule import Confidence, Rule, Severity
+from perftool.model.rule import Rule
 from perftool.units import format_ns
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 # What a notebook or a debugger shows on a line.
 _LONGEST_REPR = 120
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
-Unit = Literal["ratio", "ms", "count", "bytes"]
 FrameName = Literal[
     "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
     "not_applicable",
@@ -56,7 +57,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for what concerns the trace instead of the run.
+    ``advice`` is false for what concerns the trace instead of the run; ``explained_by`` is the code of the finding that
+    names the cause of the largest part of its time, which its gain leaves out.
     """
 
     code: str
@@ -79,6 +81,7 @@ class Finding:
     path: str | None = None
     advice: bool = True
     short_fix: str = ""
+    explained_by: str | None = None
 
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
@@ -221,12 +224,14 @@ class Fallback:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``status`` is ok or unreadable; ``step_ns`` the median step; ``exposed_ns`` the part of the collectives
-    that no compute hides, ``waited_ns`` the part spent waiting for other ranks. ``offset_ns`` added to its times makes
-    them comparable with those of the lowest rank, give or take ``spread_ns``.
+    ``host`` is the machine it ran on, None when nothing tells; ``status`` is ok or unreadable; ``step_ns`` the median
+    step; ``exposed_ns`` the part of the collectives that no compute hides, ``waited_ns`` the part spent waiting for
+    other ranks. ``offset_ns`` added to its times makes them comparable with those of the lowest rank, give or take
+    ``spread_ns``.
     """
 
     rank: int
+    host: str | None
     status: str
     steps: int
     step_ns: int | None

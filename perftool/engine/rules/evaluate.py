@@ -15,6 +15,7 @@ from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
+from perftool.model.links import rule_url
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
@@ -131,6 +132,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         gain=_gain(row, context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
+        url=rule_url(rule.code, rule.references),
         advice=rule.advice,
     )
 

@@ -123,8 +123,10 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
 
 
 def _worth_a_row(finding: Finding) -> bool:
-    """Whether the fix would be felt: what is true but gives nothing back stands under ``Also``."""
-    return finding.gain is None or finding.gain.share_of_step >= _FELT
+    """Whether the fix would be felt: what is true but gives nothing back of its own stands under ``Also``."""
+    if finding.gain is None:
+        return finding.explained_by is None
+    return finding.gain.share_of_step >= _FELT
 
 
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:

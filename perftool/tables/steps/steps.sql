@@ -1,7 +1,7 @@
 -- One row per profiler step, or one for the whole recording when there are none. The parts of the breakdown
 -- exclude each other, in the order of the columns, and add up to the step.
 --
--- needs: _step_bounds, _timeline
+-- needs: _step_bounds, _timeline, _states
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
@@ -24,15 +24,8 @@ WITH
 -- stretch with every step would take a time that grows with the square of the recording.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
 parts AS (
-    SELECT b.rank, b.ts, t."end" - t.ts AS ns,
-           CASE WHEN shows(mask, ['compute', 'collective']) THEN 'kernel'
-                WHEN shows(mask, ['copy']) THEN 'memcpy'
-                WHEN shows(mask, ['fill']) THEN 'memset'
-                WHEN shows(mask, ['group_compute', 'group_collective', 'process_group']) THEN 'communication'
-                WHEN shows(mask, ['other_call', 'call', 'copy_call', 'fallback', 'graph_build']) THEN 'runtime'
-                WHEN shows(mask, ['other_loading', 'loading']) THEN 'dataloader'
-                WHEN shows(mask, ['other_op', 'op', 'group_op', 'optimizer_op']) THEN 'cpu_op' END AS part
-    FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
+    SELECT b.rank, b.ts, t."end" - t.ts AS ns, t.part
+    FROM (SELECT * FROM _timeline JOIN _states USING (mask)) AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
 ),
 pieces AS (SELECT rank, ts, part, sum(ns) AS ns FROM parts GROUP BY rank, ts, part),
 shares AS (
