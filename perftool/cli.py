@@ -42,6 +42,7 @@ from perftool.commands.options import (
     Quiet,
     Ranks,
     Scheduler,
+    TrustConfig,
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
@@ -82,6 +83,9 @@ app.command(context_settings={"allow_interspersed_args": False})(record_command.
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
+_Trace = Annotated[
+    list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+]
 # A text, since the variable may name a format that only the command has which follows.
 _AnyFormat = Annotated[str | None, analyze_command.FORMAT]
 
@@ -95,15 +99,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    trace: Annotated[
-        list[str] | None,
-        typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks."),
-    ] = None,
+    trace: _Trace = None,
     log: Logs = None,
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
     full: analyze_command.Full = False,
+    trust_config: TrustConfig = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -142,7 +144,8 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
+    prepared = prepare(trace or texts, [], False, given, trust_config)
+    analyze_command.run(trace or [], texts, prepared, color, quiet, View(full))
 
 
 @app.command()

@@ -53,3 +53,10 @@ def test_the_times_that_perfetto_shows_keep_their_order(one: int, other: int) ->
     first, second = sorted((one, other))
     assert shown_ns(first) <= shown_ns(second)
     assert abs(shown_ns(first) - first) <= max(1, first >> 52)
+
+
+def test_any_evidence_can_be_written() -> None:
+    odd = {"big": 2**100, "text": "\ud800", "bytes": b"\xff", "map": {(1,): float("nan")}}
+    lane = Lane("GAP101", [Mark("m", 1, 1, {"evidence": odd})])
+    text = b"".join(render_events(Annotations(0, 9001, 0, Location(), None, (lane,), ())))
+    assert b'{"big":1.2676506002282294e+30,"text":"\xef\xbf\xbd","bytes":"b\'\\\\xff\'","map":{"(1,)":null}}' in text

@@ -11,8 +11,10 @@ from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, s
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
+from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
@@ -166,6 +168,8 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     values = sql_values(rule, rule.sql, context)
     columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
+    if not is_shipped(rule):
+        found = checked(found)
     bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
