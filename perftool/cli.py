@@ -20,6 +20,7 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import demo as demo_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
+from perftool.commands import merge as merge_command
 from perftool.commands import query as query_command
 from perftool.commands import record as record_command
 from perftool.commands import report as report_command
@@ -74,6 +75,7 @@ app.command()(diff_command.diff)
 app.command()(report_command.report)
 app.command()(annotate_command.annotate)
 app.command()(what_if_command.whatif)
+app.command()(merge_command.merge)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)

@@ -23,6 +23,7 @@ OTHERWISE = {
     "readers/files/identity.py": "a temporary folder",
     "readers/trace/chrome_trace.py": "the folder for spooled events",
     "sim/machine/write.py": "whether it can be written",
+    "sim/stand_in/device.py": "what a script on the simulated device asks of the library of Gaudi",
     "store/handover.py": "a temporary folder",
     "store/load_csv.py": "a temporary folder",
     "store/room/inside.py": "the pipe",

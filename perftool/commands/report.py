@@ -106,7 +106,7 @@ def _analysis(
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
-    require_no_input([prepared.settings.output_file], [*inputs.traces, *inputs.texts])
+    require_no_input([prepared.settings.output_file], [*inputs.files])
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures

@@ -45,7 +45,7 @@ def lint_inputs(
     inputs: Inputs, plan: LintPlan, progress: Progress | None = None, schedule: Schedule = IN_PROCESS
 ) -> LintReport:
     """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
-    if not inputs.traces and not inputs.texts:
+    if not inputs.files:
         return judge(empty_report(plan.rules), plan)
     with analysed(inputs, plan.rules, schedule, progress) as run:
         report = run.report

@@ -55,6 +55,15 @@ def predicted(
     return results, tuple(models)
 
 
+def without_predictions(
+    answers: Sequence[Answer], ranks: Sequence[int]
+) -> tuple[tuple[Answer, ...], tuple[ReplayModel, ...]]:
+    """``answers`` and models of ``ranks`` as they are for a run of more ranks than are replayed."""
+    bare = [tuple({key: row[key] for key in row if key != "predicted_ns"} for row in answer.rows) for answer in answers]
+    kept = tuple(replace(answer, rows=rows) for answer, rows in zip(answers, bare, strict=True))
+    return kept, tuple(_no_model(rank, _TOO_MANY) for rank in sorted(ranks))
+
+
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
     """What the fix of ``rule`` changes in the steps of ``model``, each with the subject it is for, None for every one.
 
