@@ -34,11 +34,18 @@ class Gain:
     """The time a fix would give back per step, in ns and as a share of the median step.
 
     ``predicted``: the difference of two replays of the recorded steps. ``bound``: no more than this, by the evidence.
+    ``bound_share`` is what the evidence allows, also where a prediction takes its place; None where it says nothing.
     """
 
     ns_per_step: int
     share_of_step: float
     kind: Literal["predicted", "bound"] = "bound"
+    bound_share: float | None = None
+
+    @property
+    def most(self) -> float:
+        """The share of the step that the evidence allows; that of the prediction where it says nothing."""
+        return self.share_of_step if self.bound_share is None else self.bound_share
 
     @property
     def worth(self) -> str:
