@@ -20,13 +20,24 @@ def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateCha
     Only work that an op launched counts: names of kernels mean something on one device only. The largest change of the
     time that the base spends comes first.
     """
-    sides = [[op for op in ops if op.source == "op" and op.kind != "collective"] for ops in (base, new)]
-    exact = _paired(*({_key(op): op for op in _merged(ops, shapes=True)} for ops in sides))
+    before, after = _launched(base), _launched(new)
+    exact = _paired(_by_shapes(before), _by_shapes(after))
     met = {_name(change.base) for change in exact}
-    whole = _paired(*({_name(op): op for op in _merged(ops, shapes=False) if _name(op) not in met} for ops in sides))
-    return tuple(
-        sorted((*exact, *whole), key=lambda change: (-abs(change.delta_ns), change.name, change.shapes))[:_MOST]
-    )
+    changes = [*exact, *_paired(_by_name(before, met), _by_name(after, met))]
+    return tuple(sorted(changes, key=lambda change: (-abs(change.delta_ns), change.name, change.shapes))[:_MOST])
+
+
+def _launched(ops: Sequence[OpRate]) -> list[OpRate]:
+    return [op for op in ops if op.source == "op" and op.kind != "collective"]
+
+
+def _by_shapes(ops: Sequence[OpRate]) -> dict[object, OpRate]:
+    return {_key(op): op for op in _merged(ops, shapes=True)}
+
+
+def _by_name(ops: Sequence[OpRate], met: set[str]) -> dict[object, OpRate]:
+    """The ops of other names than those of ``met``."""
+    return {_name(op): op for op in _merged(ops, shapes=False) if _name(op) not in met}
 
 
 def _paired(base: dict[object, OpRate], new: dict[object, OpRate]) -> list[RateChange]:
