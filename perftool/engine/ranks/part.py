@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -118,7 +118,8 @@ def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress 
         label = file.path if len(files) == 1 else f"rank {number} of {len(files)}"
         kept = None if file.rank is None else partial(_keep, file.rank)
         try:
-            store.add_trace(file.path, partial(progress, label) if progress else None, kept)
+            read = store.add_trace(file.path, partial(progress, label) if progress else None, kept)
+            store.inputs[-1] = replace(read, issues=(*read.issues, *file.issues))
         except InputError as error:
             store.unreadable.append(unreadable(file.path, error))
 
