@@ -195,11 +195,11 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     joined = analyze(paths, rules, as_one_run=True)
 
     assert as_dict(joined) == as_dict(in_one_store(paths, rules))
-    assert [read.rank for read in joined.inputs] == [1, 0, 2]
+    assert [read.rank for read in joined.inputs] == [2, 0, 1]
     issues = [issue.message for read in joined.inputs for issue in read.issues]
     assert issues == [
-        "the trace does not state its rank; by host, process and name it is 1",
-        "rank 0 was read before; this file is shown as rank 2",
+        "the trace does not state its rank; by host, process and name it is 2",
+        "rank 0 was read before; this file is shown as rank 1",
     ]
 
 
