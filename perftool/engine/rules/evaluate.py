@@ -180,4 +180,6 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
     bounded = max(0, min(int(gain_ns), context.step_ns))
-    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")
+    allowed = row.get("gain_ns")
+    most = None if allowed is None else max(0, min(int(allowed), context.step_ns)) / context.step_ns
+    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted", most)

@@ -11,10 +11,12 @@ from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures, RankTimes
 from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
+from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.heat import heat_chart
+from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
@@ -48,6 +50,8 @@ class Page:
     ranks: Chart | None
     heat: Sequence[Chart]
     told_ranks: Sequence[RankTimes]
+    roofline: RooflineChart | None
+    efficiency_notes: Sequence[str]
     # From the page to the root of the project, where its sources lie.
     sources_at: str = ""
     idle_url: str = IDLE_TIME
@@ -113,6 +117,8 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
         heat=list(map(heat_chart, pictures.heat)),
         told_ranks=_told_ranks(report, pictures),
+        roofline=roofline_chart(report.efficiency) if report.efficiency else None,
+        efficiency_notes=efficiency_notes(report.efficiency) if report.efficiency else [],
     )
 
 
