@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from math import ceil
 from operator import itemgetter
@@ -13,6 +14,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.readers.files.duplicates import SetAside
 from perftool.readers.files.host_name import hosts_of, process_of
 from perftool.readers.files.identity import metadata_of
+from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
@@ -25,12 +27,18 @@ BATCH_BYTES = 256 << 20
 class RankFile:
     """A trace and the rank to file it under; None for the one it states, when that shows only while it is read.
 
-    ``issues`` are known before that.
+    ``issues`` are known before that. ``folder`` is what a relative path counts from, for processes on other machines.
     """
 
     path: str
     rank: int | None = None
     issues: tuple[ImportIssue, ...] = ()
+    folder: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the file is, also for a process that runs elsewhere than ``path`` counts from."""
+        return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,10 @@ class Batch:
     def split(self) -> list[Batch]:
         """The same traces, each by itself."""
         return [Batch((file,)) for file in self.files]
+
+    def seen_from(self, folder: str) -> Batch:
+        """The same traces for a process that runs anywhere; relative paths count from ``folder``."""
+        return Batch(tuple(replace(file, folder=folder) for file in self.files))
 
     def only(self, ranks: Container[int]) -> Batch:
         """Those of the traces that are one of ``ranks``."""
