@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -114,11 +115,10 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
-    # A pipe that lies in a folder is nobody's trace, and may never end.
-    files = sorted(str(file) for file in named if file.is_file())
+    files = sorted(str(file) for file in named if _is_kept(file))
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in _companions(place, recursive=True) if file not in files]
-    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if file.is_file())):
+    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if _is_kept(file))):
         return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
@@ -233,7 +233,19 @@ def _beside(traces: Iterable[str]) -> list[str]:
 
 def _companions(folder: Path, *, recursive: bool = False) -> list[str]:
     find = folder.rglob if recursive else folder.glob
-    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if file.is_file()})
+    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if _is_kept(file)})
+
+
+def _is_kept(file: Path) -> bool:
+    """Whether what lies in a folder is a file. A pipe or a device is nobody's trace, and may never end.
+
+    Nor may what a link to a file leads to that says it is empty, as those of the system do.
+    """
+    try:
+        found = file.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and (found.st_size > 0 or not file.is_symlink())
 
 
 def _excluded(path: str, patterns: Iterable[str]) -> bool:
