@@ -14,6 +14,7 @@ from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
+from perftool.reporters.html.timeline import DrawnTimeline, draw_path
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import origins
@@ -44,6 +45,7 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    path: DrawnTimeline | None
     # From the page to the root of the project, where its sources lie.
     sources_at: str = ""
     idle_url: str = IDLE_TIME
@@ -107,4 +109,5 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
+        path=draw_path(pictures.path) if pictures.path else None,
     )
