@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from perftool.engine.drawing.lanes import View, capped, lanes_in
+from perftool.model.annotations import Lane as AnnotatedLane
+from perftool.model.annotations import Mark
 from perftool.model.pictures import Bar, Lane, Timeline
+from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns
 
 # The path lane shows in each of so many bins what bounds most of it.
 _BINS = 400
@@ -92,3 +96,34 @@ def _lit(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[in
         else:
             mine.append([row["ts"], row["end"]])
     return {lane: tuple((ts, end - ts) for ts, end in spans) for lane, spans in found.items()}
+
+
+_MARKS = """
+SELECT p.kind, p.name, p.ts, p."end", p.bound_ns, p.track, coalesce(t.thread, t.tid) AS lane
+FROM critical_path AS p JOIN tracks AS t ON t.id = p.track
+WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
+"""
+
+
+def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[tuple[int, int, int, int]]]:
+    """The critical path as a lane for each thread and stream that it touches, and its way from one to the other.
+
+    Each step of the way is (lane, ts, lane, ts): the numbers of two lanes, and when marks on them begin.
+    """
+    store.build(["critical_path", "tracks"])
+    lanes: dict[int, tuple[str, list[Mark]]] = {}
+    way: list[tuple[int, int, int, int]] = []
+    last: tuple[int, int] | None = None
+    for row in store.select(_MARKS, {"rank": rank}):
+        _, marks = lanes.setdefault(row["track"], (f"critical path: {str(row['lane']).strip()}", []))
+        # Work of a stream may overlap what it follows.
+        begin = max(row["ts"], marks[-1].ts_ns + marks[-1].dur_ns) if marks else row["ts"]
+        if begin >= row["end"]:
+            continue
+        bound = {"kind": row["kind"], "bounds the step for": format_ns(row["bound_ns"])}
+        marks.append(Mark(row["name"] or kind_label(row["kind"]), begin, row["end"] - begin, bound))
+        place = list(lanes).index(row["track"])
+        if last is not None and last[0] != place:
+            way.append((*last, place, begin))
+        last = (place, begin)
+    return [AnnotatedLane(name, marks) for name, marks in lanes.values()], way
