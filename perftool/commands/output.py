@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -68,3 +68,13 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
     for block in blocks:
         yield squeeze.compress(block)
     yield squeeze.flush()
+
+
+def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:
+    """What to say of ``secrets`` (by name) in what was written."""
+    names = ", ".join(sorted(secrets))
+    if not secrets:
+        return []
+    if redacted:
+        return [f"left out, as it looks like a secret: {names}"]
+    return [f"warning: what was written holds what looks like a secret ({names}); --redact leaves it out"]

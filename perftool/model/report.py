@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.choices import Confidence, Severity
+from perftool.model.efficiency import Efficiency
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
@@ -267,6 +268,7 @@ class Report:
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
     model: ReplayModel | None = None
+    efficiency: Efficiency | None = None
 
     @property
     def advice(self) -> tuple[Finding, ...]:

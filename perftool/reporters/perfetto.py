@@ -11,8 +11,8 @@ import orjson
 from perftool.model.annotations import CATEGORY, Annotations, Counter, Flow, Lane
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this; those that a profiler writes are at 0 and above.
-_SORT_INDEX = -1
+# Perfetto sorts processes by this. Profilers begin at 0, and some write -1 for what they want on top.
+_SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 
 
@@ -28,7 +28,7 @@ def render_events(annotations: Annotations) -> Iterator[bytes]:
 
 def _events(annotations: Annotations) -> Iterator[dict[str, Any]]:
     pid = annotations.pid
-    yield _name("process_name", pid, 0, name=f"habana_perf_tool: findings (rank {annotations.rank})")
+    yield _name("process_name", pid, 0, name=f"perftool (rank {annotations.rank})")
     yield _name("process_sort_index", pid, 0, sort_index=_SORT_INDEX)
     for counter in annotations.counters:
         yield from _counter(counter, pid)

@@ -17,8 +17,8 @@ DRAWN = Annotations(
     counters=(Counter("queue", [Sample(1_683_564_901_548_726_123, {"depth": 2})]),),
 )  # fmt: skip
 EXPECTED = """\
-{"cat":"habana_perf_tool","ph":"M","name":"process_name","pid":9001,"tid":0,"ts":0,"args":{"name":"habana_perf_tool: findings (rank 3)"}},
-{"cat":"habana_perf_tool","ph":"M","name":"process_sort_index","pid":9001,"tid":0,"ts":0,"args":{"sort_index":-1}},
+{"cat":"habana_perf_tool","ph":"M","name":"process_name","pid":9001,"tid":0,"ts":0,"args":{"name":"perftool (rank 3)"}},
+{"cat":"habana_perf_tool","ph":"M","name":"process_sort_index","pid":9001,"tid":0,"ts":0,"args":{"sort_index":-1000000}},
 {"cat":"habana_perf_tool","ph":"C","name":"queue","pid":9001,"tid":9001,"ts":1683564901548726.123,"args":{"depth":2}},
 {"cat":"habana_perf_tool","ph":"M","name":"thread_name","pid":9001,"tid":9002,"ts":0,"args":{"name":"GAP101 host-bound"}},
 {"cat":"habana_perf_tool","ph":"M","name":"thread_sort_index","pid":9001,"tid":9002,"ts":0,"args":{"sort_index":1}},

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from perftool.engine.analysis import analysed
+from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.run_side import run_side
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.ranks.choice import choose_schedule
@@ -41,7 +42,10 @@ def load_side(
     inputs = find_inputs([path], as_one_run=as_one_run)
     with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
         report = run.report
-        return run_side(path, report.steps, shares(run.store, DEVICE_OPS), shares(run.store, OPS), report.findings)
+        return run_side(
+            path, report.steps, shares(run.store, DEVICE_OPS), shares(run.store, OPS), report.findings,
+            rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
+        )  # fmt: skip
 
 
 def compare(base: RunSide, new: RunSide) -> Comparison:
@@ -62,6 +66,7 @@ def compare(base: RunSide, new: RunSide) -> Comparison:
         ops=_changes(base.ops, new.ops, floor, base.all_ops, new.all_ops),
         new_findings=tuple(finding for key, finding in seen.items() if key not in known),
         fixed_findings=tuple(finding for key, finding in known.items() if key not in seen),
+        rates=rate_changes(base.rates, new.rates),
     )
 
 

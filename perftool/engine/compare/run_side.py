@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from perftool.engine.compare.op_totals import totals
 from perftool.model.diff import RunSide
+from perftool.model.efficiency import OpRate
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
 
@@ -17,8 +18,13 @@ def run_side(
     findings: Iterable[Finding],
     *,
     all_ops: bool = True,
+    rates: Iterable[OpRate] = (),
+    device: str | None = None,
 ) -> RunSide:
-    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``."""
+    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``.
+
+    ``rates`` are what its ops reached on ``device``.
+    """
     complete = [step for step in steps if not step.partial]
     count = max(1, len(complete))
     return RunSide(
@@ -29,6 +35,8 @@ def run_side(
         ops=totals(ops, count),
         findings=tuple(findings),
         all_ops=all_ops,
+        rates=tuple(rates),
+        device=device,
     )
 
 

@@ -11,6 +11,7 @@ import orjson
 from perftool.engine.compare.run_side import run_side
 from perftool.errors import InputError
 from perftool.model.diff import RunSide
+from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding, Location, Share, Step
 
 VERSION = 1
@@ -54,6 +55,8 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         [Share(**row) for row in data["top_ops"]],
         [_finding(found) for found in data["findings"]],
         all_ops=False,
+        rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
+        device=data["device"]["name"],
     )
 
 

@@ -143,13 +143,25 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
     if unknown.value and unknown.numerator:
         what = f"its state in the first {format_ns(unknown.numerator * 1e6)} is not recorded and counts as neither"
         untold = f" ({what})"
-    if idle < _NOTEWORTHY_IDLE or not idle_causes:
-        return f"The device works {format_ratio(1 - idle)} of the time{untold}."
+    if idle < _WELL_FED:
+        best = _best(summary)
+        if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
+            return f"The device works {format_ratio(1 - idle)} of the time{untold}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
     return (
         f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
     )
+
+
+def _best(summary: Mapping[str, Metric]) -> str:
+    """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
+    best, passes, window = (summary[name].value for name in ("roofline_ratio", "passes_time_ms", "window_ms"))
+    far = f", its kernels at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    if not passes or not window or passes < LARGE * window:
+        return far
+    spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
+    return f"{far}; {spent} go to pointwise, normalisation and copy kernels between the products"
 
 
 def _lower(title: str) -> str:
