@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ def analyze(
     paths: options.Paths = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
+    capture: options.Captures = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     extend_select: options.ExtendSelect = None,
@@ -111,7 +112,7 @@ def analyze(
         show_settings(prepared.settings)
     else:
         ranks = Ranks(jobs, scheduler, as_one_run)
-        run(paths or [], texts, prepared, color, quiet, View(full, top, each, part), ranks)
+        run(paths or [], texts, prepared, color, quiet, View(full, top, each, part), ranks, tuple(capture or ()))
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,9 @@ def run(
     quiet: bool,
     view: View | None = None,
     ranks: Ranks | None = None,
+    captures: tuple[str, ...] = (),
 ) -> None:
-    """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
+    """Analyse ``paths``, the ``logs`` of the same run and the traces of ``captures``; print or write the report."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.ranks.part_file import render_part
@@ -148,7 +150,7 @@ def run(
     settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
     # Of several runs each trace is looked at by itself, or all are taken for one.
     any_run = ranks.as_one_run or view.each
-    inputs = find_inputs(paths, logs, settings.exclude, as_one_run=any_run)
+    inputs = replace(find_inputs(paths, logs, settings.exclude, as_one_run=any_run), captures=captures)
     require_no_input([settings.output_file, view.part], inputs.files)
     if view.part is not None:
         require_part_name(view.part)

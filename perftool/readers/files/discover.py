@@ -35,18 +35,20 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
     that were analysed before.
 
-    ``notes`` are sentences for the user about what was left out.
+    ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
+    that the run replays.
     """
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.traces, *self.texts, *self.parts)
+        return (*self.traces, *self.texts, *self.parts, *self.captures)
 
 
 def find_inputs(
