@@ -98,7 +98,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """A profiler step; the parts of ``breakdown_ns`` (see ``BREAKDOWN``) add up to ``dur_ns``."""
+    """A profiler step; the parts of ``breakdown_ns`` (see ``BREAKDOWN``) add up to ``dur_ns``.
+
+    ``partial`` says that no per-step number counts it, and ``left_out`` why: incomplete or warm-up.
+    ``breakdown_ns`` counts collectives among the kernels, as PyTorch's TensorBoard plugin did; ``time_ns`` has the same
+    parts with collectives as communication while nothing computes. It is empty where only the other is known.
+    """
 
     rank: int
     name: str
@@ -106,6 +111,13 @@ class Step:
     dur_ns: int
     breakdown_ns: Mapping[str, int]
     partial: bool
+    left_out: str | None = None
+    time_ns: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def parts_ns(self) -> Mapping[str, int]:
+        """The parts to show: ``time_ns`` where it is known."""
+        return self.time_ns or self.breakdown_ns
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def run_side(
     return RunSide(
         name=name,
         step_ns=step_lengths(complete),
-        breakdown_ns={part: sum(step.breakdown_ns[part] for step in complete) / count for part in BREAKDOWN},
+        breakdown_ns={part: sum(step.parts_ns[part] for step in complete) / count for part in BREAKDOWN},
         device_ops=totals(device_ops, count),
         ops=totals(ops, count),
         findings=tuple(findings),

@@ -265,7 +265,7 @@ def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
     found = []
     for rank in ranks:
         own = [step for step in complete if step.rank == rank]
-        mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
+        mean = {part: sum(step.parts_ns[part] for step in own) // len(own) for part in BREAKDOWN}
         length = median([step.dur_ns for step in own])
         whole = totals[rank]
         found.append(

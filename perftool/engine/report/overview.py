@@ -27,6 +27,10 @@ METRICS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+# The parts of a step that the columns of steps split another way: by what the device is there for.
+_USES = {"kernel": "compute", "communication": "collective", "memcpy": "copy", "memset": "fill"}
+
+
 def summary(store: TraceStore) -> dict[str, Metric]:
     """Every metric of the contract; those the input does not show have no value."""
     return metrics(store.rows("summary"))
@@ -47,7 +51,8 @@ def steps(store: TraceStore) -> Iterable[Step]:
     """The steps of every rank, in order of time."""
     for row in store.rows("steps"):
         parts = {part: row[part] for part in BREAKDOWN}
-        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
+        uses = {**parts, **{part: row[use] for part, use in _USES.items()}}
+        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
 _RANKING = """
@@ -55,7 +60,7 @@ SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / (SELECT sum("end" - ts) FROM {window}) AS share
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
-IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="_device_windows")
+IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="device_windows")
 DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="windows")
 OPS = _RANKING.format(table="_op_totals", window="windows")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
@@ -64,7 +69,7 @@ TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "_device_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 

@@ -58,7 +58,10 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
 
 
 def _step(step: Mapping[str, Any]) -> Step:
-    return Step(step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"])
+    return Step(
+        step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"],
+        step.get("left_out"), step.get("time_ns", {}),
+    )  # fmt: skip
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -26,6 +26,8 @@ Made = TypeVar("Made")
 # Of one rule and rank: nobody reads more.
 MOST_FINDINGS = 1_000
 _TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
+# The tag of rules whose advice is about how to record.
+RECORDER = "recorder"
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
@@ -58,7 +60,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
     """The rows that ``rule`` finds in ``store``; a failure is part of the answer."""
 
     def rows() -> Answer:
-        reason = why_not(rule, context.device, store.has_rows)
+        reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
         # Without the names it looks for, what a rule finds is nothing: no query has to say so.
@@ -140,10 +142,12 @@ def _location(row: Mapping[str, Any]) -> Location:
     return Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur"), sources=sources)
 
 
-def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
-    """Why ``rule`` is not asked about a run on ``device`` with these tables; None when it is."""
-    if not rule.applies_to(device):
-        return f"is for {', '.join(rule.devices)}; this run used {device or 'no known device'}"
+def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
+    """Why ``rule`` is not asked about a run with these tables; None when it is."""
+    if not rule.applies_to(context.device):
+        return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+    if context.simulated and RECORDER in rule.tags:
+        return "is about recording; these traces are simulated"
     for need in rule.needs:
         alternatives = need.split(" or ")
         if unknown := [name for name in alternatives if name not in catalog()]:
@@ -164,7 +168,7 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     values = sql_values(rule, rule.sql, context)
     columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
-    bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
+    bounded = limited(store, rule.relieves, found, context.step_ns) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
@@ -173,5 +177,7 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
-    bounded = max(0, min(int(gain_ns), context.step_ns))
+    # Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
+    share = min(1.0, gain_ns * context.steps / context.window_ns) if predicted_ns is None and context.window_ns else 1.0
+    bounded = max(0, min(int(gain_ns), int(share * context.step_ns)))
     return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")

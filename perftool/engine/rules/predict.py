@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
+from perftool.engine.rules.limits import limited, unsteady
 from perftool.errors import QueryError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
@@ -38,7 +39,7 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank in ranks:
-        model = model_of(store, rank)
+        model = unsteady(store, rank) or model_of(store, rank)
         if isinstance(model, str):
             models.append(_no_model(rank, model))
             continue
@@ -101,7 +102,7 @@ def _with_prediction(
             rows[number] = {**row, "predicted_ns": max(0, saved)}
             if rule.severity != "info":
                 fixes.setdefault(rule.code, []).extend(changes)
-    return replace(answer, rows=tuple(rows))
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
 
 
 def _described(model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayModel:

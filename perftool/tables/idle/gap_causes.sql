@@ -27,7 +27,7 @@ WITH stretches AS (
                 WHEN shows(mask, ['optimizer', 'optimizer_op']) THEN 'optimizer'
                 WHEN shows(mask, ['call']) THEN 'launch_call'
                 WHEN shows(mask, ['op']) THEN 'framework_op'
-                WHEN shows(mask, ['python']) THEN 'python'
+                WHEN shows(mask, ['python', 'wrapper']) THEN 'python'
                 ELSE 'unknown' END AS cause
     FROM (SELECT * FROM _timeline WHERE NOT shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill'])) AS t
     ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
