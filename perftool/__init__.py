@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Finding", "Report", "Trace", "__version__", "analyze", "open_trace", "profile"]
+__all__ = ["Finding", "Report", "Trace", "__version__", "analyze", "open_trace", "profile", "whatif"]
 
 if TYPE_CHECKING:
-    from perftool.api import Trace, analyze, open_trace
+    from perftool.api import Trace, analyze, open_trace, whatif
     from perftool.integrations.recording import profile
     from perftool.model.report import Finding, Report
 
@@ -20,6 +20,7 @@ _HOMES = {
     "analyze": "perftool.api",
     "open_trace": "perftool.api",
     "profile": "perftool.integrations.recording",
+    "whatif": "perftool.api",
 }
 
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from perftool.engine import analysis
 from perftool.engine.ranks.schedule import Progress
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
 from perftool.errors import QueryError
 from perftool.model.inputs import InputFile
 from perftool.model.report import Report
 from perftool.model.rule import Rule
+from perftool.model.what_if import WhatIf
 from perftool.readers.files.discover import find_inputs
 from perftool.reporters.notebook import render_notebook
 from perftool.store.catalog import catalog
@@ -90,6 +93,34 @@ def analyze(
     return analysis.analyze(
         [fspath(path) for path in several], rules, progress, [fspath(log) for log in logs], as_one_run=as_one_run
     )
+
+
+def whatif(
+    path: str | PathLike[str],
+    fixes: Sequence[str] = (),
+    *,
+    scale: Mapping[str, float] | None = None,
+    without: Sequence[str] = (),
+    rank: int | None = None,
+    rules: Iterable[Rule] | None = None,
+    logs: Sequence[str | PathLike[str]] = (),
+) -> WhatIf:
+    """What a step of the run at ``path`` would take with the fixes of the rules ``fixes`` (codes or names).
+
+    ``scale`` gives work the share of its time that it takes then (``{"kernel:*gemm*": 0.5}``), ``without`` leaves work
+    out with all that it launches (``["op:aten::item"]``). Of several ranks ``rank`` is replayed, or the slowest.
+    ``predicted_step_ns`` is None, and ``why_not`` says why, where the steps cannot be replayed well enough. Raises
+    RuleError for an unknown rule, PerfToolError for what changes nothing in the steps, InputError like ``analyze``.
+    """
+    known = tuple(rules) if rules is not None else load_pack(builtin_folder())
+    chosen = rules_named(fixes, known)
+    tasks = [
+        *(parse_scale(f"{tasks}={factor}") for tasks, factor in (scale or {}).items()),
+        *map(parse_without, without),
+    ]
+    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs])
+    with analysis.analysed(inputs) as run:
+        return what_if(run.whole, chosen, tasks, rank)
 
 
 def open_trace(

@@ -26,6 +26,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands import what_if as what_if_command
 from perftool.commands.analyze import View
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
 from perftool.commands.options import (
@@ -71,6 +72,7 @@ app.command()(lint_command.lint)
 app.command()(diff_command.diff)
 app.command()(report_command.report)
 app.command()(annotate_command.annotate)
+app.command()(what_if_command.whatif)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)

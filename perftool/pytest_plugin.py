@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from perftool.model.lint import LintReport
 
 _SECTION = "habana_perf_tool"
-_FAIL_ON = ("error", "warning", "info", "never")
 _OPTIONS = {
     "fail_on": "severity from which a finding fails the test: error, warning (the default), info, never",
     "baseline": "file of accepted findings",
@@ -35,8 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a wrong value before any test runs."""
     chosen = _option(config, "fail_on")
-    if chosen and chosen not in _FAIL_ON:
-        raise pytest.UsageError(f"--perf-fail-on: {chosen!r} is none of {', '.join(_FAIL_ON)}")
+    if not chosen:
+        return
+    from perftool.model.choices import FAIL_ON
+
+    if chosen not in FAIL_ON:
+        raise pytest.UsageError(f"--perf-fail-on: {chosen!r} is none of {', '.join(FAIL_ON)}")
 
 
 @pytest.hookimpl

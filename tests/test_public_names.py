@@ -10,7 +10,7 @@ from events import document, kernel, step, x
 import perftool
 from perftool.errors import InputError, QueryError
 
-NAMES = ["Finding", "Report", "Trace", "__version__", "analyze", "open_trace", "profile"]
+NAMES = ["Finding", "Report", "Trace", "__version__", "analyze", "open_trace", "profile", "whatif"]
 
 
 def test_the_package_gives_these_names_and_no_other() -> None:

@@ -18,6 +18,7 @@ from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import InputError, NoInputError, PerfToolError
+from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +35,7 @@ class Format(str, Enum):
 
 FORMAT = typer.Option(
     "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
-    help="Format of the report: text (the default), json.",
+    help=f"Format of the report: {one_of(Format, 'text')}.",
 )  # fmt: skip
 FormatOption = Annotated[Format | None, FORMAT]
 Full = Annotated[

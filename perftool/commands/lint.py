@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.lint_output import Format, Sink, emit, parse_sinks
+from perftool.commands.lint_output import Sink, emit, parse_sinks
 from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import NoInputError, PerfToolError
+from perftool.model.choices import CONFIDENCES, FAIL_ON, LintFormat, one_of
 
 if TYPE_CHECKING:
     from perftool.engine.gate.lint import LintPlan
@@ -30,7 +31,7 @@ FailOn = Annotated[
     str | None,
     typer.Option(
         metavar="SEVERITY", rich_help_panel=_GATE,
-        help="Exit 1 from this severity on: error, warning (the default), info, never.",
+        help=f"Exit 1 from this severity on: {one_of(FAIL_ON, 'warning')}.",
     ),
 ]  # fmt: skip
 ExitZero = Annotated[
@@ -41,7 +42,7 @@ ExitZero = Annotated[
 ]
 MinConfidence = Annotated[
     str | None,
-    typer.Option(metavar="LEVEL", help="Hide findings below: high, medium, low.", rich_help_panel=_GATE),
+    typer.Option(metavar="LEVEL", help=f"Hide findings below: {one_of(CONFIDENCES)}.", rich_help_panel=_GATE),
 ]
 Baseline = Annotated[
     str | None, typer.Option(metavar="FILE", help="Subtract these accepted findings.", rich_help_panel=_GATE)
@@ -58,10 +59,10 @@ BudgetOption = Annotated[
     ),
 ]  # fmt: skip
 FormatOption = Annotated[
-    Format | None,
+    LintFormat | None,
     typer.Option(
         "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
-        help="Format of the findings: text (the default), json, json-lines, sarif, junit, github, gitlab.",
+        help=f"Format of the findings: {one_of(LintFormat, 'text')}.",
     ),
 ]  # fmt: skip
 Also = Annotated[
@@ -235,7 +236,7 @@ def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Ca
     ordered = sorted(wanted, key=lambda sink: not sink.to_file)
     written = [text for sink in ordered for text in emit(result, sink, call.color, call.quiet, call.statistics)]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary and any(sink.format is Format.github for sink in sinks):
+    if summary and any(sink.format is LintFormat.github for sink in sinks):
         _append_summary(result, Path(summary))
     if not call.quiet:
         note([*prepared.warnings, *_idle_notes(result), *said(call.write_baseline), *written], call.color)

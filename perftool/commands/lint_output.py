@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.errors import PerfToolError
+from perftool.model.choices import LintFormat, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,23 +18,11 @@ if TYPE_CHECKING:
     from perftool.model.lint import LintReport
 
 
-class Format(str, Enum):
-    """How to write the findings."""
-
-    text = "text"
-    json = "json"
-    json_lines = "json-lines"
-    sarif = "sarif"
-    junit = "junit"
-    github = "github"
-    gitlab = "gitlab"
-
-
 @dataclass(frozen=True)
 class Sink:
     """One format and its file; None and '-' are stdout."""
 
-    format: Format
+    format: LintFormat
     target: str | None
 
     @property
@@ -44,8 +32,8 @@ class Sink:
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
     """The sink of the settings, then those of --also. Raises PerfToolError when they cannot be told apart."""
-    first = Sink(Format(settings.output_format), settings.output_file)
-    if statistics and first.format is not Format.text:
+    first = Sink(LintFormat(settings.output_format), settings.output_file)
+    if statistics and first.format is not LintFormat.text:
         raise PerfToolError("--statistics is for the text format")
     sinks = [first, *map(_also, also)]
     targets = [sink.target for sink in sinks if sink.to_file]
@@ -57,19 +45,21 @@ def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> li
 
 def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:
     """Write ``result`` to ``sink``; returns what to say about it."""
-    if sink.format is Format.text:
+    if sink.format is LintFormat.text:
         print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:
-        write_document(_renderer(sink.format)(result), sink.target)
+        from perftool.reporters.lint_formats import renderer
+
+        write_document(renderer(sink.format)(result), sink.target)
     return said(sink.target)
 
 
 def _also(text: str) -> Sink:
     name, colon, target = text.partition(":")
-    known = [form.value for form in Format]
+    known = [form.value for form in LintFormat]
     if not colon or not target or target == "-" or name not in known:
-        raise PerfToolError(f"--also {text!r}: must be FORMAT:FILE, with FORMAT one of {', '.join(known)}")
-    return Sink(Format(name), target)
+        raise PerfToolError(f"--also {text!r}: must be FORMAT:FILE, with FORMAT one of {one_of(LintFormat)}")
+    return Sink(LintFormat(name), target)
 
 
 def _print(result: LintReport, console: Console, quiet: bool, statistics: bool) -> None:
@@ -79,16 +69,3 @@ def _print(result: LintReport, console: Console, quiet: bool, statistics: bool) 
         print_statistics(result, console)
     else:
         print_lint(result, console, quiet=quiet)
-
-
-def _renderer(form: Format) -> Callable[[LintReport], bytes]:
-    from perftool.reporters.github import render_github
-    from perftool.reporters.gitlab import render_gitlab
-    from perftool.reporters.junit import render_junit
-    from perftool.reporters.lint_json import render_json_lines, render_lint_json
-    from perftool.reporters.sarif import render_sarif
-
-    return {
-        Format.json: render_lint_json, Format.json_lines: render_json_lines, Format.sarif: render_sarif,
-        Format.junit: render_junit, Format.github: render_github, Format.gitlab: render_gitlab,
-    }[form]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perftool.errors import PerfToolError
+from perftool.model.choices import SEVERITIES, one_of
 
 _SELECTION = "Rule selection"
 _CONFIG = "Configuration"
@@ -59,7 +60,7 @@ Silent = Annotated[
 ]
 MinSeverity = Annotated[
     str | None,
-    typer.Option(metavar="SEVERITY", help="Hide findings below: error, warning, info.", rich_help_panel=_OUTPUT),
+    typer.Option(metavar="SEVERITY", help=f"Hide findings below: {one_of(SEVERITIES)}.", rich_help_panel=_OUTPUT),
 ]
 Logs = Annotated[
     list[str] | None,

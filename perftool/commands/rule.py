@@ -13,6 +13,7 @@ from perftool.commands import options
 from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError, RuleError
+from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from perftool.model.rule import Rule
@@ -38,7 +39,7 @@ def rule(
     rules: options.RulePacks = None,
     output_format: Annotated[
         Format,
-        typer.Option("--output-format", metavar="FORMAT", help="Format of the explanation: text, json, markdown."),
+        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the explanation: {one_of(Format, 'text')}."),
     ] = Format.text,
     output_file: options.OutputFile = None,
 ) -> None:

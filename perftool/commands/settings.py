@@ -36,7 +36,7 @@ def config(
     lines = []
     for known in KEYS if key is None else (BY_KEY[key],):
         choices = f" ({', '.join(known.choices)})" if known.choices else ""
-        lines.append(f"{known.key}: {known.type}{choices}, default {known.default}\n  {known.summary}\n")
+        lines.append(f"{known.key}: {known.type}{choices}, default {_toml(known.default)}\n  {known.summary}\n")
     write_document("".join(lines).encode(), None)
 
 
@@ -47,8 +47,8 @@ def show_settings(settings: Settings) -> None:
 
     lines = []
     for key, value, origin in describe(settings):
-        text = BY_KEY[key].default if value is None else _toml(value)
-        lines.append(f"{key} = {text}  # {origin}\n")
+        shown = BY_KEY[key].default if value is None else value
+        lines.append(f"{key} = {_toml(shown)}  # {origin}\n")
     write_document("".join(lines).encode(), None)
 
 

@@ -22,6 +22,7 @@ from perftool.model.pictures import Pictures
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
+from perftool.replay.path_rows import critical_path_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
 from perftool.store.handover import spans_ranks
@@ -142,7 +143,7 @@ class Run:
         return Shared(self._rules, tuple(self._texts[0]), memory_mb, threads, len(self._files))
 
     def _new_store(self, paths: Sequence[str]) -> TraceStore:
-        return self._open_until.enter_context(TraceStore.for_files(paths))
+        return self._open_until.enter_context(TraceStore.for_files(paths, critical_path_rows))
 
     def _add_texts(self, store: TraceStore) -> None:
         readings, failed = self._texts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perftool.errors import MissingExtraError, PerfToolError
 from perftool.integrations.activities import ProfilerActivity, activities_here, torch_profiler
+from perftool.integrations.call_lines import save_trace
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.recording import analyze_trace, never_in_the_way, show
 
@@ -102,7 +103,7 @@ class HPUProfiler(_PyTorchProfiler):
         folder.mkdir(parents=True, exist_ok=True)
         step = next((name for name in _STEP_FUNCTIONS if self._last_action.endswith(name)), None)
         path = new_trace(folder, "-".join(part for part in (self._stage, self.filename, step) if part))
-        profiler.export_chrome_trace(str(path))
+        save_trace(profiler, path)
         self.traces.append(path)
 
 

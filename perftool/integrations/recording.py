@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
+from perftool.integrations.call_lines import save_trace
 from perftool.integrations.process import new_trace, rank_here
 from perftool.readers.files.discover import TRACE_SUFFIXES
 
@@ -126,7 +127,7 @@ class Recording:
         if trial or 0 < self._steps <= self._before:
             return
         path = new_trace(self._folder)
-        profiler.export_chrome_trace(str(path))
+        save_trace(profiler, path)
         self.traces.append(path)
         self._report = None
 

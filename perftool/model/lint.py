@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from perftool.model.choices import Severity
 from perftool.model.report import Finding, Report, Source
-from perftool.model.rule import Rule, Severity
+from perftool.model.rule import Rule
 
 BaselineState = Literal["new", "unchanged"]
 

@@ -14,10 +14,19 @@ class Together:
 
 
 @dataclass(frozen=True)
+class BoundShare:
+    """How much of the critical path is of one kind: host, dataloader, kernel, memcpy, memset, collective or delay."""
+
+    kind: str
+    share: float
+
+
+@dataclass(frozen=True)
 class ReplayModel:
     """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
 
     ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
+    ``bounds`` says who bounds the step, the largest share first; empty when nothing is predicted.
     """
 
     rank: int
@@ -27,3 +36,4 @@ class ReplayModel:
     error_ratio: float | None
     why_not: str | None
     together: Together | None = None
+    bounds: tuple[BoundShare, ...] = ()

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from perftool.model.choices import Confidence, Severity
 from perftool.model.inputs import InputFile
+from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
 from perftool.model.replayed import ReplayModel
-from perftool.model.rule import Confidence, Rule, Severity
+from perftool.model.rule import Rule
 from perftool.units import format_ns
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 # What a notebook or a debugger shows on a line.
 _LONGEST_REPR = 120
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
-Unit = Literal["ratio", "ms", "count", "bytes"]
 FrameName = Literal[
     "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
     "not_applicable",
@@ -131,9 +132,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Run:
-    """What the run did. ``kind`` is None when its traces do not show it."""
+    """What the run did. ``kind`` is None when its traces do not show it, ``world_size`` when they state none."""
 
     kind: Literal["training", "inference"] | None
+    world_size: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from perftool.model.choices import Confidence, Severity
 from perftool.model.vendors import accelerators
 
-Severity = Literal["error", "warning", "info"]
-Confidence = Literal["high", "medium", "low"]
 Status = Literal["preview", "stable", "deprecated"]
 Scope = Literal["rank", "ranks"]
 Side = Literal["host", "device"]
 
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 STATUSES: tuple[Status, ...] = ("preview", "stable", "deprecated")
 SCOPES: tuple[Scope, ...] = ("rank", "ranks")
 SIDES: tuple[Side, ...] = ("host", "device")

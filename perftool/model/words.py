@@ -10,7 +10,8 @@ KIND_LABELS = {
     "compile": "compiling", "fallback": "CPU fallback", "sync": "host waits for device", "copy": "copying",
     "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "work queued, not started",
     "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
-    "python": "Python", "start_up": "start-up", "unknown": "unknown",
+    "python": "Python", "host": "host", "delay": "delays",
+    "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "unknown",
 }  # fmt: skip
 
 

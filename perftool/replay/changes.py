@@ -40,11 +40,22 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and lengths of a graph after changes. ``beside_ns`` is what runs beside the rest: no step is shorter."""
+    """Lags and lengths of a graph after changes. ``beside_ns`` is what runs beside the rest: no step is shorter.
+
+    ``saved`` says for a host thread, by times of the recording, how much of what it did until then is gone.
+    """
 
     lag: Int64s
     dur: Int64s
     beside_ns: int = 0
+    saved: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
+
+    def left_ns(self, thread: int, ts: int, end: int) -> int:
+        """What is left of the work of ``thread`` from ``ts`` to ``end``."""
+        if thread not in self.saved:
+            return end - ts
+        before, after = np.interp([ts, end], *self.saved[thread])
+        return max(0, round(end - ts - (after - before)))
 
 
 @dataclass
@@ -224,7 +235,9 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
     links, points = graph.links, graph.points
     on_host = np.isin(links.kind, [Kind.HOST, Kind.CALL, Kind.THREAD]) & (result.lag != _GONE)
     for thread in sorted({stretch[0] for stretch in hosts.stretches}):
-        times, saved = _saved(sorted(stretch[1:] for stretch in hosts.stretches if stretch[0] == thread))
+        times, saved = result.saved[thread] = _saved(
+            sorted(stretch[1:] for stretch in hosts.stretches if stretch[0] == thread)
+        )
         # A thread that waits for another saves what it did itself until it waited, and after.
         mine = np.flatnonzero(on_host & (points.thread[np.minimum(links.target, len(points) - 1)] == thread))
         begin, end = points.time[links.source[mine]], points.time[links.target[mine]]

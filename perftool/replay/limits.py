@@ -20,5 +20,8 @@ WAKE_NS = 100_000
 PAUSE_NS = 20_000
 """A thread that shows nothing for longer may be waiting for another thread."""
 
+MOST_RANKS = 8
+"""Ranks whose steps are replayed: beyond these a replay of each would take longer than all else."""
+
 FULL_QUEUE = 512
 """A launch that takes long while more than this many are outstanding waits for room in the queue."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from perftool.replay.changes import Change, altered
+from perftool.replay.changes import Altered, Change, altered
 from perftool.replay.graph import Graph, build_graph
 from perftool.replay.limits import LAUNCH_NS
 from perftool.replay.recording import NONE, Recording, Steps, choose_steps, read_recording
@@ -26,10 +27,11 @@ _MOST_BEFORE_LAUNCH = 0.05
 
 @dataclass(frozen=True)
 class Prediction:
-    """A replay with changes; ``step_ns`` is the mean length of a step."""
+    """A replay with changes, ``altered`` by them; ``step_ns`` is the mean length of a step."""
 
     step_ns: int
     replay: Replay
+    altered: Altered
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class Model:
         return len(self.graph.step_begin)
 
     @property
+    def window(self) -> tuple[int, int]:
+        """Where the replayed steps lie in the recording, on host and device, in ns."""
+        steps = self.graph.recording.steps
+        return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
+
+    @property
     def error_ratio(self) -> float:
         """How far the unchanged replay is off, as a share of the measured step; negative when it is too short."""
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
@@ -70,11 +78,26 @@ class Model:
         """The steps with ``changes``; what runs beside them bounds them from below."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
-        return Prediction(max(replayed.step_ns, result.beside_ns), replayed)
+        return Prediction(max(replayed.step_ns, result.beside_ns), replayed, result)
+
+
+_MADE: WeakKeyDictionary[TraceStore, dict[int, Model | str]] = WeakKeyDictionary()
+
+
+def models_of(store: TraceStore) -> Mapping[int, Model | str]:
+    """What ``model_of`` says of every rank of ``store``."""
+    return {rank: model_of(store, rank) for rank in sorted(store.metadata)}
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or one sentence why there is none."""
+    """The model of ``rank``, or one sentence why there is none; made once for each store."""
+    made = _MADE.setdefault(store, {})
+    if rank not in made:
+        made[rank] = _make(store, rank)
+    return made[rank]
+
+
+def _make(store: TraceStore, rank: int) -> Model | str:
     chosen = choose_steps(store, rank)
     if chosen is None:
         return "the recording holds no complete step"

@@ -17,10 +17,16 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Replay:
-    """When each node is done in the last pass, in ns; ``step_ns`` is the mean length of a step of it."""
+    """When each node is done in the last pass, in ns, which counts from ``since``; ``step_ns`` is the mean step of it.
+
+    ``lag`` and ``dur`` are the delays of the links and the lengths of the nodes that it was made with.
+    """
 
     done: Int64s
     step_ns: int
+    since: int
+    lag: Int64s
+    dur: Int64s
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,11 @@ class Before:
 
 def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
     """Replay the steps once, from the state in which the recording found the device."""
-    done = _pass(graph, *_or_own(graph, lag, dur), Before(0, None, {}))
+    lags, durs = _or_own(graph, lag, dur)
+    done = _pass(graph, lags, durs, Before(0, None, {}))
     queued = graph.recording.tasks.queued
     before = int(_tasks(graph, done)[queued].max(initial=0))
-    return Replay(done, _mean_step(graph, done, before))
+    return Replay(done, _mean_step(graph, done, before), before, lags, durs)
 
 
 def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
@@ -48,13 +55,12 @@ def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = 
     """
     lags, durs = _or_own(graph, lag, dur)
     never = np.full(int(graph.recording.tasks.queued.sum()), _NEVER, dtype=np.int64)
-    before, reached, length = Before(0, never, {}), 0, 0
+    before, since, reached = Before(0, never, {}), 0, 0
     for _ in range(_PASSES):
         done = _pass(graph, lags, durs, before)
-        reach = _reach(graph, done)
-        length, reached = reach - reached, reach
+        since, reached = reached, reach(graph, done)
         before = _left_behind(graph, done)
-    return Replay(done, length // len(graph.step_begin))
+    return Replay(done, (reached - since) // len(graph.step_begin), since, lags, durs)
 
 
 def _or_own(graph: Graph, lag: Int64s | None, dur: Int64s | None) -> tuple[Int64s, Int64s]:
@@ -89,7 +95,7 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
     return np.array(done, dtype=np.int64)
 
 
-def _reach(graph: Graph, done: Int64s) -> int:
+def reach(graph: Graph, done: Int64s) -> int:
     """When the last step and all work that the steps launched are done."""
     launched = _tasks(graph, done)[graph.step_of != NONE]
     return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))

@@ -22,14 +22,14 @@ _LONGEST_NAME = 80
 
 def render_diff_text(result: Comparison) -> bytes:
     """The verdict first, then what moved."""
-    lines = [headline(result), ""]
+    lines = [*_apart(result), headline(result), ""]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
     for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
         if changes:
             lines += ["", f"{title} (per step)"]
             lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
             lines += _left_out(changes)
-    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+    for title, findings in _findings(result):
         if findings:
             lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
     return "".join(f"{line.rstrip()}\n" for line in lines).encode("utf-8", "replace")
@@ -37,7 +37,8 @@ def render_diff_text(result: Comparison) -> bytes:
 
 def render_diff_markdown(result: Comparison) -> bytes:
     """A comment for a pull request."""
-    lines = ["### habana_perf_tool", "", markdown_cell(headline(result)), ""]
+    lines = ["### habana_perf_tool", "", *(part for text in _apart(result) for part in (markdown_cell(text), ""))]
+    lines += [markdown_cell(headline(result)), ""]
     lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
     for title, changes in (("Device op", result.device_ops), ("Host op", result.ops)):
@@ -45,7 +46,7 @@ def render_diff_markdown(result: Comparison) -> bytes:
             lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
             rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
-    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+    for title, findings in _findings(result):
         if findings:
             lines += [
                 "",
@@ -72,8 +73,27 @@ def render_diff_json(result: Comparison) -> bytes:
         "ops": [_change(change) for change in result.ops],
         "new_findings": [_plain(finding) for finding in result.new_findings],
         "fixed_findings": [_plain(finding) for finding in result.fixed_findings],
+        "crossed_findings": [_plain(finding) for finding in result.crossed_findings],
+        "differences": list(result.differences),
     }
     return dump(data, indent=True)
+
+
+def _apart(result: Comparison) -> list[str]:
+    """What to know before all else: the runs differ in more than what they do."""
+    return (
+        [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
+        if result.differences
+        else []
+    )
+
+
+def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
+    return (
+        ("New findings", result.new_findings),
+        ("Fixed findings", result.fixed_findings),
+        ("At their threshold: found on one side only, by little", result.crossed_findings),
+    )
 
 
 def headline(result: Comparison) -> str:

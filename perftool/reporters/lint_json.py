@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from perftool.model.choices import SEVERITIES
 from perftool.model.lint import LintFinding, LintReport
-from perftool.model.rule import SEVERITIES
 from perftool.reporters.json import as_dict, dump, finding_dict
 
 

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from perftool.model.choices import SEVERITIES
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding
-from perftool.model.rule import SEVERITIES
 from perftool.reporters.escape import one_line
 from perftool.reporters.sources import shown_sources
 from perftool.units import format_ns

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from perftool.errors import InputError, PerfToolError
 from perftool.sim import MODES, Simulated
-from perftool.sim.annotations import PROFILER_STEP
-from perftool.sim.costs import device_facts
-from perftool.sim.script import run_script
-from perftool.sim.simulation import Simulation
-from perftool.sim.stand_in import standing_in
-from perftool.sim.write import require_writable
+from perftool.sim.machine.annotations import PROFILER_STEP
+from perftool.sim.machine.costs import device_facts
+from perftool.sim.machine.write import require_writable
+from perftool.sim.session.script import run_script
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.modules import standing_in
 from perftool.units import NS_PER_US
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from perftool.model import vendors
 from perftool.model.inputs import InputFile
+from perftool.model.metrics import metric_kinds
 from perftool.store.facts import device_facts, named_devices
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
@@ -25,6 +26,7 @@ def given_tables(
     return {
         "_vocabulary": _vocabulary(),
         "_lanes": _lane_patterns(),
+        "_metric_units": [(kind.name, kind.unit) for kind in metric_kinds()],
         "device_facts": device_facts(),
         "devices": named_devices(metadata),
         "_ranks": ranks_of_run(metadata, unreadable),

@@ -20,6 +20,8 @@ MAKERS: dict[str, Maker] = {
 }  # fmt: skip
 # The tables with this maker are filled with the rows of ``given_tables``.
 GIVEN = "given"
+# Lives on a floor above; whoever makes a store hands it in. Without it its tables are empty.
+REPLAY = "replay"
 
 
 def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -20,7 +20,7 @@ from perftool.store.deadline import interrupted_after, whole_or_not
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
-from perftool.store.makers import GIVEN, MAKERS, fill
+from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
+# Makes the rows of a table from those of a store.
+Rows = Callable[["TraceStore"], Sequence[tuple[Any, ...]]]
 QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
 
@@ -43,7 +45,8 @@ class TraceStore:
     Times are integer ns. Missing values are NULL. Tables are made when first asked for.
     """
 
-    def __init__(self, input_bytes: int = 0) -> None:
+    def __init__(self, input_bytes: int = 0, replay: Rows | None = None) -> None:
+        self._replay = replay
         self.inputs: list[InputFile] = []
         self.metadata: dict[int, dict[str, Any]] = {}
         self.readings: list[Reading] = []
@@ -74,9 +77,9 @@ class TraceStore:
         self._connection.execute(macros())
 
     @classmethod
-    def for_files(cls, paths: Sequence[str]) -> TraceStore:
-        """A store sized for the files at ``paths``."""
-        return cls(sum(text_size(path) for path in paths))
+    def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:
+        """A store sized for the files at ``paths``; ``replay`` makes its tables with the maker REPLAY."""
+        return cls(sum(text_size(path) for path in paths), replay)
 
     def __enter__(self) -> TraceStore:
         return self
@@ -228,6 +231,8 @@ class TraceStore:
             self._connection.execute(f'CREATE TABLE "{name}" AS {table.sql}')
         elif table.maker == GIVEN:
             fill(self._connection, table, self._given[name])
+        elif table.maker == REPLAY:
+            fill(self._connection, table, self._replay(self) if self._replay else ())
         else:
             for rank, issue in MAKERS[table.maker](self._connection):
                 self._note(rank, issue)

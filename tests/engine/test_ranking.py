@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.model.choices import Severity
 from perftool.model.report import Finding, Gain, Location
-from perftool.model.rule import Severity
 
 
 def finding(code: str, gain: int | None, rank: int | None = 0, severity: Severity = "warning") -> Finding:

@@ -11,8 +11,8 @@ from stores import store_over
 
 from perftool.engine.analysis import empty_report, report_on
 from perftool.engine.report.source_places import place_sources
-from perftool.engine.rules.own_code import innermost, is_own
 from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.model.own_code import innermost, is_own
 from perftool.model.report import Finding, Location, Source
 
 PACK = load_pack(builtin_folder())
@@ -138,3 +138,27 @@ def test_files_of_another_machine_are_found_by_the_end_of_their_path(tmp_path: P
     assert placed("/home/u/a/b/c/net.py", project) == ("/home/u/a/b/c/net.py", False)
     assert placed("/home/u/a/b/c/net.py", project, shorten=True) == ("b/c/net.py", False)
     assert placed(None, project) == (None, False)
+
+
+def called(name: str, ts: float, dur: float, line: int) -> Event:
+    return {**function(name, ts, dur), "args": {"Call line": line}}
+
+
+def test_where_the_recording_tells_the_line_of_a_call_that_line_is_named() -> None:
+    stacks = (
+        function("train.py(10): main", 1, 790),
+        called("torch/utils/data/dataloader.py(3): __next__", 10, 200, 14),
+        called("<built-in function sleep>", 300, 400, 15),
+        function("torch/nn/a.py(1): inside", 310, 300),
+    )
+    one = found("GAP106", *STARVED, *stacks)
+
+    assert lines(one)[:2] == [("train.py", 15, "main", 400_000), ("train.py", 14, "main", 200_000)]
+
+
+def test_the_body_of_a_loop_counts_for_the_line_that_calls_it() -> None:
+    body = [called("images.py(5): normalize", 10 + 20 * n, 18, 12) for n in range(20)]
+    inner = [called("<built-in function sin>", 12 + 20 * n, 10, 6) for n in range(20)]
+    one = found("GAP106", *STARVED, function("train.py(10): preprocess", 1, 790), *body, *inner)
+
+    assert lines(one) == [("train.py", 10, "preprocess", 430_000), ("train.py", 12, "preprocess", 360_000)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,7 +15,13 @@ import pytest
 pytest.importorskip("torch")
 
 import perftool
+from perftool.engine.gate.lint import LintPlan, lint_inputs
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.settings.settings import Settings
+from perftool.integrations.call_lines import Calls, with_calls
 from perftool.integrations.record.plan import VARIABLE, Plan, plan_here
+from perftool.readers.files.discover import find_inputs
+from perftool.reporters.sarif import render_sarif
 
 TRAIN = """
 import sys, torch
@@ -98,6 +105,122 @@ def test_exit_codes_and_exceptions_stay_the_programs(
     assert done.returncode == code
     assert last_line is None or last_line in done.stderr.splitlines()
     assert len(recorded(tmp_path)) == 3
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_training.py"
+
+
+def test_findings_stand_at_the_lines_that_cause_them(tmp_path: Path) -> None:
+    """The wait for a loader, slow Python and an unfused optimizer; reading a scalar costs nothing on the CPU."""
+    done = run(tmp_path, EXAMPLE.read_text())
+    assert done.returncode == 0
+    [trace] = (tmp_path / "perftool_record").iterdir()
+    plan = LintPlan(load_pack(builtin_folder()), Settings(), tmp_path)
+
+    log = json.loads(render_sarif(lint_inputs(find_inputs([str(trace)]), plan)))
+
+    results = log["runs"][0]["results"]
+    text = (tmp_path / "script.py").read_text().splitlines()
+    places = {
+        result["ruleId"]: (place["artifactLocation"]["uri"], text[place["region"]["startLine"] - 1].strip())
+        for result in results
+        for place in [result["locations"][0]["physicalLocation"]]
+    }
+    assert places["GAP102"] == ("script.py", "time.sleep(0.002)  # 1: the training waits for this")
+    assert places["GAP108"] == ("script.py", "def clean(texts):")
+    assert places["FUS101"] == ("script.py", "optimizer.step()  # 3: parameter by parameter")
+
+
+FRAMEWORKS = {
+    "pytorch_lightning": """
+import torch, pytorch_lightning as pl
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__(); self.net = torch.nn.Linear(4, 4)
+    def training_step(self, batch, index):
+        return self.net(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+data = torch.utils.data.DataLoader(torch.ones(18, 4), batch_size=2)
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+pl.Trainer(max_epochs=1, accelerator="cpu", **quiet).fit(Net(), data)
+""",
+    "transformers": """
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+small = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9)
+model = BertForSequenceClassification(BertConfig(**small))
+data = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": 1} for _ in range(32)]
+arguments = TrainingArguments("out", max_steps=9, per_device_train_batch_size=2, gradient_accumulation_steps=2,
+                              report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True)
+Trainer(model, arguments, train_dataset=data).train()
+""",
+    "accelerate": """
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+model = torch.nn.Linear(4, 4)
+data = torch.utils.data.DataLoader(torch.ones(36, 4), batch_size=2)
+model, optimizer, data = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), data)
+for batch in data:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(batch).sum()); optimizer.step(); optimizer.zero_grad()
+""",
+    "torch": """
+import torch
+model = torch.nn.Linear(4, 4)
+fast = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(9):
+    fast(torch.ones(2, 4)).sum().backward(); optimizer.step(); optimizer.zero_grad()
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", FRAMEWORKS)
+def test_the_steps_of_a_framework_are_found(tmp_path: Path, library: str) -> None:
+    pytest.importorskip(library)
+    done = run(tmp_path, FRAMEWORKS[library])
+
+    assert done.returncode == 0, done.stderr
+    assert recorded(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+
+
+DDP = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(9):
+    optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_each_rank_of_torchrun_records_itself(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(DDP)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
+    command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", *torchrun]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    names = [path.name.split(".")[0] for path in sorted((tmp_path / "perftool_record").iterdir())]
+    assert names == ["rank0", "rank1"]
+
+
+def test_the_lines_of_calls_go_where_pytorch_writes_the_functions() -> None:
+    text = [
+        '    "baseTimeNanoseconds": 1000000,\n',
+        '    "ts": 5.250,\n', '      "Python parent id": null, "Python id": 1\n',
+        '    "ts": 6.000,\n', '      "Python parent id": 1, "Python id": 2\n',
+        '    "ts": 6.000,\n', '      "External id": 1\n',
+    ]  # fmt: skip
+
+    made = list(with_calls(text, Calls({1_006_000: 43}, {"transformers"})))
+
+    assert made == ['    "perftoolInstalled": ["transformers"],\n', *text[:4], '      "Call line": 43,\n', *text[4:]]
 
 
 def test_a_program_with_a_profiler_of_its_own_keeps_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from schedules import Act, period_ns, recording_of, step_ns
 
 from perftool.replay.changes import Change, altered
 from perftool.replay.graph import Graph, build_graph
+from perftool.replay.path import critical_path
 from perftool.replay.run import replay_once, replay_steady
 
 LENGTHS = st.integers(1_000, 200_000)
@@ -109,3 +110,23 @@ def test_a_larger_change_gains_no_less(acts: list[Act], kind: str, data: st.Data
     assert whole <= half <= none
     smaller = [replace(change, factor=0.25) for change in chosen]
     assert changed_ns(graph, smaller) <= whole
+
+
+@settings(max_examples=50, deadline=None)
+@given(ACTS)
+def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
+    graph = graph_of(acts)
+    for replayed in (replay_once(graph), replay_steady(graph)):
+        path = critical_path(graph, replayed)
+        assert sum(stretch.bound_ns for stretch in path) == replayed.step_ns
+
+
+@settings(max_examples=50, deadline=None)
+@given(ACTS)
+def test_what_is_not_on_the_critical_path_gains_nothing(acts: list[Act]) -> None:
+    graph = graph_of(acts)
+    replayed = replay_once(graph)
+    on_path = {stretch.task for stretch in critical_path(graph, replayed)}
+    tasks = graph.recording.tasks
+    beside = [task for number, task in enumerate(tasks.id.tolist()) if number not in on_path]
+    assert changed_ns(graph, [Change("shorten", task, factor=0.5) for task in beside]) == replayed.step_ns

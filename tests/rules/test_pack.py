@@ -11,7 +11,8 @@ from rule_cases import all_cases, case_files, pack
 
 from perftool.engine.rule_tests.check_pack import tables_of_one_rank
 from perftool.engine.rules.pack import DEVICES, builtin_folder
-from perftool.model.rule import CONFIDENCES, SEVERITIES, STATUSES, Rule
+from perftool.model.choices import CONFIDENCES, SEVERITIES
+from perftool.model.rule import STATUSES, Rule
 from perftool.store.catalog import catalog
 
 FAMILIES = {

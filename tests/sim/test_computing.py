@@ -10,7 +10,7 @@ from sim.runs import run
 
 torch = pytest.importorskip("torch")
 
-from perftool.sim.computing import compute  # noqa: E402
+from perftool.sim.ops.computing import compute  # noqa: E402
 
 aten = torch.ops.aten
 

@@ -51,6 +51,21 @@ def test_a_compressed_trace_holds_the_same(done: Run, tmp_path: Path) -> None:
     assert (packed.log.name, packed.metrics.name) == ("run.log", "run.metrics.json")
 
 
+def test_what_the_script_calls_tells_the_line_of_the_script(done: Run) -> None:
+    stacks = {
+        event["name"]: event["args"]["Call stack"]
+        for event in done.top["traceEvents"]
+        if "Call stack" in event.get("args", {})
+    }
+    text = done.done.trace.with_name("script.py").read_text().splitlines()
+    wanted = {"aten::item": "loss.item()", "aten::digamma": "digamma", "Optimizer.step#AdamW.step": "optimizer.step()"}
+
+    assert not any(name.startswith("ProfilerStep") for name in stacks)
+    for name, source in wanted.items():
+        line = next(number for number, code in enumerate(text, 1) if source in code)
+        assert stacks[name] == f"script.py({line}): <module>"
+
+
 def test_everything_says_simulated(done: Run) -> None:
     assert done.top["simulated"]["note"].startswith("simulated")
     assert done.top["deviceProperties"] == [{"name": "GAUDI2", "simulated": True, "totalGlobalMem": 103_079_215_104}]

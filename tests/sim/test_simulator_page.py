@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from perftool.sim.costs import default_costs
+from perftool.sim.machine.costs import default_costs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
 

@@ -11,7 +11,6 @@ from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.report import Report
 
-
 PACK = load_pack(builtin_folder())
 
 
@@ -103,7 +102,9 @@ def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
 
 
 def test_the_first_steps_that_compile_count_in_no_number_of_a_step(tmp_path: Path) -> None:
-    report = report_of(compiling_steps([5000, 3000, 100, 100, 100], [4000, 2000, 0, 0, 0]), tmp_path, "STP102", "GAP105")
+    report = report_of(
+        compiling_steps([5000, 3000, 100, 100, 100], [4000, 2000, 0, 0, 0]), tmp_path, "STP102", "GAP105"
+    )
 
     assert [step.left_out for step in report.steps] == ["warm-up", "warm-up", None, None, None]
     assert report.summary["step_time_ms"].value == 0.1

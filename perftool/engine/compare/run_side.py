@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.model.diff import RunSide
+from perftool.model.diff import UNKNOWN, RunSide, Setting
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
 
@@ -17,6 +17,7 @@ def run_side(
     findings: Iterable[Finding],
     *,
     all_ops: bool = True,
+    setting: Setting = UNKNOWN,
 ) -> RunSide:
     """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``."""
     complete = [step for step in steps if not step.partial]
@@ -29,7 +30,13 @@ def run_side(
         ops=totals(ops, count),
         findings=tuple(findings),
         all_ops=all_ops,
+        setting=setting,
     )
+
+
+def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:
+    """Where a run ran, by what its report says."""
+    return Setting(device, tuple(sorted({rank for rank in ranks if rank is not None})), world_size)
 
 
 def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:

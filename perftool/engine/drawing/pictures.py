@@ -159,21 +159,18 @@ def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
     return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
 
 
-# What the device did in each bin of the window, as a position in _BUSY_KINDS or, behind these, in $causes: DuckDB
-# 2.0 fails on the texts themselves when there are millions of rows. The activities are those of _timeline.
+# What the device did in each bin of the window, as a position in $kinds: DuckDB 2.0 fails on the texts themselves when
+# there are millions of rows.
 _STRIP = """
 WITH bins AS (
     SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
     WHERE rank IN (SELECT unnest($ranks)) AND rank IN (SELECT rank FROM device_ops WHERE valid)
 ),
 doing AS (
-    SELECT t.rank, t.ts, t."end",
-           CASE WHEN shows(mask, ['compute', 'group_compute']) THEN 0
-                WHEN shows(mask, ['collective', 'group_collective']) THEN 1
-                WHEN shows(mask, ['copy']) THEN 2 ELSE 3 END AS kind
+    SELECT t.rank, t.ts, t."end", list_position($kinds, s.device) - 1 AS kind
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    WHERE shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill'])
-    UNION ALL SELECT rank, ts, "end", 3 + list_position($causes, cause) FROM gap_causes
+    JOIN _states AS s USING (mask) WHERE s.device IS NOT NULL
+    UNION ALL SELECT rank, ts, "end", list_position($kinds, 'idle:' || cause) - 1 FROM gap_causes
 ),
 placed AS (
     SELECT d.rank, d.kind, d.ts, d."end", b.begin, b.width, floor((d.ts - b.begin) / b.width)::BIGINT AS first_bin,
@@ -191,11 +188,11 @@ _BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 
 
 def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
-    store.build(["_timeline", "windows", "gap_causes", "device_ops"])
+    store.build(["_timeline", "_states", "windows", "gap_causes", "device_ops"])
     causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
-    kinds = (*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes))
+    kinds = [*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes)]
     by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
-    for row in store.select(_STRIP, {"bins": _BINS, "ranks": list(ranks), "causes": causes or [""]}):
+    for row in store.select(_STRIP, {"bins": _BINS, "ranks": list(ranks), "kinds": kinds}):
         _, _, shares = by_rank.setdefault(row["rank"], (row["begin"], float(row["width"]), {}))
         bins = shares.setdefault(kinds[row["kind"]], [0.0] * _BINS)
         bins[row["bin"]] = round(float(row["share"]), 4)

@@ -11,14 +11,15 @@ from perftool.engine.analysis import analysed, empty_report
 from perftool.engine.gate.baseline import read_baseline, subtract
 from perftool.engine.gate.budgets import Budget, check_budgets, parse_budgets
 from perftool.engine.ranks.schedule import IN_PROCESS, Progress, Schedule
-from perftool.engine.report.overview import METRICS
 from perftool.engine.report.portable import file_of, make_portable, shown_paths
 from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.settings.settings import Settings
+from perftool.model.choices import CONFIDENCES, SEVERITIES
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
+from perftool.model.metrics import metric_names
 from perftool.model.report import Finding, Report
-from perftool.model.rule import CONFIDENCES, SEVERITIES, Rule
+from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs
 
 
@@ -34,7 +35,7 @@ class LintPlan:
     accepted: tuple[BaselineEntry, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        budgets = parse_budgets(self.settings.budgets, [name for name, _ in METRICS])
+        budgets = parse_budgets(self.settings.budgets, metric_names())
         baseline = self.settings.baseline
         object.__setattr__(self, "budgets", budgets)
         object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))

@@ -19,6 +19,7 @@ from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
+from perftool.replay.path_rows import critical_path_rows
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
 from perftool.store.handover import HANDED_ON, Handover
@@ -79,7 +80,7 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
     Lost when one of them breaks the program.
     """
     try:
-        with TraceStore.for_files([file.path for file in batch.files]) as store:
+        with TraceStore.for_files([file.path for file in batch.files], critical_path_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             read_files(store, batch.files, progress)
             if not store.inputs:
@@ -99,7 +100,7 @@ def draw_batch(
 ) -> Taken | Lost:
     """The pictures ``wanted`` of the ranks in ``batch``, their times counted from ``base_ns``."""
     try:
-        with TraceStore.for_files([file.path for file in batch.files]) as store:
+        with TraceStore.for_files([file.path for file in batch.files], critical_path_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             store.base_ns = base_ns
             read_files(store, batch.files, progress)

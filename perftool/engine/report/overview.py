@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from perftool.model.metrics import metric_kinds
 from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Run, Share, Step
+from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
 _TOP = 15
-
-# Always present, in this order; those the input does not show have no value.
-METRICS: tuple[tuple[str, str], ...] = (
-    ("steps", "count"), ("step_time_ms", "ms"), ("window_ms", "ms"),
-    ("device_busy_ratio", "ratio"), ("device_idle_ratio", "ratio"), ("device_unknown_ratio", "ratio"),
-    ("kernel_busy_ratio", "ratio"), ("mfu_ratio", "ratio"), ("roofline_ratio", "ratio"),
-    ("kernel_time_ms", "ms"), ("collective_time_ms", "ms"), ("exposed_collective_ratio", "ratio"),
-    ("mme_time_ms", "ms"), ("tpc_time_ms", "ms"), ("dma_time_ms", "ms"), ("mme_tpc_overlap_ms", "ms"),
-    ("engines_idle_ms", "ms"), ("partition_mme_ms", "ms"), ("partition_tpc_ms", "ms"), ("partition_dma_ms", "ms"),
-    ("partition_other_ms", "ms"), ("partition_idle_ms", "ms"), ("mme_low_precision_ratio", "ratio"),
-    ("device_host_overlap_ratio", "ratio"),
-    ("dataloader_ratio", "ratio"), ("graph_build_ratio", "ratio"), ("input_copy_ratio", "ratio"),
-    ("compile_ratio", "ratio"), ("compilations", "count"), ("fallback_ops", "count"),
-    ("syncs_per_step", "count"), ("peak_memory_bytes", "bytes"),
-)  # fmt: skip
 
 
 # The parts of a step that the columns of steps split another way: by what the device is there for.
@@ -41,9 +28,9 @@ def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
     found = {row["metric"]: row for row in rows}
     empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
     return {
-        name: Metric(name, row["value"], unit, row["numerator"], row["denominator"])  # type: ignore[arg-type]
-        for name, unit in METRICS
-        for row in [found.get(name, empty)]
+        kind.name: Metric(kind.name, row["value"], kind.unit, row["numerator"], row["denominator"])
+        for kind in metric_kinds()
+        for row in [found.get(kind.name, empty)]
     }
 
 
@@ -112,9 +99,10 @@ def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
 def run(store: TraceStore) -> Run:
     """What the run did: training when any rank shows it, inference when all ranks do."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
+    ranks = world_size(store.metadata)
     if "training" in kinds:
-        return Run("training")
-    return Run("inference" if kinds == {"inference"} else None)
+        return Run("training", ranks)
+    return Run("inference" if kinds == {"inference"} else None, ranks)
 
 
 def roofline(store: TraceStore) -> float | None:

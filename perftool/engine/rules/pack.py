@@ -11,7 +11,8 @@ from typing import Any
 from perftool.engine.rules.message import parse_message
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.rule import CONFIDENCES, SCOPES, SEVERITIES, SIDES, STATUSES, Advice, Param, Rule
+from perftool.model.choices import CONFIDENCES, SEVERITIES
+from perftool.model.rule import SCOPES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.vendors import accelerators
 from perftool.readers.files.small_file import read_small
 

@@ -12,11 +12,11 @@ from perftool.errors import QueryError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
 from perftool.replay.changes import CHANGE_KINDS, Change
-from perftool.replay.model import Model, model_of
+from perftool.replay.limits import MOST_RANKS
+from perftool.replay.model import Model, models_of
+from perftool.replay.path_rows import bound_shares, path_rows
 from perftool.store.trace_store import TraceStore
 
-# Beyond these the ranks of a run are judged by their bounds: a replay of each would take longer than all else.
-MOST_RANKS = 8
 _MOST_CHANGES = 400_000
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # What a row of a whatif query is about, as the slice that it names has it.
@@ -38,16 +38,17 @@ def predicted(
     if ranks_of_run > MOST_RANKS:
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
-    for rank in ranks:
-        model = unsteady(store, rank) or model_of(store, rank)
-        if isinstance(model, str):
-            models.append(_no_model(rank, model))
+    for rank, model in models_of(store).items():
+        # What start-up or a thinned recording shows predicts no gain, however well it replays.
+        reason = unsteady(store, rank) or (model if isinstance(model, str) else None)
+        if reason or isinstance(model, str):
+            models.append(_no_model(rank, reason or str(model)))
             continue
         fixes: dict[str, list[Change]] = {}
         if model.predicts:
             for number, (rule, answer) in enumerate(zip(rules, results, strict=True)):
                 results[number] = _with_prediction(store, model, rule, answer, context, fixes, only=len(ranks) == 1)
-        models.append(_described(model, fixes))
+        models.append(_described(store, model, fixes))
     return results, tuple(models)
 
 
@@ -57,8 +58,7 @@ def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) ->
     Raises QueryError when the rule's query fails, or gives something else than changes.
     """
     assert rule.whatif is not None
-    recording = model.graph.recording
-    begin, end = recording.begin, int(max(recording.steps.end.max(), recording.steps.host_end.max()))
+    begin, end = model.window
     sql = _PLACED.format(sql=rule.whatif, rank=model.rank, begin=begin, end=end)
     columns, rows, _ = run_sql(store, rule, sql, sql_values(rule, rule.whatif, context), _MOST_CHANGES)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -105,7 +105,7 @@ def _with_prediction(
     return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
 
 
-def _described(model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayModel:
+def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayModel:
     together = None
     if fixes:
         everything = [change for changes in fixes.values() for change in changes]
@@ -118,6 +118,7 @@ def _described(model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayMod
         error_ratio=model.error_ratio,
         why_not=model.why_not,
         together=together,
+        bounds=bound_shares(path_rows(store, model)) if model.predicts else (),
     )
 
 

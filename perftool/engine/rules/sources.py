@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from perftool.engine.rules.own_code import Line, innermost, is_own
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_own
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 
@@ -20,7 +20,7 @@ _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _LOOP = 16
 _SMALLEST_SHARE = 0.01
 _FRAMES = """
-SELECT f.track, f.file, f.line, f.function, f.stack, f.ts, f."end"
+SELECT f.track, f.file, f.line, f.function, f.call_line, f.stack, f.ts, f."end"
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track
 WHERE f.rank = $rank AND f."end" > f.ts ORDER BY f.track, f.ts, f."end" DESC, f.id
 """
@@ -32,8 +32,12 @@ WHERE d.rank = $rank AND list_contains($times, d.ts)
 
 # A stretch of a track: start, end, the line it runs, and the line whose loop it is part of.
 Stretch = tuple[int, int, Line, Line]
+# A call: start, end, the line of the user's own that it stands for (None: it is none of theirs), and the line of the
+# user's own that made it.
+Call = tuple[int, int, Line | None, int | None]
 Interval = tuple[int, int]
 
+_NOWHERE: Line = (None, None, "")
 
 _known: WeakKeyDictionary[TraceStore, dict[int, list[list[Stretch]]]] = WeakKeyDictionary()
 
@@ -89,45 +93,63 @@ def _stretches(store: TraceStore, rank: int) -> list[list[Stretch]]:
     if rank not in known:
         store.build(["frames", "feeding_tracks"])
         rows = store.select(_FRAMES, {"rank": rank})
-        by_track: dict[int, list[tuple[int, int, Line]]] = {}
-        for row, line in zip(rows, _lines(rows), strict=True):
-            if line is not None:
-                by_track.setdefault(row["track"], []).append((row["ts"], row["end"], line))
+        told = store.metadata.get(rank, {}).get(INSTALLED_KEY)
+        installed = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+        by_track: dict[int, list[Call]] = {}
+        for row, line in zip(rows, _lines(rows, installed), strict=True):
+            if line is not None or row["call_line"] is not None:
+                by_track.setdefault(row["track"], []).append((row["ts"], row["end"], line, row["call_line"]))
         known[rank] = [_nested(calls) for calls in by_track.values()]
     return known[rank]
 
 
-def _lines(rows: Sequence[Mapping[str, Any]]) -> list[Line | None]:
+def _lines(rows: Sequence[Mapping[str, Any]], installed: Collection[str]) -> list[Line | None]:
     """The line of the user's own that each row stands for; modules where no row has a line of the user's own."""
     kept: dict[tuple[Any, ...], Line | None] = {}
     for row in rows:
         key = (row["file"], row["line"], row["function"], row["stack"])
         if key not in kept:
-            kept[key] = _line(row)
+            kept[key] = _line(row, installed)
     lines = [kept[row["file"], row["line"], row["function"], row["stack"]] for row in rows]
     if any(line is not None for line in lines):
         return lines
     return [(None, None, row["function"]) if row["function"].startswith("nn.Module: ") else None for row in rows]
 
 
-def _line(row: Mapping[str, Any]) -> Line | None:
+def _line(row: Mapping[str, Any], installed: Collection[str]) -> Line | None:
     if row["stack"] is not None:
-        return innermost(row["stack"])
-    return (row["file"], row["line"], row["function"]) if row["file"] is not None and is_own(row["file"]) else None
+        return innermost(row["stack"], installed)
+    own = row["file"] is not None and is_own(row["file"], installed)
+    return (row["file"], row["line"], row["function"]) if own else None
 
 
-def _nested(calls: Sequence[tuple[int, int, Line]]) -> list[Stretch]:
+def _nested(calls: Sequence[Call]) -> list[Stretch]:
     """The stretches in which each of ``calls``, sorted as they nest, is the innermost one."""
     parents, pieces = _innermost(calls)
-    often = Counter((parent, calls[number][2]) for number, parent in enumerate(parents))
+    lines: list[Line] = []
+    for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
+        lines.append(line or _at(lines[parent] if parent >= 0 else None, called_at))
+    often = Counter((parent, line) for line, parent in zip(lines, parents, strict=True))
     loops: list[Line] = []
-    for (_, _, line), parent in zip(calls, parents, strict=True):
-        inside = parent >= 0 and (often[parent, line] > _LOOP or loops[parent] != calls[parent][2])
-        loops.append(loops[parent] if inside else line)
-    return [(ts, end, calls[number][2], loops[number]) for ts, end, number in pieces]
+    for number, parent in enumerate(parents):
+        line, called_at = calls[number][2:]
+        if parent >= 0 and loops[parent] != lines[parent]:
+            loops.append(loops[parent])
+        elif parent >= 0 and line is not None and often[parent, line] > _LOOP:
+            loops.append(_at(loops[parent], called_at))
+        else:
+            loops.append(lines[number])
+    return [(ts, end, lines[at], loops[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
 
 
-def _innermost(calls: Sequence[tuple[int, int, Line]]) -> tuple[list[int], list[tuple[int, int, int]]]:
+def _at(function: Line | None, line: int | None) -> Line:
+    """``function`` at one of its lines, where that is known."""
+    if function is None or function[0] is None:
+        return function or _NOWHERE
+    return function[0], line or function[1], function[2]
+
+
+def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
     """In which other each of ``calls`` lies (-1: in none), and stretches of time with the innermost call of each."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
@@ -139,7 +161,7 @@ def _innermost(calls: Sequence[tuple[int, int, Line]]) -> tuple[list[int], list[
             pieces.append((at, moment, around[-1]))
         return max(at, moment)
 
-    for number, (ts, _, _) in enumerate(calls):
+    for number, (ts, *_) in enumerate(calls):
         while around and calls[around[-1]][1] <= ts:
             at = run_to(calls[around[-1]][1])
             around.pop()

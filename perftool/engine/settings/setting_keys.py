@@ -7,46 +7,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import SettingsError
-from perftool.model.rule import CONFIDENCES, SEVERITIES
-
-FORMATS = ("text", "json", "json-lines", "sarif", "junit", "github", "gitlab")
-FAIL_ON = (*SEVERITIES, "never")
+from perftool.model.choices import CONFIDENCES, FAIL_ON, SEVERITIES, LintFormat
 
 
 @dataclass(frozen=True)
 class SettingKey:
-    """One key: its type in words, its default as TOML, one line about it, and the values it may have."""
+    """One key: its type in words, its default, one line about it, and the values it may have."""
 
     key: str
     type: str
-    default: str
+    default: Any
     summary: str
     choices: tuple[str, ...] = ()
 
 
 KEYS: tuple[SettingKey, ...] = (
-    SettingKey("extend", "text", '""', "configuration file whose settings this one inherits"),
-    SettingKey("select", "list of texts", '["ALL"]', "rules to run: codes, names, prefixes of codes, ALL"),
-    SettingKey("ignore", "list of texts", "[]", "rules not to run; the more specific selector wins"),
-    SettingKey("extend-select", "list of texts", "[]", "rules to run besides those selected"),
-    SettingKey("extend-ignore", "list of texts", "[]", "rules not to run besides those ignored"),
-    SettingKey("per-file-ignores", "table of lists of texts", "{}", "file pattern to rules that are quiet there"),
-    SettingKey("extend-per-file-ignores", "table of lists of texts", "{}", "the same, besides those inherited"),
-    SettingKey("preview", "true or false", "false", "run preview rules too"),
-    SettingKey("rule-packs", "list of texts", "[]", "folders with rules of your own (codes x9xx)"),
-    SettingKey("source-roots", "list of texts", "[]", "folders with source code that traces name, besides the project"),
-    SettingKey("rules", "table of tables", "{}", "per rule: severity, and thresholds by name"),
-    SettingKey("exclude", "list of texts", "[]", "patterns of files to leave out"),
-    SettingKey("output-format", "text", '"text"', "format of the findings", FORMATS),
-    SettingKey("output-file", "text", '""', "file to write instead of stdout"),
-    SettingKey("fail-on", "text", '"warning"', "severity from which a finding fails the run", FAIL_ON),
-    SettingKey("exit-zero", "true or false", "false", "exit 0 even with findings"),
-    SettingKey("min-severity", "text", '"info"', "hide findings below this severity", SEVERITIES),
-    SettingKey("min-confidence", "text", '"low"', "hide findings below this confidence", CONFIDENCES),
-    SettingKey("baseline", "text", '""', "file of accepted findings"),
-    SettingKey("budgets", "table of budgets", "{}", 'limits of numbers, such as step_time_ms = "<= 120"'),
+    SettingKey("extend", "text", "", "configuration file whose settings this one inherits"),
+    SettingKey("select", "list of texts", ["ALL"], "rules to run: codes, names, prefixes of codes, ALL"),
+    SettingKey("ignore", "list of texts", [], "rules not to run; the more specific selector wins"),
+    SettingKey("extend-select", "list of texts", [], "rules to run besides those selected"),
+    SettingKey("extend-ignore", "list of texts", [], "rules not to run besides those ignored"),
+    SettingKey("per-file-ignores", "table of lists of texts", {}, "file pattern to rules that are quiet there"),
+    SettingKey("extend-per-file-ignores", "table of lists of texts", {}, "the same, besides those inherited"),
+    SettingKey("preview", "true or false", False, "run preview rules too"),
+    SettingKey("rule-packs", "list of texts", [], "folders with rules of your own (codes x9xx)"),
+    SettingKey("source-roots", "list of texts", [], "folders with source code that traces name, besides the project"),
+    SettingKey("rules", "table of tables", {}, "per rule: severity, and thresholds by name"),
+    SettingKey("exclude", "list of texts", [], "patterns of files to leave out"),
+    SettingKey("output-format", "text", "text", "format of the findings", tuple(form.value for form in LintFormat)),
+    SettingKey("output-file", "text", "", "file to write instead of stdout"),
+    SettingKey("fail-on", "text", "warning", "severity from which a finding fails the run", FAIL_ON),
+    SettingKey("exit-zero", "true or false", False, "exit 0 even with findings"),
+    SettingKey("min-severity", "text", "info", "hide findings below this severity", SEVERITIES),
+    SettingKey("min-confidence", "text", "low", "hide findings below this confidence", CONFIDENCES),
+    SettingKey("baseline", "text", "", "file of accepted findings"),
+    SettingKey("budgets", "table of budgets", {}, 'limits of numbers, such as step_time_ms = "<= 120"'),
 )
 BY_KEY: Mapping[str, SettingKey] = {key.key: key for key in KEYS}
+
+
+def default(key: str) -> Any:
+    """What ``key`` is when nothing sets it."""
+    return BY_KEY[key].default
 
 
 def check_values(values: Mapping[str, Any], origin: str) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from perftool.engine.rules.selection import ALL, COMMAND_LINE, Selection, Selector, selectors
-from perftool.engine.settings.setting_keys import BY_KEY, check_values
+from perftool.engine.settings.setting_keys import BY_KEY, check_values, default
 from perftool.engine.settings.settings_file import Layer, discover, file_layers, inline_layer
 from perftool.errors import SettingsError
-from perftool.model.rule import SEVERITIES, Param, Rule, Severity
+from perftool.model.choices import SEVERITIES, Severity
+from perftool.model.rule import Param, Rule
 
 DEFAULTS = "the defaults"
 
@@ -47,12 +48,12 @@ class Settings:
     overrides: tuple[Override, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[Selector, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
-    output_format: str = "text"
+    output_format: str = default("output-format")
     output_file: str | None = None
-    fail_on: str = "warning"
+    fail_on: str = default("fail-on")
     exit_zero: bool = False
-    min_severity: str = "info"
-    min_confidence: str = "low"
+    min_severity: str = default("min-severity")
+    min_confidence: str = default("min-confidence")
     baseline: Path | None = None
     budgets: tuple[BudgetText, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -94,21 +95,22 @@ def merge(layers: Iterable[Layer]) -> Settings:
     kept = [layer for layer in layers if layer.values]
     last = {key: (layer.values[key], layer.origin) for layer in kept for key in layer.values}
     value = {key: found for key, (found, _) in last.items()}
+    used = {key: value.get(key, known.default) for key, known in BY_KEY.items()}
     select = _selected(kept, "select", "extend-select") or (Selector(ALL, DEFAULTS),)
     return Settings(
-        selection=Selection(select, _selected(kept, "ignore", "extend-ignore"), value.get("preview", False)),
-        rule_packs=tuple(Path(path) for path in value.get("rule-packs", ())),
-        source_roots=tuple(Path(path) for path in value.get("source-roots", ())),
+        selection=Selection(select, _selected(kept, "ignore", "extend-ignore"), used["preview"]),
+        rule_packs=tuple(Path(path) for path in used["rule-packs"]),
+        source_roots=tuple(Path(path) for path in used["source-roots"]),
         overrides=tuple(_overrides(kept)),
         per_file_ignores=tuple(_per_file(kept)),
-        exclude=tuple(value.get("exclude", ())),
-        output_format=value.get("output-format", "text"),
-        output_file=value.get("output-file") or None,
-        fail_on=value.get("fail-on", "warning"),
-        exit_zero=value.get("exit-zero", False),
-        min_severity=value.get("min-severity", "info"),
-        min_confidence=value.get("min-confidence", "low"),
-        baseline=Path(value["baseline"]) if value.get("baseline") else None,
+        exclude=tuple(used["exclude"]),
+        output_format=used["output-format"],
+        output_file=used["output-file"] or None,
+        fail_on=used["fail-on"],
+        exit_zero=used["exit-zero"],
+        min_severity=used["min-severity"],
+        min_confidence=used["min-confidence"],
+        baseline=Path(used["baseline"]) if used["baseline"] else None,
         budgets=tuple(_budgets(kept)),
         values=value,
         origins={key: origin for key, (_, origin) in last.items()},

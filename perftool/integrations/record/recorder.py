@@ -14,6 +14,7 @@ from typing import Any
 from torch.autograd import profiler as autograd_profiler
 
 from perftool.integrations.activities import activities_here, torch_profiler
+from perftool.integrations.call_lines import save_trace
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Plan, plan_here
 from perftool.integrations.record.steps import Steps
@@ -75,7 +76,7 @@ class Recorder:
             return
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        profiler.export_chrome_trace(str(new_trace(folder)))
+        save_trace(profiler, new_trace(folder))
 
     def _finish(self) -> None:
         """Stop, saving what is being recorded."""

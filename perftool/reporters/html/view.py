@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 from perftool.engine.report.across_ranks import grouped
+from perftool.model.choices import SEVERITIES
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report
-from perftool.model.rule import SEVERITIES, Rule
+from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
-from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.labels import format_metric, listed_metrics
 from perftool.reporters.sources import weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
@@ -172,9 +173,7 @@ def metrics(report: Report) -> list[ShownMetric]:
     """Every number of the summary that this kind of device can have."""
     return [
         ShownMetric(label, None if metric.value is None else format_metric(metric), _fraction(metric))
-        for name, label in METRIC_LABELS.items()
-        if name not in GAUDI_METRICS or report.device.type == "hpu"
-        for metric in [report.summary[name]]
+        for label, metric in listed_metrics(report)
     ]
 
 

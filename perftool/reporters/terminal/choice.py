@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perftool.model.choices import SEVERITIES
 from perftool.model.report import Finding
-from perftool.model.rule import SEVERITIES
 
 _ORDER: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)}
 

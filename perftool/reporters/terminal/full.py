@@ -14,7 +14,7 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import GAUDI_METRICS, METRIC_LABELS, format_metric
+from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
@@ -45,6 +45,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_summary(report, console)
     _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
+    _print_bounds(report, console)
     _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
     _print_table("Engines", engines_table(report.engines), console)
     _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
@@ -101,10 +102,7 @@ def _print_summary(report: Report, console: Console) -> None:
         window = format_metric(report.summary["window_ms"])
         table.add_row("window", window, "the steps" if steps else "the whole recording")
     missing = []
-    for name, label in METRIC_LABELS.items():
-        if name in GAUDI_METRICS and device.type != "hpu":
-            continue
-        metric = report.summary[name]
+    for label, metric in listed_metrics(report):
         if metric.value is None:
             missing.append(label)
         else:
@@ -126,6 +124,11 @@ def _print_ranks(report: Report, console: Console) -> None:
         mean = sum(load for load, _ in loads) / len(loads)
         each = f"least {format_ns(least)} (rank {lightest}), mean {format_ns(mean)}"
         console.print(Text(f"  compute per step: {each}, most {format_ns(most)} (rank {heaviest})", style="dim"))
+
+
+def _print_bounds(report: Report, console: Console) -> None:
+    if report.model and report.model.bounds:
+        _heading(f"Who bounds the step: {bounds_text(report.model.bounds)}", console)
 
 
 def _print_table(title: str, table: Table, console: Console) -> None:

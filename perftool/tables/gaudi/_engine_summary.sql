@@ -3,8 +3,7 @@
 --
 -- needs: _engine_totals
 -- column metric: VARCHAR, name of the number
--- column value: DOUBLE, in unit
--- column unit: VARCHAR, ms or ratio
+-- column value: DOUBLE, in ms or a ratio
 -- column numerator: DOUBLE, in ms
 -- column denominator: DOUBLE, in ms
 WITH whole AS (
@@ -25,9 +24,9 @@ times AS (
         {'metric': 'engines_idle_ms', 'part': ns - any_engine}], recursive := true), ns AS whole
     FROM whole WHERE any_engine > 0
 )
-SELECT metric, part / 1e6 AS value, 'ms' AS unit, part / 1e6 AS numerator, whole / 1e6 AS denominator FROM times
+SELECT metric, part / 1e6 AS value, part / 1e6 AS numerator, whole / 1e6 AS denominator FROM times
 WHERE part IS NOT NULL -- an engine without a lane is missing, not idle
 UNION ALL
-SELECT 'mme_low_precision_ratio', low / typed, 'ratio', low / 1e6, typed / 1e6 FROM whole WHERE typed > 0
+SELECT 'mme_low_precision_ratio', low / typed, low / 1e6, typed / 1e6 FROM whole WHERE typed > 0
 UNION ALL
-SELECT 'graph_build_ratio', build / nullif(ns, 0), 'ratio', build / 1e6, ns / 1e6 FROM whole WHERE bridge
+SELECT 'graph_build_ratio', build / nullif(ns, 0), build / 1e6, ns / 1e6 FROM whole WHERE bridge

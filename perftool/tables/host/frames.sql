@@ -1,5 +1,5 @@
--- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op that was
--- recorded with its call stack.
+-- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op or
+-- annotation that was recorded with its call stack.
 --
 -- needs: slices, ops
 -- column id: BIGINT, slices.id
@@ -8,6 +8,7 @@
 -- column file: VARCHAR, source file as recorded, NULL for modules and built-in functions
 -- column line: INTEGER, line that the function begins at, or, from a call stack, that made the call; NULL with the file
 -- column function: VARCHAR, its name; for a module its name, for example nn.Module: Linear_0
+-- column call_line: INTEGER, line of the user's own function that made the call; NULL where the trace does not tell (record and perftool.profile write it)
 -- column stack: VARCHAR, the whole call stack of an op, the innermost line first; NULL for a function
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -17,12 +18,23 @@ WITH names AS (
 parts AS (
     SELECT name, regexp_extract(name, '^(.+)\((\d+)\): (.+)$', ['file', 'line', 'function']) AS part FROM names
 ),
+-- The recorder of this program writes what PyTorch leaves out.
+callers AS (
+    SELECT rowid AS id, int_arg(args, 'Call line')::INTEGER AS call_line FROM raw
+    WHERE cat = 'python_function' AND args LIKE '%"Call line"%'
+),
 functions AS (
     SELECT s.id, s.rank, s.track, nullif(part.file, '') AS file, try_cast(part.line AS INTEGER) AS line,
-           coalesce(nullif(part.function, ''), p.name) AS function, NULL::VARCHAR AS stack, s.ts, s."end"
+           coalesce(nullif(part.function, ''), p.name) AS function, c.call_line,
+           NULL::VARCHAR AS stack, s.ts, s."end"
     FROM slices AS s JOIN parts AS p USING (name)
+    LEFT JOIN callers AS c USING (id)
     WHERE s.cat = 'python_function' AND s.side = 'host'
 )
 SELECT * FROM functions
 UNION ALL
-SELECT id, rank, track, NULL, NULL, name, call_stack, ts, "end" FROM ops WHERE call_stack IS NOT NULL AND call_stack <> ''
+SELECT id, rank, track, NULL, NULL, name, NULL, call_stack, ts, "end" FROM ops WHERE call_stack IS NOT NULL AND call_stack <> ''
+UNION ALL
+SELECT s.id, s.rank, s.track, NULL, NULL, s.name, NULL, arg(r.args, 'Call stack'), s.ts, s."end"
+FROM raw AS r JOIN slices AS s ON s.id = r.rowid
+WHERE r.cat = 'user_annotation' AND r.args LIKE '%"Call stack"%' AND s.side = 'host'

@@ -5,7 +5,7 @@
 -- engine when its next function starts there (autograd), else between two ops (between_ops; Python, unless it was
 -- recorded).
 --
--- needs: _gaps, _timeline, slices, roles, feeding_tracks
+-- needs: _gaps, _timeline, _states, slices, roles, feeding_tracks
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
@@ -13,23 +13,8 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 WITH stretches AS (
-    SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first,
-           CASE WHEN shows(mask, ['submitted_early']) THEN 'queued'
-                WHEN shows(mask, ['submitted_late']) THEN 'launch_latency'
-                WHEN shows(mask, ['start_up']) THEN 'start_up'
-                WHEN shows(mask, ['compile']) THEN 'compile'
-                WHEN shows(mask, ['fallback']) THEN 'fallback'
-                WHEN shows(mask, ['loading']) THEN 'dataloader'
-                WHEN shows(mask, ['group_op', 'group_annotation']) THEN 'collective'
-                WHEN shows(mask, ['device_wait']) THEN 'sync'
-                WHEN shows(mask, ['copy_call']) THEN 'copy'
-                WHEN shows(mask, ['graph_build']) THEN 'graph_build'
-                WHEN shows(mask, ['optimizer', 'optimizer_op']) THEN 'optimizer'
-                WHEN shows(mask, ['call']) THEN 'launch_call'
-                WHEN shows(mask, ['op']) THEN 'framework_op'
-                WHEN shows(mask, ['python', 'wrapper']) THEN 'python'
-                ELSE 'unknown' END AS cause
-    FROM (SELECT * FROM _timeline WHERE NOT shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill'])) AS t
+    SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first, t.cause
+    FROM (SELECT rank, ts, cause FROM _timeline JOIN _states USING (mask) WHERE device IS NULL) AS t
     ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
 ),
 -- A part begins with its gap, and where the cause changes.

@@ -1,7 +1,7 @@
 -- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
 -- at all, so that what is missing is not taken for 0.
 --
--- needs: steps, _timeline, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
+-- needs: steps, _timeline, _states, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
@@ -24,19 +24,16 @@
 -- column inputs: BOOLEAN, it has copies from host to device
 -- column runtime: BOOLEAN, it has calls of the device's runtime
 WITH moments AS (
-    SELECT t.rank, t."end" - t.ts AS ns, mask, shows(mask, ['compute', 'group_compute']) AS computing,
-           shows(mask, ['collective', 'group_collective']) AS communicating
+    SELECT t.rank, t."end" - t.ts AS ns, s.*
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
+    JOIN _states AS s USING (mask)
 ),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
-           sum(ns) FILTER (computing OR communicating) AS kernel,
-           sum(ns) FILTER (shows(mask, ['loading'])) AS loading, sum(ns) FILTER (shows(mask, ['compile'])) AS compiling,
-           sum(ns) FILTER (shows(mask, ['input_copy'])) AS copying,
-           -- The feeding threads work: anything but a wait for the device.
-           sum(ns) FILTER (shows(mask, ['compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill']) AND NOT shows(mask, ['device_wait'])
-               AND shows(mask, ['call', 'copy_call', 'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer', 'python', 'wrapper', 'optimizer_op'])) AS overlap
+           sum(ns) FILTER (computing OR communicating) AS kernel, sum(ns) FILTER (loading) AS loading,
+           sum(ns) FILTER (compiling) AS compiling, sum(ns) FILTER (copying_inputs) AS copying,
+           sum(ns) FILTER (device IS NOT NULL AND host_works) AS overlap
     FROM moments GROUP BY rank
 ),
 busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),

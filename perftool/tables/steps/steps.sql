@@ -3,7 +3,7 @@
 -- plugin a collective is a kernel; compute, collective, copy and fill split the same time as kernel, memcpy, memset and
 -- communication by what the device is there for.
 --
--- needs: _step_bounds, _timeline
+-- needs: _step_bounds, _timeline, _states
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
@@ -31,29 +31,17 @@ WITH
 -- stretch with every step would take a time that grows with the square of the recording.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
 parts AS (
-    SELECT b.rank, b.ts, t."end" - t.ts AS ns,
-           CASE WHEN shows(mask, ['compute', 'collective']) THEN 'kernel'
-                WHEN shows(mask, ['copy']) THEN 'memcpy'
-                WHEN shows(mask, ['fill']) THEN 'memset'
-                WHEN shows(mask, ['group_compute', 'group_collective', 'process_group']) THEN 'communication'
-                WHEN shows(mask, ['other_call', 'call', 'copy_call', 'fallback', 'graph_build']) THEN 'runtime'
-                WHEN shows(mask, ['other_loading', 'loading']) THEN 'dataloader'
-                WHEN shows(mask, ['other_op', 'op', 'wrapper', 'group_op', 'optimizer_op']) THEN 'cpu_op' END AS part,
-           CASE WHEN shows(mask, ['compute', 'group_compute']) THEN 'compute'
-                WHEN shows(mask, ['collective', 'group_collective']) THEN 'collective'
-                WHEN shows(mask, ['copy']) THEN 'copy'
-                WHEN shows(mask, ['fill']) THEN 'fill'
-                WHEN shows(mask, ['process_group']) THEN 'collective' END AS use
-    FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
+    SELECT b.rank, b.ts, t."end" - t.ts AS ns, t.part, coalesce(t.device, t.part) AS use
+    FROM (SELECT * FROM _timeline JOIN _states USING (mask)) AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
 ),
 pieces AS (SELECT rank, ts, part, use, sum(ns) AS ns FROM parts GROUP BY rank, ts, part, use),
 shares AS (
     SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
            sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,
            sum(ns) FILTER (part = 'runtime') AS runtime, sum(ns) FILTER (part = 'dataloader') AS dataloader,
-           sum(ns) FILTER (part = 'cpu_op') AS cpu_op, sum(ns) FILTER (use = 'compute') AS compute,
-           sum(ns) FILTER (use = 'collective') AS collective, sum(ns) FILTER (use = 'copy') AS copy,
-           sum(ns) FILTER (use = 'fill') AS fill
+           sum(ns) FILTER (part = 'cpu_op') AS cpu_op, sum(ns) FILTER (use = 'kernel') AS compute,
+           sum(ns) FILTER (use = 'communication') AS collective, sum(ns) FILTER (use = 'memcpy') AS copy,
+           sum(ns) FILTER (use = 'memset') AS fill
     FROM pieces AS t JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t.ts < b."end"
     GROUP BY b.rank, b.ordinal
 )

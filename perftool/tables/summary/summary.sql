@@ -1,6 +1,6 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals
+-- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals, _metric_units
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count or bytes
@@ -38,23 +38,25 @@ ratios AS (
     UNION ALL SELECT 'roofline_ratio', at_best, bounded FROM best WHERE bounded_all AND bounded > 0
 ),
 numbers AS (
-    SELECT 'steps' AS metric, count(*)::DOUBLE AS value, 'count' AS unit FROM complete WHERE step IS NOT NULL
-    UNION ALL SELECT 'step_time_ms', median(dur) / 1e6, 'ms' FROM complete
-    UNION ALL SELECT 'window_ms', win / 1e6, 'ms' FROM whole
-    UNION ALL SELECT 'kernel_time_ms', compute / 1e6, 'ms' FROM whole
-    UNION ALL SELECT 'collective_time_ms', collective / 1e6, 'ms' FROM whole
-    UNION ALL SELECT 'compilations', compilations, 'count' FROM whole WHERE host
+    SELECT 'steps' AS metric, count(*)::DOUBLE AS value FROM complete WHERE step IS NOT NULL
+    UNION ALL SELECT 'step_time_ms', median(dur) / 1e6 FROM complete
+    UNION ALL SELECT 'window_ms', win / 1e6 FROM whole
+    UNION ALL SELECT 'kernel_time_ms', compute / 1e6 FROM whole
+    UNION ALL SELECT 'collective_time_ms', collective / 1e6 FROM whole
+    UNION ALL SELECT 'compilations', compilations FROM whole WHERE host
     -- Without a trace there is no window: all that the logs tell of.
-    UNION ALL SELECT 'compilations', count(*), 'count' FROM compilations
+    UNION ALL SELECT 'compilations', count(*) FROM compilations
               HAVING count(*) > 0 AND NOT EXISTS (FROM whole WHERE host)
-    UNION ALL SELECT 'syncs_per_step', syncs / greatest(steps, 1), 'count' FROM whole WHERE runtime
-    UNION ALL SELECT 'peak_memory_bytes', peak, 'bytes' FROM whole
+    UNION ALL SELECT 'syncs_per_step', syncs / greatest(steps, 1) FROM whole WHERE runtime
+    UNION ALL SELECT 'peak_memory_bytes', peak FROM whole
+),
+measured AS (
+    SELECT metric, numerator / nullif(denominator, 0) AS value, numerator / 1e6 AS numerator, denominator / 1e6 AS denominator
+    FROM ratios
+    UNION ALL SELECT metric, value, NULL, NULL FROM numbers
+    UNION ALL SELECT metric, value, numerator, denominator FROM _engine_summary
+    UNION ALL
+    SELECT 'fallback_ops', count(DISTINCT base), NULL, NULL
+    FROM fallbacks HAVING count(*) > 0 OR (SELECT count(*) FROM _log_fallback_sources) > 0
 )
-SELECT metric, numerator / nullif(denominator, 0) AS value, 'ratio' AS unit, numerator / 1e6 AS numerator,
-       denominator / 1e6 AS denominator
-FROM ratios
-UNION ALL SELECT metric, value, unit, NULL, NULL FROM numbers
-UNION ALL SELECT metric, value, unit, numerator, denominator FROM _engine_summary
-UNION ALL
-SELECT 'fallback_ops', count(DISTINCT base), 'count', NULL, NULL
-FROM fallbacks HAVING count(*) > 0 OR (SELECT count(*) FROM _log_fallback_sources) > 0
+SELECT metric, value, unit, numerator, denominator FROM measured JOIN _metric_units USING (metric)

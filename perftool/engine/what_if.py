@@ -1,0 +1,182 @@
+"""What a step would take with fixes of rules, and with work made longer, shorter or left out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perftool.engine.report import overview
+from perftool.engine.report.compose import context_of
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.predict import changes_of
+from perftool.engine.rules.selection import Selector, redirect, require_known
+from perftool.errors import PerfToolError
+from perftool.model.replayed import BoundShare
+from perftool.model.rule import Rule
+from perftool.model.what_if import Applied, Path, PathTask, WhatIf
+from perftool.replay.changes import Change
+from perftool.replay.limits import MOST_RANKS
+from perftool.replay.model import Model, model_of
+from perftool.replay.path_rows import PathRow, bound_shares, path_rows
+from perftool.store.device import detect_device
+from perftool.store.trace_store import TraceStore
+
+_MOST_TASKS = 5
+_ON_HOST = {"op": "cpu_op", "runtime": "runtime"}
+_ON_DEVICE = ("kernel", "memcpy", "memset", "collective")
+TASK_KINDS = (*_ON_HOST, *_ON_DEVICE)
+_HOST = """
+SELECT id, track, ts, "end" FROM slices
+WHERE rank = $rank AND side = 'host' AND cat = $kind AND name GLOB $pattern AND ts < $end AND "end" > $begin
+"""
+_DEVICE = """
+SELECT id, track, ts, "end" FROM device_ops
+WHERE rank = $rank AND valid AND kind = $kind AND name GLOB $pattern AND ts < $end AND "end" > $begin
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Tasks of one kind whose names match ``pattern``, and the ``factor`` of their time that is left.
+
+    ``factor`` is None for tasks that are left out, with what they launch.
+    """
+
+    kind: str
+    pattern: str
+    factor: float | None = None
+
+    @property
+    def change(self) -> Literal["scale", "without"]:
+        """What is done to them."""
+        return "without" if self.factor is None else "scale"
+
+    def __str__(self) -> str:
+        factor = "" if self.factor is None else f"={self.factor:g}"
+        return f"{self.kind}:{self.pattern}{factor}"
+
+
+def parse_without(text: str) -> Wanted:
+    """The tasks that ``KIND:PATTERN`` means. Raises PerfToolError for an unknown kind, or an empty pattern."""
+    kind, _, pattern = text.partition(":")
+    if kind not in TASK_KINDS or not pattern:
+        raise PerfToolError(f"{text!r}: must be KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}")
+    return Wanted(kind, pattern)
+
+
+def parse_scale(text: str) -> Wanted:
+    """The tasks that ``KIND:PATTERN=FACTOR`` means. Raises PerfToolError like ``parse_without``, and for no factor."""
+    tasks, _, factor = text.rpartition("=")
+    try:
+        value = float(factor)
+    except ValueError:
+        value = math.nan
+    if not tasks or not 0 <= value < math.inf:
+        raise PerfToolError(f"{text!r}: must be KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5, a factor from 0 on")
+    wanted = parse_without(tasks)
+    return Wanted(wanted.kind, wanted.pattern, value)
+
+
+def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The rules whose codes or names (also retired ones) ``names`` are. Raises RuleError for others."""
+    found = []
+    for selector in redirect(map(Selector, names), rules).selectors:
+        rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)
+        if rule is None:
+            require_known(selector, rules)
+            raise PerfToolError(f"{selector.text} means several rules; --fix takes the code of one")
+        if rule.whatif is None:
+            raise PerfToolError(
+                f"{rule.code} ({rule.name}): its fix cannot be modelled, so its gain is a bound at most"
+            )
+        found.append(rule)
+    return tuple(dict.fromkeys(found))
+
+
+def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None = None) -> WhatIf:
+    """What a step of ``rank``, by default of the slowest, would take with ``fixes`` and the changes to ``tasks``.
+
+    Raises PerfToolError when one of them changes nothing in the replayed steps, and for an unknown rank.
+    """
+    number, model = _chosen(store, rank)
+    if isinstance(model, str):
+        return WhatIf(number, 0, None, None, None, None, (), None, None, model)
+    known = (number, model.steps, model.measured_ns, model.replayed_ns, model.error_ratio)
+    if model.why_not:
+        return WhatIf(*known, None, (), None, None, model.why_not)
+    context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
+    applied, changes = [], []
+    for kind, what, made in [*_of_fixes(store, model, fixes, context), *_of_tasks(store, model, tasks)]:
+        applied.append(Applied(kind, what, len({change.task for change in made}), model.predict(made).step_ns))
+        changes += made
+    predicted = model.predict(changes)
+    before = _path(path_rows(store, model), model)
+    after = _path(path_rows(store, model, predicted), model)
+    if predicted.step_ns > predicted.replay.step_ns:
+        # What was moved beside the steps takes longer than they do.
+        after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
+    return WhatIf(*known, predicted.step_ns, tuple(applied), before, after)
+
+
+def _chosen(store: TraceStore, rank: int | None) -> tuple[int, Model | str]:
+    """The model of ``rank``, by default of the one with the longest steps of those that can be replayed."""
+    ranks = sorted(store.metadata)
+    if rank is not None and rank not in ranks:
+        raise PerfToolError(f"there is no trace of rank {rank}; there are {', '.join(map(str, ranks))}")
+    if rank is None and len(ranks) > MOST_RANKS:
+        raise PerfToolError(f"{len(ranks)} ranks are too many to replay; give the trace of one")
+    if not ranks:
+        raise PerfToolError("there is no trace to replay")
+    models = {number: model_of(store, number) for number in ([rank] if rank is not None else ranks)}
+
+    def usable(number: int) -> tuple[bool, bool, int]:
+        model = models[number]
+        return (False, False, 0) if isinstance(model, str) else (True, model.predicts, model.measured_ns)
+
+    slowest = max(models, key=usable)
+    return slowest, models[slowest]
+
+
+Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
+
+
+def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
+    found: list[Made] = []
+    for rule in fixes:
+        made = [change for _, change in changes_of(store, rule, model, context)]
+        if not made:
+            raise PerfToolError(f"{rule.code} ({rule.name}): its fix changes nothing in the steps that are replayed")
+        found.append(("fix", rule.code, made))
+    return found
+
+
+def _of_tasks(store: TraceStore, model: Model, tasks: Sequence[Wanted]) -> list[Made]:
+    return [(wanted.change, str(wanted), _changes(store, model, wanted)) for wanted in tasks]
+
+
+def _changes(store: TraceStore, model: Model, wanted: Wanted) -> list[Change]:
+    begin, end = model.window
+    kind = _ON_HOST.get(wanted.kind, wanted.kind)
+    values = {"rank": model.rank, "kind": kind, "pattern": wanted.pattern, "begin": begin, "end": end}
+    rows = store.select(_HOST if wanted.kind in _ON_HOST else _DEVICE, values)
+    if not rows:
+        raise PerfToolError(f"{wanted}: matches nothing in the steps that are replayed")
+    factor = 1.0 if wanted.factor is None else wanted.factor
+    return [
+        Change("skip" if wanted.factor is None else "shorten", row["id"], row["track"], row["ts"], row["end"], factor)
+        for row in rows
+    ]
+
+
+def _path(rows: Sequence[PathRow], model: Model) -> Path:
+    total: dict[tuple[str, str | None], int] = defaultdict(int)
+    count: dict[tuple[str, str | None], int] = defaultdict(int)
+    for row in rows:
+        total[row.kind, row.name] += row.bound_ns
+        count[row.kind, row.name] += 1
+    largest = sorted(total, key=lambda key: (-total[key], key[0], key[1] or ""))[:_MOST_TASKS]
+    tasks = tuple(PathTask(*key, total[key] // model.steps, count[key]) for key in largest)
+    return Path(bound_shares(rows), tasks)

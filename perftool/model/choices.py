@@ -1,0 +1,33 @@
+"""The words of which options, settings and rules choose: the one list of each."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+Confidence = Literal["high", "medium", "low"]
+
+# The worst, and the surest, first.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
+# From which severity on findings fail a run.
+FAIL_ON = (*SEVERITIES, "never")
+
+
+class LintFormat(str, Enum):
+    """How ``lint`` writes findings; ``perftool.reporters.lint_formats`` says who writes each."""
+
+    text = "text"
+    json = "json"
+    json_lines = "json-lines"
+    sarif = "sarif"
+    junit = "junit"
+    github = "github"
+    gitlab = "gitlab"
+
+
+def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
+    """``words`` as a help text lists them, with the mark of the default."""
+    texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)
+    return ", ".join(f"{text} (the default)" if text == default else text for text in texts)

@@ -1,0 +1,37 @@
+"""Who writes each format of ``lint``.
+
+A format is a module with a :class:`Renderer`, a line here, and its name in ``perftool.model.choices.LintFormat``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol, cast
+
+from perftool.model.choices import LintFormat
+from perftool.model.lint import LintReport
+
+
+class Renderer(Protocol):
+    """Writes a lint run as a whole document."""
+
+    def __call__(self, result: LintReport, /) -> bytes: ...
+
+
+# Module and function; a module is imported when somebody asks for its format. Text goes to a terminal and is printed by
+# lint_text.
+RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
+    LintFormat.json: ("lint_json", "render_lint_json"),
+    LintFormat.json_lines: ("lint_json", "render_json_lines"),
+    LintFormat.sarif: ("sarif", "render_sarif"),
+    LintFormat.junit: ("junit", "render_junit"),
+    LintFormat.github: ("github", "render_github"),
+    LintFormat.gitlab: ("gitlab", "render_gitlab"),
+}
+
+
+def renderer(form: LintFormat) -> Renderer:
+    """What writes ``form``, which must not be text."""
+    module, function = RENDERERS[form]
+    return cast(Renderer, getattr(import_module(f"perftool.reporters.{module}"), function))

@@ -1,0 +1,94 @@
+"""A prediction for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perftool.model.what_if import Path, WhatIf
+from perftool.model.words import kind_label
+from perftool.reporters.escape import one_line
+from perftool.reporters.json import TOOL, VERSION, dump
+from perftool.reporters.labels import bounds_text
+from perftool.reporters.terminal.tables import print_table
+from perftool.units import format_count, format_ns, format_ratio
+
+_LONGEST_NAME = 60
+
+
+def render_what_if_json(result: WhatIf) -> bytes:
+    """``result`` as one JSON object; times in ns, null where nothing is known."""
+    return dump(
+        {
+            "version": VERSION,
+            "tool": TOOL,
+            "rank": result.rank,
+            "steps": result.steps,
+            "measured": _step(result.measured_step_ns),
+            "replayed": _step(result.replayed_step_ns),
+            "predicted": _step(result.predicted_step_ns),
+            "error_ratio": result.error_ratio,
+            "fixes": list(result.fixes),
+            "changes": [asdict(change) for change in result.changes],
+            "critical_path": {"before": _path(result.before), "after": _path(result.after)},
+            "why_not": result.why_not,
+        },
+        indent=True,
+    )
+
+
+def _step(ns: int | None) -> dict[str, int] | None:
+    return None if ns is None else {"step_ns": ns}
+
+
+def _path(path: Path | None) -> dict[str, Any] | None:
+    return None if path is None else asdict(path)
+
+
+def print_what_if(result: WhatIf, console: Console) -> None:
+    """Measured, replayed and predicted step, the changes, and who bounds the step before and after them."""
+    measured, replayed, predicted = result.measured_step_ns, result.replayed_step_ns, result.predicted_step_ns
+    steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
+    if measured is not None and replayed is not None:
+        console.print(f"measured   {format_ns(measured)} a step, rank {result.rank}, {steps}")
+        off = f"{format_ratio(abs(result.error_ratio or 0))} off"
+        console.print(f"replayed   {format_ns(replayed)}, {off}")
+    if predicted is not None and replayed:
+        less = replayed - predicted
+        word = "less" if less >= 0 else "more"
+        console.print(
+            f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {word} ({format_ratio(abs(less) / replayed)})"
+        )
+    if result.changes:
+        console.print()
+        table = _table("change", "tasks", "a step with it alone")
+        for change in result.changes:
+            name = change.what if change.kind == "fix" else f"{change.kind} {change.what}"
+            table.add_row(Text(one_line(name)), format_count(change.tasks), format_ns(change.step_ns))
+        print_table(table, console)
+    if result.before is not None:
+        _print_path("before", result.before, console)
+    if result.after is not None and result.changes:
+        _print_path("after", result.after, console)
+
+
+def _print_path(when: str, path: Path, console: Console) -> None:
+    console.print()
+    console.print(Text(f"Who bounds the step {when}: {bounds_text(path.bounds)}"))
+    table = _table("", "a step", "stretches")
+    for task in path.tasks:
+        name = one_line(task.name or ("code that no op covers" if task.kind == "host" else kind_label(task.kind)))
+        short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+        table.add_row(Text(short), format_ns(task.ns_per_step), format_count(task.stretches))
+    print_table(table, console)
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=True, padding=(0, 1, 0, 2), header_style="dim")
+    for number, name in enumerate(names):
+        table.add_column(name, no_wrap=True, justify="right" if number else "left")
+    return table

@@ -1,0 +1,75 @@
+"""Named stretches of the host's time, as ``record_function`` makes them: loader, optimizer, profiler steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perftool.sim.machine.machine import Machine
+
+LOADER = "enumerate(DataLoader)#"
+OPTIMIZER = "Optimizer.step#"
+PROFILER_STEP = "ProfilerStep#"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A finished annotation; of an optimizer's step ``owner`` says which of the script's optimizers it was."""
+
+    name: str
+    begin: int
+    end: int
+    owner: int = 0
+
+
+class Annotations:
+    """Keeps the stack of open annotations; finished ones become events and :attr:`marks`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.marks: list[Mark] = []
+        self.on_enter: Callable[[str], None] = _nothing
+        self.on_leave: Callable[[str], None] = _nothing
+        self.on_step: Callable[[int], None] = _nothing
+        self._machine = machine
+        self._open: list[tuple[str, int]] = []
+        self._owners: dict[int, int] = {}
+        self._stepping = 0
+
+    def about_to_step(self, optimizer: object) -> None:
+        """The open annotation is that of ``optimizer``; they are numbered in the order of their first steps."""
+        self._stepping = self._owners.setdefault(id(optimizer), len(self._owners))
+        try:
+            self.on_step(self._stepping)
+        except BaseException:
+            # The step that is not to be has begun its annotation.
+            self._open.pop()
+            self._open.append(("", self._machine.now))
+            raise
+
+    def enter(self, name: str) -> None:
+        """Begin an annotation."""
+        self.on_enter(name)
+        self._open.append((name, self._machine.now))
+        self._machine.spend(self._machine.costs.host_call_us)
+
+    def leave(self) -> None:
+        """End the innermost annotation."""
+        if not self._open:
+            return
+        name, begin = self._open.pop()
+        if not name:
+            return
+        self.on_leave(name)
+        # A step is no call of any line.
+        has_line = not name.startswith(PROFILER_STEP)
+        self._machine.recorder.host(name, begin, self._machine.now, "user_annotation", has_line=has_line)
+        self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))
+
+    def close(self) -> None:
+        """End what the script left open."""
+        while self._open:
+            self.leave()
+
+
+def _nothing(what: object) -> None:
+    """Nobody listens."""

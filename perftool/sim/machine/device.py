@@ -1,0 +1,44 @@
+"""The device's own timeline: recipes in order, engines side by side inside a recipe, copies on their own lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perftool.sim.machine.costs import Roofline, us
+from perftool.sim.machine.graph import Kernel
+from perftool.sim.machine.recorder import Recorder
+
+
+class DeviceQueue:
+    """Runs what was submitted, first in first out. All times are nanoseconds."""
+
+    def __init__(self, recorder: Recorder, speed: Roofline) -> None:
+        self.free = 0
+        self.copies_free = 0
+        self._recorder = recorder
+        self._speed = speed
+        self._transfers = 0
+
+    def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int) -> int:
+        """Run a recipe that was enqueued at ``submitted``; returns when its last kernel ends."""
+        costs = self._speed.costs
+        ready = max(submitted, self.copies_free)
+        begin = max(ready + us(costs.device_start_us), self.free + us(costs.device_recipe_gap_us))
+        engine_free: dict[str, int] = {}
+        ends: list[int] = []
+        for kernel in kernels:
+            inputs = max((ends[source] for source in kernel.after), default=begin)
+            start = max(inputs, engine_free.get(kernel.engine, begin))
+            ends.append(start + kernel.length)
+            engine_free[kernel.engine] = ends[-1]
+            self._recorder.kernel(kernel.engine, kernel.name, start, ends[-1], recipe, name, kernel.dtype)
+        self.free = max([begin, *ends])
+        return self.free
+
+    def transfer(self, size: int, ready: int) -> int:
+        """Copy ``size`` bytes over PCIe, not before ``ready``; returns when it ends."""
+        begin = max(ready, self.copies_free)
+        self.copies_free = begin + self._speed.transfer_ns(size)
+        self._transfers += 1
+        self._recorder.transfer(self._transfers, begin, self.copies_free)
+        return self.copies_free

@@ -1,0 +1,129 @@
+"""A lazy graph: the ops since the last cut, their key for the recipe cache, and the kernels they become."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from perftool.sim.machine.costs import Roofline
+
+# A fused kernel takes no more ops than this: the real limit of the graph compiler is not published.
+_LONGEST_CHAIN = 16
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one op costs the device. ``pointwise`` ops next to each other become one kernel."""
+
+    name: str
+    dtype: str
+    engine: str
+    flops: int = 0
+    elements: int = 0
+    read: int = 0
+    written: int = 0
+    pointwise: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each."""
+
+    work: Work
+    key: Hashable
+    sources: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A unit of device work. ``after`` are the kernels of the same graph that must be done first."""
+
+    engine: str
+    name: str
+    dtype: str
+    length: int
+    after: tuple[int, ...]
+
+
+@dataclass
+class _Chain:
+    """Pointwise nodes that become one kernel; ``saved`` bytes stay inside it."""
+
+    nodes: list[int]
+    saved: int = 0
+
+
+class Graph:
+    """Accumulates nodes. ``inputs`` numbers the storages that come from outside, in order of their first use."""
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self.nodes: list[Node] = []
+        self.inputs: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def add(self, node: Node) -> int:
+        """Append ``node``; returns its index."""
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def key(self) -> Hashable:
+        """What the recipe cache looks up: two graphs with equal keys share a recipe."""
+        return tuple(node.key for node in self.nodes)
+
+    def kernels(self, speed: Roofline) -> tuple[Kernel, ...]:
+        """The kernels of the graph, in the order of their first ops."""
+        chains = _chains(self.nodes)
+        place = {index: number for number, chain in enumerate(chains) for index in chain.nodes}
+        return tuple(self._kernel(chain, place, speed) for chain in chains)
+
+    def _kernel(self, chain: _Chain, place: dict[int, int], speed: Roofline) -> Kernel:
+        works = [self.nodes[index].work for index in chain.nodes]
+        moved = sum(work.read + work.written for work in works) - chain.saved
+        sources = {place[source] for index in chain.nodes for source, _ in self.nodes[index].sources}
+        after = tuple(sorted(sources - {place[chain.nodes[0]]}))
+        first = works[0]
+        if first.engine == "MME":
+            length = speed.matrix_ns(sum(work.flops for work in works), moved, first.dtype)
+        else:
+            length = speed.vector_ns(sum(work.elements for work in works), moved)
+        return Kernel(first.engine, _kernel_name(works), works[-1].dtype, length, after)
+
+
+def _chains(nodes: Sequence[Node]) -> list[_Chain]:
+    """Each node in one chain: pointwise nodes join the chain of a source when nothing outside lies between."""
+    chains: list[_Chain] = []
+    chain_of: dict[int, _Chain] = {}
+    for index, node in enumerate(nodes):
+        chain = _joinable(node, nodes, chain_of)
+        if chain is None:
+            chain = _Chain([])
+            chains.append(chain)
+        inside = {source: size for source, size in node.sources if chain_of.get(source) is chain}
+        chain.saved += min(sum(inside.values()), node.work.read)
+        chain.nodes.append(index)
+        chain_of[index] = chain
+    return chains
+
+
+def _joinable(node: Node, nodes: Sequence[Node], chain_of: dict[int, _Chain]) -> _Chain | None:
+    if not node.work.pointwise:
+        return None
+    for source, _ in node.sources:
+        chain = chain_of[source]
+        others = [each for each, _ in node.sources if chain_of[each] is not chain]
+        fits = nodes[source].work.pointwise and len(chain.nodes) < _LONGEST_CHAIN
+        # A source that runs after the chain began may itself need the chain.
+        if fits and all(other < chain.nodes[0] for other in others):
+            return chain
+    return None
+
+
+def _kernel_name(works: Sequence[Work]) -> str:
+    if len(works) == 1:
+        return works[0].name
+    names = "_".join(work.name for work in works)
+    return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8]}_{len(works)}_{works[-1].dtype}"

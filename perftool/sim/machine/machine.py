@@ -1,0 +1,227 @@
+"""The simulated host and device: what each call costs, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.costs import Costs, Roofline, ms, us
+from perftool.sim.machine.device import DeviceQueue
+from perftool.sim.machine.graph import Graph, Kernel, Node
+from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
+from perftool.sim.machine.run_log import RunLog
+
+# Where the clock of a run starts, after the base of the trace.
+_START_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A compiled graph. ``number`` counts from 0; Synapse's ids count from 1 and wrap at 16 bit."""
+
+    number: int
+    name: str
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def id(self) -> int:
+        """Synapse's id."""
+        return self.number % 65_535 + 1
+
+
+class Machine:
+    """Virtual clocks of the host, the launch thread and the device, and the recipe cache."""
+
+    def __init__(self, device: DeviceFacts, mode: str, costs: Costs) -> None:
+        self.mode = mode
+        self.costs = costs
+        self.recorder = Recorder(device.name)
+        self.log = RunLog(device.name, mode)
+        self.now = _START_NS
+        self.graph = Graph(0)
+        self.regions = 0
+        self.compiled_at: list[int] = []
+        self._speed = Roofline(device, costs)
+        self._queue = DeviceQueue(self.recorder, self._speed)
+        self._recipes: dict[Hashable, Recipe] = {}
+        self._launch_free = _START_NS
+        self._launches = 0
+
+    @property
+    def end(self) -> int:
+        """When everything submitted so far is done."""
+        return max(self.now, self._launch_free, self._queue.free, self._queue.copies_free)
+
+    @property
+    def length(self) -> int:
+        """How long the run took so far, in nanoseconds."""
+        return self.end - _START_NS
+
+    @property
+    def used(self) -> bool:
+        """Whether the device was given anything to do."""
+        return bool(self._launches or self.graph or self._queue.copies_free)
+
+    def is_idle(self) -> bool:
+        """Whether the device has done all that was submitted."""
+        return self.now >= self.end
+
+    def spend(self, microseconds: float) -> None:
+        """Let the host be busy."""
+        self.now += us(microseconds)
+
+    def host_op(self, name: str, microseconds: float, args: Args | None = None) -> None:
+        """A host op without children."""
+        begin = self.now
+        self.spend(microseconds)
+        self.recorder.host(name, begin, self.now, args=args)
+
+    def plain_op(self, name: str, moved: int) -> None:
+        """An op on host tensors that reads and writes ``moved`` bytes."""
+        self.host_op(f"aten::{name}", self.costs.host_plain_op_us + moved / self.costs.host_bytes_per_us)
+
+    @contextmanager
+    def op(self, name: str, args: Args | None = None) -> Iterator[None]:
+        """A host op around whatever happens inside it."""
+        begin = self.now
+        self.spend(self.costs.host_plain_op_us)
+        yield
+        self.spend(1.0)
+        self.recorder.host(name, begin, self.now, args=args)
+
+    # Graphs ------------------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        """Put an op into the graph; in eager mode, outside compiled regions, it is launched at once."""
+        index = self.graph.add(node)
+        if self.mode != "lazy" and not self.regions:
+            self._submit_graph("eager")
+        return index
+
+    def cut(self, reason: str) -> None:
+        """End the graph and launch it; nothing happens when it is empty."""
+        if not self.graph:
+            return
+        self.log.cut(reason, self.now)
+        # Only one launch is pending at a time, so this waits while the graph before it is compiled.
+        self._join()
+        begin = self.now
+        self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
+        if self.mode == "lazy":
+            self.recorder.bridge("SyncTensorsGraphInternal", begin, self.now + us(1))
+            self.spend(1.0)
+        self._submit_graph("lazy" if self.mode == "lazy" else "compile")
+
+    def replay(self) -> None:
+        """End the graph as the replay of a captured HPU graph: no building, no look-up."""
+        if not self.graph:
+            return
+        self.log.cut("HPUGraph::replay", self.now)
+        self._join()
+        begin = self.now
+        self.spend(self.costs.graph_replay_us)
+        self._submit_graph("lazy")
+        self.spend(1.0)
+        self.recorder.bridge("ExecuteCachedGraph", begin, self.now)
+
+    def mark_step(self) -> None:
+        """``htcore.mark_step()``."""
+        self.spend(self.costs.host_call_us)
+        if self.mode == "lazy":
+            self.cut("host step marker")
+
+    def _submit_graph(self, form: str) -> None:
+        graph, self.graph = self.graph, Graph(self.graph.serial + 1)
+        begin = at = max(self.now, self._launch_free)
+        recipe = self._recipes.get(graph.key())
+        if recipe is None:
+            recipe = self._make_recipe(graph, form)
+            at = self._compile(recipe, graph, form, at)
+            if form == "eager":
+                # Ops are compiled one at a time; a host that ran ahead would be done before the first has run.
+                self.now = at
+        else:
+            self.log.hits[recipe.id] += 1
+        self._launch_free = self._launch(recipe, at)
+        name = "LaunchSyncTensorsGraph" if form == "lazy" else "LaunchRecipeTask"
+        self.recorder.bridge(name, begin, self._launch_free, LAUNCH_THREAD)
+
+    def _make_recipe(self, graph: Graph, form: str) -> Recipe:
+        number = len(self._recipes)
+        shapes = {"lazy": f".graph_dumps/HabanaFusedOpLazy_{number}", "compile": f"graph_recipe_{number}"}
+        recipe = Recipe(number, shapes.get(form, str(number)), graph.kernels(self._speed))
+        self._recipes[graph.key()] = recipe
+        self.log.misses[recipe.id] += 1
+        return recipe
+
+    def _compile(self, recipe: Recipe, graph: Graph, form: str, at: int) -> int:
+        """Compile on the launch thread; returns when it is done."""
+        whole = ms(self.costs.graph_compile_ms + self.costs.graph_compile_per_op_ms * len(graph))
+        length = ms(self.costs.graph_eager_compile_ms) if form == "eager" else whole
+        begin, end = at + us(2), at + us(2) + length
+        self.recorder.bridge("CompileSynapse", begin, end + us(2), LAUNCH_THREAD)
+        self.recorder.annotation("compileGraph", begin + us(1), end, recipe.id, recipe.name)
+        self.compiled_at.append(begin)
+        self.log.compiled.append((recipe.name, length // 1000))
+        return end + us(4)
+
+    def _launch(self, recipe: Recipe, at: int) -> int:
+        """Enqueue a recipe; returns when the launch thread is free again."""
+        begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
+        self._launches += 1
+        self.recorder.synapse("synLaunchWithExternalEvents", begin, end, LAUNCH_THREAD)
+        name = f"enqueueWithExternalEvents seqId:{self._launches} recipeId:{recipe.id}"
+        self.recorder.annotation(name, begin + us(1), end - us(1), recipe.id, recipe.name)
+        self.recorder.synapse("synEventRecord", end + us(0.5), end + us(1.5), LAUNCH_THREAD)
+        self._queue.run(recipe.kernels, recipe.id, recipe.name, end - us(1))
+        return end + us(2)
+
+    # Waiting and copying -----------------------------------------------------------------------------
+
+    def synchronize(self, reason: str = "bindings-synchronize_device") -> None:
+        """Launch what is pending and wait until the device is done."""
+        self.cut(reason)
+        self._join()
+        self._wait(self._queue.free)
+
+    def copy_in(self, size: int, *, pinned: bool, non_blocking: bool) -> None:
+        """Copy from host to device. Only pinned memory can be copied without waiting."""
+        begin = self.now
+        self.spend(self.costs.copies_call_us)
+        if not pinned:
+            self.spend(size / self.costs.copies_pageable_bytes_per_us)
+        end = self._transfer(size, "0", self.now)
+        if not (pinned and non_blocking):
+            self._wait(end)
+        self.spend(1.0)
+        self.recorder.bridge("copy_hpu_lazy_H2D", begin, self.now)
+
+    def copy_out(self, size: int, reason: str) -> None:
+        """Copy from device to host: launch what is pending, wait for it, wait for the copy."""
+        self.cut(reason)
+        begin = self.now
+        self.spend(1.0)
+        self._join()
+        self._wait(self._transfer(size, "1", self._queue.free))
+        self.spend(1.0)
+        self.recorder.bridge("copy_hpu_lazy_D2H", begin, self.now)
+
+    def _join(self) -> None:
+        if self._launch_free > self.now:
+            self.recorder.bridge("JoinPendingLaunchThread", self.now, self._launch_free)
+            self.now = self._launch_free
+
+    def _transfer(self, size: int, direction: str, ready: int) -> int:
+        args = {"direction": direction, "size": str(size)}
+        begin = self.now + us(0.5)
+        self.recorder.synapse("synMemCopyAsync", begin, begin + us(self.costs.copies_call_us - 1), args=args)
+        self.spend(self.costs.copies_call_us)
+        return self._queue.transfer(size, max(self.now, ready))
+
+    def _wait(self, until: int) -> None:
+        begin = self.now
+        self.now = max(until, begin) + us(self.costs.copies_wake_us)
+        args = {"eventHandle": "0x7f30c40022a0"}
+        self.recorder.synapse("synEventSynchronize", begin, self.now, MAIN, args)

@@ -1,0 +1,93 @@
+"""The three files a simulated run leaves: trace, log and metrics, as a Gaudi run would write them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from perftool.errors import PerfToolError
+from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.recorder import MAIN, Event
+
+# The start of a three-month interval, which is the zero of the bridge's relative times.
+BASE_NS = 1_727_743_122_000_000_000
+NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
+
+
+@dataclass(frozen=True)
+class About:
+    """What the trace says of itself at its top level. ``interrupted`` tells why the run ended early."""
+
+    device: DeviceFacts
+    mode: str
+    interrupted: str | None = None
+
+
+def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
+    """The trace: one line, keys sorted, the bridge's events behind Kineto's closing record."""
+    kineto = [event for event in events if event.pid == MAIN]
+    others = [event for event in events if event.pid != MAIN]
+    begin = min((event.ts_ns for event in events), default=0)
+    end = max((event.ts_ns + (event.dur_ns or 0) for event in events), default=0)
+    ordered = [*metadata, *kineto, *_closing(begin, end), *others]
+    top: dict[str, object] = {
+        "baseTimeNanoseconds": BASE_NS,
+        "deviceProperties": [
+            {"name": about.device.name, "simulated": True, "totalGlobalMem": about.device.memory_bytes}
+        ],
+        "displayTimeUnit": "ms",
+        "schemaVersion": 1,
+        "simulated": {"mode": about.mode, "note": NOTE},
+        "traceEvents": [_object(event) for event in ordered],
+        "traceName": "simulated.pt.trace.json",
+        "with_stack": 0,
+    }
+    if about.interrupted:
+        top["interrupted"] = about.interrupted
+    return orjson.dumps(top, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError when that is not possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def require_writable(path: Path) -> None:
+    """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
+    there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
+    if not there:
+        path.unlink()
+
+
+def _closing(begin: int, end: int) -> list[Event]:
+    return [
+        Event("X", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", begin, end - begin, "Trace", {"Op count": 0}),
+        Event("i", "Record Window End", "", "", end),
+    ]
+
+
+def _object(event: Event) -> dict[str, object]:
+    row: dict[str, object] = {"name": event.name, "ph": event.ph, "pid": event.pid, "tid": event.tid}
+    row["ts"] = event.ts_ns / 1000
+    if event.dur_ns is not None:
+        row["dur"] = event.dur_ns / 1000
+    if event.cat:
+        row["cat"] = event.cat
+    if event.args is not None:
+        row["args"] = dict(event.args)
+    if event.ph == "i":
+        row["s"] = "g"
+    return row

@@ -1,0 +1,107 @@
+"""Ops on device tensors: into the graph, or to the CPU when the device cannot run them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import torch
+
+from perftool.sim.machine.graph import Node, Work
+from perftool.sim.machine.machine import Machine
+from perftool.sim.ops.fallbacks import argument_types, falls_back
+from perftool.sim.ops.op_work import Call, key_of, recorded_shapes, size, work_of
+from perftool.sim.ops.placement import Placement
+
+# No kernel: memory without content, or another view of what is there.
+_FREE = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach",
+                   "alias", "_unsafe_view", "resize_", "set_", "_reshape_alias", "set_data"})  # fmt: skip
+
+
+class DeviceOps:
+    """Accounts for ops whose tensors are on the device, and marks their results as being there."""
+
+    def __init__(self, machine: Machine, placement: Placement, device: str) -> None:
+        self.quiet = False
+        self._machine = machine
+        self._placement = placement
+        self._device = device
+
+    def run(self, call: Call) -> None:
+        """Account for one op."""
+        if call.op.view or call.op.base in _FREE:
+            self._free(call)
+        elif falls_back(call, self._device):
+            self._fall_back(call)
+        else:
+            self._bring_operands(call)
+            self._host(call, self._machine.costs.host_op_us)
+            self._note_types(call)
+            self.add(work_of(call), key_of(call, self._origin), call.inputs, _on_device(call))
+
+    def add(self, work: Work, key: Hashable, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> None:
+        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on."""
+        graph = self._machine.graph
+        sources = []
+        for each in inputs:
+            entry = self._placement.find(each)
+            if entry is not None and entry.node[0] == graph.serial:
+                sources.append((entry.node[1], size(each)))
+        index = self._machine.add(Node(work, key, tuple(sources)))
+        for each in outputs:
+            self._placement.put(each).node = (graph.serial, index)
+
+    def shapes(self, arguments: Iterable[Any]) -> dict[str, object]:
+        """Shapes and types for an event."""
+        return recorded_shapes(arguments)
+
+    def _free(self, call: Call) -> None:
+        self._host(call, self._machine.costs.host_view_us)
+        for each in call.outputs:
+            self._placement.put(each)
+
+    def _host(self, call: Call, microseconds: float) -> None:
+        if not self.quiet:
+            self._machine.host_op(f"aten::{call.op.base}", microseconds, recorded_shapes(call.args))
+
+    def _note_types(self, call: Call) -> None:
+        if any(each.dtype == torch.float64 for each in call.outputs):
+            self._machine.log.computed_in_fp32 += 1
+
+    def _bring_operands(self, call: Call) -> None:
+        """Host operands of more than one element would have to be copied first."""
+        for each in call.inputs:
+            if self._placement.find(each) is None and each.numel() > 1:
+                self._machine.copy_in(size(each), pinned=False, non_blocking=False)
+
+    def _fall_back(self, call: Call) -> None:
+        """Copy the arguments out, compute, copy the results back; the graph is cut before."""
+        machine, name = self._machine, call.op.name
+        moved = sum(map(size, [*call.inputs, *call.outputs]))
+        machine.log.fallback(name, argument_types(call), machine.now)
+        with machine.op(f"aten::{call.op.base}", recorded_shapes(call.args)):
+            inner = machine.now
+            machine.spend(1.0)
+            for each in call.inputs:
+                machine.copy_out(size(each), f"cpu fallback {name}")
+            machine.plain_op(call.op.base, moved)
+            for each in call.outputs:
+                machine.copy_in(size(each), pinned=False, non_blocking=False)
+                self._placement.put(each)
+            machine.spend(1.0)
+            machine.recorder.bridge("cpu_fallback", inner, machine.now)
+
+    def _origin(self, tensor: torch.Tensor) -> Hashable:
+        """Where a tensor of the graph comes from: a node of it, or the how-manieth input."""
+        entry = self._placement.find(tensor)
+        if entry is None:
+            return "host"
+        graph = self._machine.graph
+        if entry.node[0] == graph.serial:
+            return ("node", entry.node[1])
+        return ("input", graph.inputs.setdefault(entry.serial, len(graph.inputs)))
+
+
+def _on_device(call: Call) -> tuple[torch.Tensor, ...]:
+    """The results that lie on the device: the lengths of a packed sequence stay on the host."""
+    return call.outputs[:1] if call.op.base == "_pack_padded_sequence" else call.outputs

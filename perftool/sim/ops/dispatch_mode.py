@@ -1,0 +1,151 @@
+"""Sees every op of the script: runs it for real on the CPU and tells the machine what a Gaudi would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from perftool.sim.machine.annotations import Annotations
+from perftool.sim.machine.machine import Machine
+from perftool.sim.ops.computing import compute
+from perftool.sim.ops.device_ops import DeviceOps
+from perftool.sim.ops.op_work import Call, leaves, size, tensors
+from perftool.sim.ops.placement import Placement
+
+_ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
+_READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
+# Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
+_DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
+                   "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
+# Ops that look for the places of a mask among their indices first.
+_INDEXING = {"index": "non zero", "index_put": "index_put_frontend_impl_hpu_lazy",
+             "_index_put_impl": "index_put_frontend_impl_hpu_lazy"}  # fmt: skip
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sorts the ops: annotations, reads of values, copies, host ops, device ops."""
+
+    def __init__(self, machine: Machine, placement: Placement, annotations: Annotations, device: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.machine = machine
+        self.placement = placement
+        self.annotations = annotations
+        self.device_ops = DeviceOps(machine, placement, device)
+        self._handlers: list[Callable[[Call], None]] = []
+        self._on_device = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the op, then account for it."""
+        kwargs = kwargs or {}
+        if func.namespace == "profiler":
+            return self._annotate(func, args, kwargs)
+        arguments = tuple(leaves((args, kwargs)))
+        inputs = tensors(arguments)
+        # Asked before the op, which may resize or free its arguments.
+        before = any(self.placement.find(each) is not None for each in inputs)
+        result = compute(func, args, kwargs)
+        call = Call(func, args, kwargs, result, arguments, inputs, tensors(result))
+        if self._handlers:
+            self._handlers[-1](call)
+        elif not any(each.is_meta for each in call.outputs):
+            self._account(call, before)
+        return result
+
+    @contextmanager
+    def handing_to(self, handler: Callable[[Call], None]) -> Iterator[None]:
+        """Give the ops inside to ``handler`` instead of the machine."""
+        self._handlers.append(handler)
+        try:
+            yield
+        finally:
+            self._handlers.pop()
+
+    def hand_to(self, handler: Callable[[Call], None]) -> None:
+        """Give all ops from now on to ``handler``."""
+        self._handlers.append(handler)
+
+    @contextmanager
+    def creating_on_device(self) -> Iterator[None]:
+        """Ops inside that make tensors from nothing make them on the device."""
+        before, self._on_device = self._on_device, True
+        try:
+            yield
+        finally:
+            self._on_device = before
+
+    def _annotate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        if not self._handlers:
+            if func.overloadpacket.__name__ in _ENTER:
+                self.annotations.enter(args[0])
+            else:
+                self.annotations.leave()
+        return result
+
+    def _account(self, call: Call, on_device: bool) -> None:
+        base = call.op.base
+        if base == "copy_":
+            self._copy(call)
+        elif not on_device and not (self._on_device and not call.inputs):
+            self.host_op(call)
+        elif base in _READS:
+            self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
+        else:
+            self.device_ops.run(call)
+            reason = _DATA_DEPENDENT.get(base) or _mask_reason(call)
+            if reason is not None:
+                self.machine.copy_out(8, reason)
+
+    def read_value(self, base: str, size: int) -> None:
+        """``tensor.item()`` and its kin: the host waits for a value."""
+        outer = "aten::item" if base == "_local_scalar_dense" else f"aten::{base}"
+        with self.machine.op(outer), self.machine.op("aten::_local_scalar_dense"):
+            self.machine.copy_out(size, "local scalar")
+
+    def host_op(self, call: Call) -> None:
+        """Account for an op on host tensors."""
+        if not call.outputs:
+            return
+        moved = 0 if call.op.view else sum(map(size, [*call.inputs, *call.outputs]))
+        self.machine.plain_op(call.op.base, moved)
+
+    def _copy(self, call: Call) -> None:
+        target, source = call.args[0], call.args[1]
+        to_device, from_device = (self.placement.find(each) is not None for each in (target, source))
+        non_blocking = bool(call.args[2]) if len(call.args) > 2 else False
+        if to_device and from_device:
+            self.device_ops.run(call)
+        elif to_device:
+            self.copy_in(source, non_blocking)
+        elif from_device:
+            self.copy_out(source)
+        else:
+            self.host_op(call)
+
+    def copy_in(self, tensor: torch.Tensor, non_blocking: bool) -> None:
+        """Account for a copy of the host ``tensor`` to the device."""
+        with self._copying(tensor):
+            pinned = self.placement.is_pinned(tensor)
+            self.machine.copy_in(size(tensor), pinned=pinned, non_blocking=non_blocking)
+
+    def copy_out(self, tensor: torch.Tensor) -> None:
+        """Account for a copy of the device's ``tensor`` to the host."""
+        with self._copying(tensor):
+            self.machine.copy_out(size(tensor), "d2h_maybe_eval")
+
+    @contextmanager
+    def _copying(self, tensor: torch.Tensor) -> Iterator[None]:
+        shapes = self.device_ops.shapes((tensor, tensor))
+        with self.machine.op("aten::to"), self.machine.op("aten::_to_copy"), self.machine.op("aten::copy_", shapes):
+            yield
+
+
+def _mask_reason(call: Call) -> str | None:
+    """What the log calls the cut of an op that is indexed by a mask; None for other ops and indices."""
+    reason = _INDEXING.get(call.op.kind)
+    masked = reason is not None and any(each.dtype == torch.bool for each in tensors(call.args[1]))
+    return reason if masked else None

@@ -1,0 +1,65 @@
+"""Which ops the device runs, and which fall back to the CPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from perftool.model.hpu_ops import accepts, is_registered
+from perftool.sim.ops.op_work import Call
+
+# Kernels that PyTorch picks on a CPU; on an HPU it takes another way to the same result, without them.
+_CPU_ONLY_FORMS = frozenset({
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+})  # fmt: skip
+# An alias of all backends: an op that has such a kernel is made of other ops, whatever the device.
+_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+# Data moves whatever its type.
+_MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
+_HPU_TYPES = {
+    torch.bfloat16: "HPUBFloat16Type", torch.float32: "HPUFloatType", torch.float16: "HPUHalfType",
+    torch.float64: "HPUDoubleType", torch.int64: "HPULongType", torch.int32: "HPUIntType", torch.int16: "HPUShortType",
+    torch.int8: "HPUCharType", torch.uint8: "HPUByteType", torch.bool: "HPUBoolType",
+}  # fmt: skip
+
+
+@cache
+def _runs(op: str) -> bool:
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    known = is_registered(op) or op.split(".")[0] in _CPU_ONLY_FORMS or not op.startswith("aten::")
+    return known or any(has_kernel(op, key) for key in _COMPOSITE)
+
+
+def falls_back(call: Call, device: str) -> bool:
+    """Whether ``call`` runs on the CPU: no kernel of any form, or a data type that its registration refuses."""
+    op = call.op.name
+    if not _runs(op):
+        return True
+    if call.op.kind in _MOVES:
+        return False
+    return not all(accepts(op, device, name, dtype) for name, dtype in _first_argument(call))
+
+
+def _first_argument(call: Call) -> list[tuple[str, str]]:
+    # Index and statistics arguments are cast by the front ends; only the data itself decides.
+    for place, value in enumerate(call.args):
+        if isinstance(value, torch.Tensor):
+            return [(call.op.arguments[place], str(value.dtype).removeprefix("torch."))]
+    return []
+
+
+def argument_types(call: Call) -> dict[str, str]:
+    """The tensor arguments by name, with their types as the log of fallbacks spells them."""
+    return {
+        name: _HPU_TYPES.get(value.dtype, f"HPU{dtype_word(value.dtype)}Type")
+        for name, value in zip(call.op.arguments, call.args, strict=False)
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def dtype_word(dtype: torch.dtype) -> str:
+    """A data type in the words of PyTorch's old type names: ``ComplexFloat``."""
+    words = str(dtype).removeprefix("torch.").split("_")
+    return "".join(word.capitalize() for word in words)

@@ -1,0 +1,186 @@
+"""What one op asks of the device: engine, arithmetic, bytes, and its part of the recipe's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from perftool.model.hpu_bridge import hpu_bridge
+from perftool.model.hpu_ops import base_name
+from perftool.sim.machine.graph import Work
+
+# As Synapse spells them.
+DTYPE_NAMES = {
+    torch.bfloat16: "bf16",
+    torch.float8_e5m2: "float8",
+    torch.float8_e4m3fn: "hfloat8",
+    torch.bool: "int8",
+}
+_SUFFIX = {"float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32"}
+_LIST_TYPES = {torch.float32: "float", torch.float64: "double", torch.int64: "long int", torch.int32: "int"}
+_MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "BatchGemm",
+                 "convolution": "Convolution", "convolution_backward": "ConvolutionGradient"}  # fmt: skip
+# Numbers that meet a tensor in these arrive as tensors, before any front end of the bridge.
+_WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
+# Their front end leaves a one as it is.
+_BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
+_PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
+
+
+@dataclass(frozen=True)
+class OpFacts:
+    """What is known of an op before it is called. ``base`` has neither namespace nor overload; ``kind`` no underscore.
+
+    ``written`` says for each argument whether the op writes to it.
+    """
+
+    name: str
+    base: str
+    kind: str
+    view: bool
+    pointwise: bool
+    arguments: tuple[str, ...]
+    written: tuple[bool, ...]
+
+
+@cache
+def facts_of(func: Any) -> OpFacts:
+    """The facts of an operator, from its schema."""
+    base, arguments = str(func.overloadpacket.__name__), func._schema.arguments
+    return OpFacts(
+        name=str(func.name()),
+        base=base,
+        kind=base.rstrip("_"),
+        view=bool(func.is_view),
+        pointwise=torch.Tag.pointwise in func.tags,
+        arguments=tuple(argument.name for argument in arguments),
+        written=tuple(argument.alias_info is not None and argument.alias_info.is_write for argument in arguments),
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    """An op with its arguments and results. ``leaves`` are all arguments, ``inputs`` the tensors among them."""
+
+    func: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    result: Any
+    leaves: tuple[Any, ...]
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+    @property
+    def op(self) -> OpFacts:
+        """The facts of its operator."""
+        return facts_of(self.func)
+
+
+def tensors(tree: Any) -> tuple[torch.Tensor, ...]:
+    """Every tensor in a structure of lists, tuples and dictionaries."""
+    return tuple(leaf for leaf in leaves(tree) if isinstance(leaf, torch.Tensor))
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """What is neither list, tuple nor dictionary, in order. PyTorch's own walk takes five times as long."""
+    if isinstance(tree, (list, tuple)):
+        for each in tree:
+            if isinstance(each, (list, tuple, dict)):
+                yield from leaves(each)
+            else:
+                yield each
+    elif isinstance(tree, dict):
+        for each in tree.values():
+            yield from leaves(each)
+    else:
+        yield tree
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """A data type as Synapse spells it."""
+    return DTYPE_NAMES.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+def size(tensor: torch.Tensor) -> int:
+    """Bytes of the elements of ``tensor``."""
+    return tensor.numel() * tensor.element_size()
+
+
+def work_of(call: Call) -> Work:
+    """The work of ``call``: its arithmetic by PyTorch's own FLOP formulas, its bytes by its tensors."""
+    outputs, inputs = call.outputs, call.inputs
+    flops = _flops(call)
+    computed = next((each.dtype for each in [*inputs, *outputs] if each.dtype.is_floating_point), torch.float32)
+    dtype = dtype_name(computed if flops or not outputs else outputs[0].dtype)
+    kind = call.op.kind
+    name = _MATRIX_NAMES.get(kind, "GEMM") if flops else f"{kind}_fwd_{_SUFFIX.get(dtype, dtype)}"
+    elements = max((each.numel() for each in [*inputs, *outputs]), default=0)
+    return Work(
+        name=name,
+        dtype=dtype,
+        engine="MME" if flops else "TPC",
+        flops=flops,
+        elements=elements,
+        read=sum(map(size, inputs)),
+        written=sum(map(size, outputs)),
+        pointwise=call.op.pointwise and not flops,
+    )
+
+
+def _flops(call: Call) -> int:
+    formula: Callable[..., int] | None = flop_registry.get(call.func.overloadpacket)
+    return 0 if formula is None else int(formula(*call.args, **call.kwargs, out_val=call.result))
+
+
+def key_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
+    """The part of the recipe's key that ``call`` contributes; ``origin`` says where a tensor comes from.
+
+    Numbers belong to it, except those that the bridge passes as tensors.
+    """
+    kind = call.op.kind
+    as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
+    if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
+        as_tensors = False
+    return (call.op.name, *(_part(leaf, as_tensors, origin) for leaf in call.leaves))
+
+
+@cache
+def _numbers_as_tensors() -> frozenset[str]:
+    return frozenset(base_name(op).removeprefix("aten::") for op in hpu_bridge().numbers_as_tensors)
+
+
+def _part(leaf: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
+    if isinstance(leaf, torch.Tensor):
+        return (tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.dtype, origin(leaf))
+    if as_tensors and isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
+        return str(type(leaf))
+    # Truth values, numbers and their types all differ: True == 1 == 1.0.
+    return (str(type(leaf)), leaf) if isinstance(leaf, _PLAIN) else str(type(leaf))
+
+
+def recorded_shapes(arguments: Iterable[Any]) -> dict[str, object]:
+    """Shapes, types and numbers of the arguments as ``record_shapes=True`` writes them."""
+    dims: list[object] = []
+    types: list[str] = []
+    numbers: list[str] = []
+    for argument in arguments:
+        numbers.append(str(argument) if isinstance(argument, (bool, int, float)) else "")
+        if isinstance(argument, torch.Tensor):
+            dims.append(list(argument.shape))
+            types.append(_LIST_TYPES.get(argument.dtype) or _c10_name(argument.dtype))
+        elif isinstance(argument, (list, tuple)) and argument and isinstance(argument[0], torch.Tensor):
+            dims.append([list(each.shape) for each in argument])
+            types.append("TensorList")
+        else:
+            dims.append([])
+            types.append("Scalar" if isinstance(argument, (int, float)) else "")
+    return {"Concrete Inputs": numbers, "Input Dims": dims, "Input type": types}
+
+
+def _c10_name(dtype: torch.dtype) -> str:
+    return {torch.bfloat16: "c10::BFloat16", torch.float16: "c10::Half"}.get(dtype) or dtype_name(dtype)

@@ -1,0 +1,36 @@
+"""Where the script is: the lines of its own that are running, as a trace with stacks names them."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from perftool.model.own_code import is_own
+
+_HERE = str(Path(__file__).parent)
+
+
+def own_stack() -> str:
+    """The running lines of the script's own files, the innermost first, ``file(line): function`` between semicolons."""
+    lines = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if file := _shown(code.co_filename):
+            lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
+        elif lines and code.co_filename.startswith(_HERE):
+            # What runs the script: beyond it nothing is the script's.
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return ";".join(lines)
+
+
+@lru_cache(maxsize=1024)
+def _shown(file: str) -> str | None:
+    """``file`` below the folder that Python imports it from, as the profiler writes it; None for what is not own."""
+    if file.startswith(_HERE) or not is_own(file):
+        return None
+    folders = [folder.rstrip("/\\") for folder in sys.path if folder]
+    roots = [folder for folder in folders if file.startswith((f"{folder}/", f"{folder}\\"))]
+    return file[len(max(roots, key=len)) + 1 :] if roots else Path(file).name

@@ -1,0 +1,93 @@
+"""Runs a script as ``python SCRIPT ARGS`` would, inside a simulation."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType, TracebackType
+
+from perftool.errors import InputError
+from perftool.sim.session.simulation import Simulation
+
+_OURS = str(Path(__file__).parent.parent)
+_TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/_ops.py")
+
+
+class StepLimit(BaseException):
+    """Ends a script that has run as many steps as were asked for; no ``except Exception`` stops it."""
+
+
+def read_script(path: Path) -> CodeType:
+    """The compiled script. Raises InputError when there is none; SyntaxError as Python does."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return compile(source, str(path), "exec")
+
+
+def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
+    """Run the script to its end; returns its exit code, and why it ended early if it did."""
+    try:
+        code = read_script(path)
+        with _as_main(path, args) as namespace, simulation.running():
+            exec(code, namespace)
+    except SystemExit as stop:
+        return _exit_code(stop)
+    except StepLimit as limit:
+        return 0, str(limit)
+    except KeyboardInterrupt:
+        return 130, "the script was interrupted"
+    except InputError:
+        raise
+    except BaseException as error:
+        if os.getpid() != simulation.owner:
+            raise
+        _show(error)
+        return 1, f"the script raised {type(error).__name__}"
+    return 0, None
+
+
+@contextmanager
+def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    main.__dict__["__builtins__"] = __builtins__
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    folder = os.getcwd()
+    sys.argv = [str(path), *args]
+    sys.path[0] = str(path.resolve().parent)
+    sys.modules["__main__"] = main
+    try:
+        yield main.__dict__
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = before
+        # Our files belong where the user stood, wherever the script went.
+        os.chdir(folder)
+
+
+def _exit_code(stop: SystemExit) -> tuple[int, str | None]:
+    if stop.code is None or stop.code == 0:
+        return 0, None
+    if isinstance(stop.code, int):
+        return stop.code, f"the script ended with exit code {stop.code}"
+    print(stop.code, file=sys.stderr)  # noqa: T201 - what Python does with such a code
+    return 1, "the script ended with exit code 1"
+
+
+def _show(error: BaseException) -> None:
+    """Print the traceback as if nobody had been between the script and PyTorch."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _hidden(frame)]
+    shown: TracebackType | None = None
+    for frame, line in reversed(frames):
+        shown = TracebackType(shown, frame, frame.f_lasti, line)
+    traceback.print_exception(type(error), error, shown)
+
+
+def _hidden(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(_OURS) or file.endswith(_TORCH_MODES)

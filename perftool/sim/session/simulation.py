@@ -1,0 +1,90 @@
+"""One simulated run: the machine and the modes that feed it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.annotations import PROFILER_STEP, Annotations
+from perftool.sim.machine.costs import default_costs
+from perftool.sim.machine.machine import Machine
+from perftool.sim.machine.steps import step_bounds, warm_up
+from perftool.sim.machine.write import About, trace_bytes, write_file
+from perftool.sim.ops.dispatch_mode import DispatchMode
+from perftool.sim.ops.function_mode import FunctionMode
+from perftool.sim.ops.placement import Placement
+from perftool.sim.session.patches import item
+
+# The environment variable of perftool.fused that names an implementation.
+FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"
+
+
+class Simulation:
+    """The state of a run. Ops of the thread that enters :meth:`running` are simulated, those of others are not."""
+
+    def __init__(self, device: DeviceFacts, mode: str) -> None:
+        self.device = device
+        self.mode = mode
+        self.machine = Machine(device, mode, default_costs())
+        self.placement = Placement()
+        self.annotations = Annotations(self.machine)
+        self.dispatch = DispatchMode(self.machine, self.placement, self.annotations, device.name)
+        self.functions = FunctionMode(self.dispatch)
+        self.on_mark_step: Callable[[], None] = _nothing
+        self.owner = os.getpid()
+        # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
+        self.graphed_backward = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Simulate the ops inside."""
+        with self.functions, self.dispatch:
+            yield
+
+    @contextmanager
+    def plain_tensors(self) -> Iterator[None]:
+        """Inside, tensors show that in truth they are on the CPU."""
+        before, self.functions.active = self.functions.active, False
+        try:
+            with item(os.environ, FUSED_BACKEND, "reference"):
+                yield
+        finally:
+            self.functions.active = before
+
+    def become_worker(self) -> None:
+        """This process is a child of the script: from now on only the host's time counts."""
+        self.functions.active = False
+        self.dispatch.hand_to(self.dispatch.host_op)
+
+    def finish(self, skip_steps: int | None = None) -> int:
+        """Launch what is left, close what is open, and mark the steps; returns how many of the first are not recorded.
+
+        These are ``skip_steps``, or those that warm up.
+        """
+        begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
+        self.machine.cut("host step marker")
+        self.annotations.close()
+        bounds = step_bounds(self.annotations.marks, begin, self.machine.now)
+        if self.machine.used:
+            self.machine.synchronize()
+        skipped = warm_up(bounds, self.machine.compiled_at) if skip_steps is None else min(skip_steps, len(bounds))
+        if skipped:
+            self.machine.recorder.forget_before(bounds[skipped - 1][1])
+        for number, (start, end) in list(enumerate(bounds))[skipped:]:
+            self.machine.recorder.host(f"{PROFILER_STEP}{number}", start, end, "user_annotation", has_line=False)
+        return skipped
+
+    def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
+        """Write the three files."""
+        recorder, end = self.machine.recorder, self.machine.end
+        about = About(self.device, self.mode, interrupted)
+        write_file(trace, trace_bytes(about, recorder.metadata(), recorder.events))
+        write_file(log, self.machine.log.text(end).encode())
+        write_file(metrics, self.machine.log.metrics(end).encode())
+
+
+def _nothing() -> None:
+    """Nobody listens."""

@@ -1,0 +1,78 @@
+"""``habana_frameworks.torch.core``, and what several cards need: the end of a graph, settings, process groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import distributed
+
+from perftool.errors import PerfToolError
+from perftool.sim.session.simulation import Simulation
+
+# They prepare a model for quantization or change settings of the bridge: nothing of it is in this model.
+_SETTINGS = (
+    "hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env",
+    "hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions",
+)  # fmt: skip
+
+
+def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
+    """The functions of ``core`` and the modules below it."""
+    closures: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    def mark_step(device_str: str = "", sync: bool = False) -> None:
+        """End the graph; with ``sync`` wait for it."""
+        simulation.on_mark_step()
+        simulation.machine.mark_step()
+        if sync:
+            simulation.machine.synchronize()
+        pending, closures[:] = list(closures), []
+        for closure, args in pending:
+            closure(*args)
+
+    def add_step_closure(closure: Callable[..., object], args: tuple[object, ...] = ()) -> None:
+        """Call ``closure`` after the next mark_step."""
+        closures.append((closure, args))
+
+    return {
+        **dict.fromkeys(_SETTINGS, _nothing),
+        "mark_step": mark_step,
+        "iter_mark_step": lambda device_str="": mark_step(device_str),
+        "add_step_closure": add_step_closure,
+    }
+
+
+def _nothing(model: Any = None, *args: object, **options: object) -> Any:
+    """Nothing that this model knows of."""
+    return model
+
+
+def initialize_distributed(
+    world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
+) -> tuple[int, int, int]:
+    """World size, rank and local rank, as the launcher set them."""
+    given = zip(("WORLD_SIZE", "RANK", "LOCAL_RANK"), (world_size, rank, local_rank), (1, 0, 0), strict=True)
+    world, this, local = (
+        int(os.environ.get(name, default)) if value is None else value for name, value, default in given
+    )
+    return world, this, local
+
+
+def init_process_group() -> Callable[..., None]:
+    """``torch.distributed.init_process_group`` with the backend ``hccl`` of one card."""
+    plain = distributed.init_process_group
+
+    def init(backend: str | None = None, *args: Any, **options: Any) -> None:
+        """One simulated card is a group of its own."""
+        if backend is None or "hccl" not in backend:
+            plain(backend, *args, **options)
+            return
+        world, _, _ = initialize_distributed(options.get("world_size"))
+        if world > 1:
+            raise PerfToolError(f"the simulator has one card, and the script asks for a group of {world}")
+        torch.distributed.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+
+    return init

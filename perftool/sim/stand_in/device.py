@@ -1,0 +1,218 @@
+"""What ``habana_frameworks.torch.hpu`` offers: streams, events, memory, random numbers, metrics, settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from perftool import fused
+from perftool.sim.machine.machine import Machine
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.frameworks import module
+from perftool.units import NS_PER_MS
+
+# Switches of the bridge that change nothing in this model.
+_SWITCHES = (
+    "enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode",
+    "enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif",
+    "enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization",
+    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_autocast_hpu_enabled",
+    "set_autocast_hpu_dtype", "set_device", "init", "empty_cache", "set_stream", "reset_accumulated_memory_stats",
+)  # fmt: skip
+
+
+def device_members(simulation: Simulation) -> dict[str, Any]:
+    """The functions of ``torch.hpu`` by name."""
+    machine, facts = simulation.machine, simulation.device
+    return {
+        **dict.fromkeys(_SWITCHES, _nothing),
+        **_memory(simulation),
+        **_streams(simulation),
+        "synchronize": lambda device=None: machine.synchronize(),
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "device": lambda device: nullcontext(),
+        "device_of": lambda tensor: nullcontext(),
+        "get_device_name": lambda device=None: facts.name,
+        "get_device_capability": lambda device=None: facts.name,
+        "get_device_properties": lambda device=None: SimpleNamespace(name=facts.name, total_memory=facts.memory_bytes),
+        "is_bf16_supported": lambda: True,
+        "getDeterministic": lambda: False,
+        "get_sync_debug_mode": lambda: 0,
+        "get_dynamic_shape_status": lambda: False,
+        "is_autocast_hpu_enabled": torch.is_autocast_cpu_enabled,
+        "get_autocast_hpu_dtype": torch.get_autocast_cpu_dtype,
+        "is_current_stream_capturing": lambda: False,
+        "sdp_kernel": fused.sdp_kernel,
+        "enable_recompute_sdp": fused.enable_recompute_sdp,
+        "recompute_sdp_enabled": fused.recompute_sdp_enabled,
+        **_RANDOM,
+    }
+
+
+def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
+    """The modules below ``base``, which is ``habana_frameworks.torch.hpu``."""
+    return [
+        module(f"{base}.memory", **_memory(simulation)),
+        module(f"{base}.streams", **_streams(simulation)),
+        module(f"{base}.events", Event=_streams(simulation)["Event"]),
+        module(f"{base}.random", **_RANDOM),
+        module(f"{base}.metrics", **_metrics(simulation)),
+    ]
+
+
+def _nothing(*args: object, **options: object) -> None:
+    """Nothing that this model knows of."""
+
+
+_RANDOM: dict[str, Callable[..., Any]] = {
+    "manual_seed": torch.manual_seed,
+    "manual_seed_all": torch.manual_seed,
+    "seed": torch.seed,
+    "seed_all": torch.seed,
+    "initial_seed": torch.initial_seed,
+    "get_rng_state": lambda device="hpu": torch.get_rng_state(),
+    "set_rng_state": lambda state, device="hpu": torch.set_rng_state(state),
+    "get_rng_state_all": lambda: [torch.get_rng_state()],
+    "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
+}
+
+
+def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
+    placement, whole = simulation.placement, int(simulation.device.memory_bytes)
+
+    def peak(device: object = None) -> int:
+        return max(placement.peak, placement.allocated())
+
+    def now(device: object = None) -> int:
+        return placement.allocated()
+
+    def reset(device: object = None) -> None:
+        placement.peak = 0
+
+    def stats(device: object = None) -> dict[str, int]:
+        return {"Limit": whole, "InUse": now(), "MaxInUse": peak(), "ActiveAllocs": placement.count()}
+
+    return {
+        "memory_allocated": now,
+        "memory_reserved": now,
+        "memory_cached": now,
+        "max_memory_allocated": peak,
+        "max_memory_reserved": peak,
+        "max_memory_cached": peak,
+        "reset_peak_memory_stats": reset,
+        "memory_stats": stats,
+        "memory_summary": lambda device=None: "\n".join(f"{name}: {value}" for name, value in stats().items()),
+        "mem_get_info": lambda device=None: (whole - now(), whole),
+    }
+
+
+class _Stream:
+    """One queue stands for all: work runs in the order in which it was submitted."""
+
+    def __init__(self, machine: Machine, *args: object, **options: object) -> None:
+        self.device_index = 0
+        self._machine = machine
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        self._machine.synchronize("HPUStream::synchronize")
+
+    def query(self) -> bool:
+        """Whether all work is done: asking submits what is pending."""
+        self._machine.cut("HPUStream::query")
+        return self._machine.is_idle()
+
+    def wait_stream(self, stream: object) -> None:
+        """Nothing to wait for in one queue."""
+
+    def wait_event(self, event: object) -> None:
+        """Nothing to wait for in one queue."""
+
+    def record_event(self, event: _Event | None = None) -> _Event:
+        """Record ``event`` or a new one."""
+        event = event or _Event(self._machine)
+        event.record(self)
+        return event
+
+
+class _Event:
+    """A moment of virtual time: when the device has done what was submitted before."""
+
+    def __init__(self, machine: Machine, *args: object, **options: object) -> None:
+        self._machine = machine
+        self._ns: int | None = None
+
+    def record(self, stream: object = None) -> None:
+        """Take the moment."""
+        self._machine.cut("HPUEvent::record")
+        self._ns = self._machine.end
+
+    def wait(self, stream: object = None) -> None:
+        """Nothing to wait for in one queue."""
+
+    def query(self) -> bool:
+        """Whether it has passed."""
+        return self._ns is None or self._machine.now >= self._ns
+
+    def synchronize(self) -> None:
+        """Wait until it has passed."""
+        self._machine.synchronize()
+
+    def elapsed_time(self, end_event: _Event) -> float:
+        """Virtual milliseconds from this event to another. Raises RuntimeError when one is not recorded."""
+        if self._ns is None or end_event._ns is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end_event._ns - self._ns) / NS_PER_MS
+
+
+def _streams(simulation: Simulation) -> dict[str, Any]:
+    machine = simulation.machine
+    only = _Stream(machine)
+    return {
+        "Stream": partial(_Stream, machine),
+        "Event": partial(_Event, machine),
+        "stream": lambda stream=None: nullcontext(stream),
+        "StreamContext": lambda stream=None: nullcontext(stream),
+        "current_stream": lambda device=None: only,
+        "default_stream": lambda device=None: only,
+    }
+
+
+def _metrics(simulation: Simulation) -> dict[str, Any]:
+    log = simulation.machine.log
+
+    class Metric:
+        """The counters of one metric, as of now."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def name(self) -> str:
+            """Its name."""
+            return self._name
+
+        def stats(self) -> list[tuple[str, object]]:
+            """Its values by name."""
+            return list(log.statistics().get(self._name, {}).items())
+
+        def reset(self) -> None:
+            """The counters of a simulated run go on."""
+
+    @contextmanager
+    def metric_localcontext(name: str) -> Iterator[Metric]:
+        yield Metric(name)
+
+    def metrics_dump(file_name: str, format: object = None) -> None:
+        Path(os.path.expanduser(file_name)).write_text(log.metrics(simulation.machine.now), encoding="utf-8")
+
+    return {"metric_global": Metric, "metric_localcontext": metric_localcontext, "metrics_dump": metrics_dump}

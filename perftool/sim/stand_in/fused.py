@@ -1,0 +1,235 @@
+"""Gaudi's fused ops in the simulation: the arithmetic of ``perftool.fused``, one kernel for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from perftool import fused
+from perftool.sim.ops.op_work import tensors
+from perftool.sim.session.as_one import fused_op, shapes
+from perftool.sim.session.one_op import one_op
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.frameworks import module
+
+_OPTIMIZERS = {
+    "FusedSGD": "optimizer_sgd",
+    "FusedAdagrad": "optimizer_adagrad",
+    "FusedAdamW": "optimizer_adamw",
+    "FusedLamb": "optimizer_lamb",
+    "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
+}
+# The plain loops: the fast forms move parameters into buffers of their own.
+_BACKEND = "reference"
+
+
+def fused_modules(simulation: Simulation, base: str) -> list[ModuleType]:
+    """The modules below ``base``, which is ``habana_frameworks.torch.hpex``."""
+    optimizers = {**_fused_optimizers(simulation), "FusedLars": _lars(simulation)}
+    norm = one_op(simulation, "rms_norm", _rms_norm)
+    rotary = one_op(simulation, "rotary_pos_embedding", _rotary)
+    kernels = {
+        "FusedSDPA": _fused_attention(simulation),
+        "RotaryPosEmbeddingHelperV1": _applied(one_op(simulation, "rotary_pos_embedding", _rotary_from)),
+        "RotaryPosEmbeddingHelperV2": _applied(rotary),
+        "apply_rotary_pos_emb": rotary,
+        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", _custom_softmax)),
+    }
+    return [
+        module(f"{base}.optimizers", **optimizers),
+        module(f"{base}.optimizers.distributed", FusedAdamW=_functional_adamw(simulation)),
+        module(f"{base}.movingavrg", FusedEMA=_ema(simulation)),
+        module(f"{base}.normalization", FusedClipNorm=_fused_clip_norm(simulation), FusedRMSNorm=_applied(norm)),
+        module(f"{base}.kernels", **kernels),
+        module(f"{base}.kernels.RotaryPosEmbeddingHelper", **{k: v for k, v in kernels.items() if "otary" in k}),
+        module(f"{base}.kernels.FusedSDPA", FusedSDPA=kernels["FusedSDPA"]),
+    ]
+
+
+def custom_ops(simulation: Simulation) -> ModuleType:
+    """``torch.ops.hpu``."""
+    return module("torch.ops.hpu", mixture_of_experts=one_op(simulation, "moe", fused.mixture_of_experts))
+
+
+def _applied(function: Callable[..., Any]) -> type:
+    """A class as ``autograd.Function``: only its ``apply`` is for users."""
+    return type("Function", (), {"apply": staticmethod(function)})
+
+
+def _rms_norm(data: torch.Tensor, gamma: torch.Tensor, eps: float, *options: object) -> torch.Tensor:
+    wide = data.float()
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (scaled * gamma.float()).to(data.dtype)
+
+
+def _rotary(
+    p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor | None = None, *options: object
+) -> torch.Tensor:
+    """Halves rotated against each other; tables of two dimensions are looked up by ``position_ids``."""
+    tables = [each.squeeze() if each.dim() > 2 and position_ids is not None else each for each in (cos, sin)]
+    if position_ids is not None:
+        tables = [each[position_ids].unsqueeze(1) for each in tables]
+    first, second = p.chunk(2, -1)
+    return p * tables[0].to(p.dtype) + torch.cat((-second, first), -1) * tables[1].to(p.dtype)
+
+
+def _rotary_from(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int) -> torch.Tensor:
+    rows = slice(offset, offset + p.shape[-2])
+    return _rotary(p, cos[..., rows, :], sin[..., rows, :])
+
+
+def _custom_softmax(data: torch.Tensor, flavor: int = 0) -> torch.Tensor:
+    return torch.softmax(data, -1)
+
+
+def _ema(simulation: Simulation) -> type:
+    class FusedEMA(fused.FusedEMA):  # type: ignore[misc]
+        """The moving average of a model, in one kernel."""
+
+        def __init__(self, model: Any, decay: float = 0.9999, updates: int = 0) -> None:
+            with simulation.plain_tensors():
+                super().__init__(model, decay, updates, backend=_BACKEND)
+
+        def update(self, model: Any) -> None:
+            """Take in the present weights."""
+            with fused_op(simulation, "ema", shapes(tuple(model.parameters()))):
+                super().update(model)
+
+    return FusedEMA
+
+
+def _lars(simulation: Simulation) -> type:
+    class FusedLars(fused.FusedLars):  # type: ignore[misc]
+        """Layer-wise rates around another optimizer, in one kernel beside that one's."""
+
+        def __init__(self, optimizer: Any, skip_mask: Any, eeta: float = 0.001, eps: float = 1e-8) -> None:
+            with simulation.plain_tensors():
+                super().__init__(optimizer, skip_mask, eeta, eps, backend=_BACKEND)
+
+        def step(self, closure: Callable[[], Any] | None = None) -> Any:
+            """Scale the gradients, then step."""
+            params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
+            simulation.machine.mark_step()
+            with fused_op(simulation, "optimizer_lars", shapes(params)):
+                return super().step(*(() if closure is None else (closure,)))
+
+    return FusedLars
+
+
+def _functional_adamw(simulation: Simulation) -> type:
+    class FusedAdamW(fused.distributed.FusedAdamW):  # type: ignore[misc]
+        """The optimizer that DistributedDataParallel's functional form calls."""
+
+        def __init__(self, params: list[torch.Tensor], *args: Any, **options: Any) -> None:
+            with simulation.plain_tensors():
+                super().__init__(params, *args, **options)
+
+        def step(self, gradients: list[torch.Tensor | None]) -> None:
+            """One step with the gradients given."""
+            simulation.machine.mark_step()
+            params = self.param_group["params"]
+            with fused_op(simulation, "optimizer_adamw", shapes(params)) as touched:
+                super().step(gradients)
+                states = tensors([dict(self.state.get(each, {})) for each in params])
+                for each in states:
+                    simulation.placement.put(each)
+                touched.include((*params, *states), written=True)
+            simulation.machine.mark_step()
+
+    return FusedAdamW
+
+
+def _fused_optimizers(simulation: Simulation) -> dict[str, type]:
+    """The optimizer classes by name."""
+    return {name: _optimizer(simulation, name, kernel) for name, kernel in _OPTIMIZERS.items()}
+
+
+def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
+    base = getattr(fused, name)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes the method of that name
+        with simulation.plain_tensors():
+            base.__init__(self, *args, **{**kwargs, "backend": _BACKEND})
+
+    def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of all groups: one kernel, between two cuts of the lazy graph."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        simulation.machine.mark_step()
+        params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
+        with fused_op(simulation, kernel, shapes(params)) as touched:
+            base.step(self)
+            states = tensors([dict(self.state[each]) for each in params])
+            for each in states:
+                simulation.placement.put(each)
+            # In the first step the state is made inside; the kernel is the same as later.
+            touched.include((*params, *states), written=True)
+        simulation.machine.mark_step()
+        return loss
+
+    members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}
+    return type(name, (base,), members)
+
+
+def _fused_clip_norm(simulation: Simulation) -> type:
+    """``FusedClipNorm``."""
+
+    class FusedClipNorm:
+        """Clip the norm of all gradients in one kernel."""
+
+        def __init__(self, parameters: Any, max_norm: float) -> None:
+            with simulation.plain_tensors():
+                self._plain = fused.FusedClipNorm(parameters, max_norm, backend=_BACKEND)
+
+        def clip_norm(self, parameters: Any) -> torch.Tensor:
+            """Scale the gradients in place; returns their former norm, of shape [1]."""
+            simulation.machine.mark_step()
+            parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            with fused_op(simulation, "fused_norm", shapes(parameters)):
+                norm: torch.Tensor = self._plain.clip_norm(parameters)
+            simulation.placement.put(norm)
+            simulation.machine.mark_step()
+            return norm
+
+    return FusedClipNorm
+
+
+def _fused_attention(simulation: Simulation) -> type:
+    """``FusedSDPA``, an ``autograd.Function`` with Gaudi's positional arguments."""
+
+    class FusedSDPA(torch.autograd.Function):
+        """Attention in one kernel, and one for its backward."""
+
+        @staticmethod
+        def forward(ctx: Any, q: Any, k: Any, v: Any, *options: Any) -> Any:
+            """See ``perftool.fused.FusedSDPA``."""
+            ctx.save_for_backward(q, k, v)
+            ctx.options = options
+            with fused_op(simulation, "sdpa_recomp_fwd", (shapes((q, k, v)), _plain(options))):
+                outputs = fused.FusedSDPA.apply(q, k, v, *options)
+            for each in tensors(outputs):
+                simulation.placement.put(each)
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            """Gradients of q, k and v; the probabilities are computed again."""
+            key = (shapes(ctx.saved_tensors), _plain(ctx.options))
+            with fused_op(simulation, "sdpa_recomp_bwd", key), torch.enable_grad():
+                inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]
+                output = tensors(fused.FusedSDPA.apply(*inputs, *ctx.options))[0]
+                found = torch.autograd.grad(output, inputs, grads[0])
+            for each in found:
+                simulation.placement.put(each)
+            return (*found, *(None for _ in ctx.options))
+
+    return FusedSDPA
+
+
+def _plain(options: Any) -> tuple[Any, ...]:
+    return tuple(each for each in options if isinstance(each, (bool, int, float, str, type(None))))

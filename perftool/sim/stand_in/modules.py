@@ -1,0 +1,149 @@
+"""The modules and patches a script for Gaudi expects, in place only while it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from perftool.sim.ops.function_mode import HPU, is_hpu
+from perftool.sim.ops.op_work import tensors
+from perftool.sim.session.limit import step_limit
+from perftool.sim.session.loader import metered_loaders
+from perftool.sim.session.patches import attribute
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in.device import device_members, device_modules
+from perftool.sim.stand_in.frameworks import installed, module
+from perftool.sim.stand_in.fused import custom_ops, fused_modules
+from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+
+
+@contextmanager
+def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]:
+    """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
+    with ExitStack() as stack:
+        stack.enter_context(installed(_modules(simulation)))
+        stack.callback(_forget_default_device)
+        patches = (
+            (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
+            (torch, "compile", compile_function(simulation)),
+            (torch.autograd, "backward", backward_function(simulation)),
+            (torch, "load", _load(simulation)),
+            (torch.ops, "hpu", custom_ops(simulation)),
+            (torch.distributed, "init_process_group", init_process_group()),
+            (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
+            (torch.Tensor, "hpu", _to_hpu),
+            (torch.nn.Module, "hpu", _to_hpu),
+            (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
+            (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
+            (torch.profiler.profile, "__init__", _profiler()),
+            (time, "sleep", _sleep(simulation)),
+        )
+        for owner, name, value in patches:
+            stack.enter_context(attribute(owner, name, value))
+        stack.enter_context(metered_loaders(simulation))
+        hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
+        stack.callback(hook.remove)
+        stack.enter_context(step_limit(simulation, max_steps))
+        # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")
+        yield
+
+
+def _modules(simulation: Simulation) -> list[ModuleType]:
+    base = "habana_frameworks.torch"
+    hpu = module(f"{base}.hpu", **device_members(simulation), **graph_members(simulation))
+    core = core_members(simulation)
+    return [
+        hpu,
+        module(f"{base}.hpu.graphs", **graph_members(simulation)),
+        *device_modules(simulation, hpu.__name__),
+        module(f"{base}.core", hpu=hpu, **core),
+        module(f"{base}.core.step_closure", **core),
+        module(f"{base}.core.quantization", **core),
+        module(f"{base}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
+        module(f"{base}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
+        module(f"{base}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
+        module(f"{base}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        *fused_modules(simulation, f"{base}.hpex"),
+    ]
+
+
+def _sleep(simulation: Simulation) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        """Let virtual time pass instead of real time."""
+        simulation.machine.spend(seconds * 1e6)
+
+    return sleep
+
+
+def _grouping(simulation: Simulation) -> Callable[..., Any]:
+    plain = torch._C._group_tensors_by_device_and_dtype
+
+    def group(lists: list[list[torch.Tensor | None]], with_indices: bool = False) -> Any:
+        """Groups under the device that the tensors say they are on; PyTorch's own code sees the real one."""
+        groups = plain(lists, with_indices)
+        named = {}
+        for (device, dtype), value in groups.items():
+            inside = any(each is not None and simulation.placement.find(each) for each in value[0][0])
+            named[HPU if inside else device, dtype] = value
+        return named
+
+    return group
+
+
+def _autocast() -> Callable[..., None]:
+    plain = torch.amp.autocast_mode.autocast.__init__
+
+    def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        """Autocast of the HPU, through that of the CPU."""
+        plain(self, "cpu" if is_hpu(device_type) else device_type, *args, **kwargs)
+
+    return init
+
+
+def _profiler() -> Callable[..., None]:
+    plain = torch.profiler.profile.__init__
+
+    def init(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
+        """The script's own profiler sees the real CPU alone; its steps are those of the simulation."""
+        plain(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **kwargs)
+
+    return init
+
+
+def _load(simulation: Simulation) -> Callable[..., Any]:
+    plain = torch.load
+
+    def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
+        """What was saved; with ``map_location="hpu"`` its tensors are copied to the device."""
+        if not is_hpu(map_location):
+            return plain(f, map_location, **kwargs)
+        loaded = plain(f, "cpu", **kwargs)
+        for each in tensors(loaded):
+            simulation.dispatch.copy_in(each, non_blocking=False)
+            simulation.placement.put(each)
+        return loaded
+
+    return load
+
+
+def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tensor.hpu()`` and ``module.hpu()``."""
+    return self.to("hpu", **kwargs)
+
+
+def _forget_default_device() -> None:
+    """What ``torch.set_default_device("hpu")`` left."""
+    if is_hpu(torch.utils._device.CURRENT_DEVICE):
+        torch.set_default_device(None)

@@ -1,0 +1,5 @@
+-- The unit of each number of the summary, from metrics.toml. For summary.
+--
+-- maker: given
+-- column metric: VARCHAR, name of the number
+-- column unit: VARCHAR, ratio, ms, count or bytes

@@ -1,0 +1,18 @@
+-- One row per stretch of what bounds the steps: the chain of host work, device work and delays without which the
+-- replayed steps would be shorter. What is not on it takes its time beside it. A stretch of the host is named by the
+-- outermost op, call or fetch that it lies in.
+--
+-- maker: replay
+-- needs: device_ops, launches, syncs, steps, slices, tracks, feeding_tracks, roles, dataloader, _vocabulary
+-- absent: the input has no steps that are replayed
+-- column rank: INTEGER, distributed rank
+-- column step: INTEGER, steps.step in which it lies
+-- column place: INTEGER, its place on the path of the rank, from 1
+-- column kind: VARCHAR, host, dataloader, kernel, memcpy, memset, collective or delay
+-- column task: BIGINT, slices.id of the device work, or of what the host does; NULL where no slice shows it
+-- column name: VARCHAR, name of that slice; of a delay what it lies between
+-- column track: BIGINT, tracks.id, NULL for a delay
+-- column ts: BIGINT, start in the recording in ns
+-- column dur: BIGINT, length in the recording in ns
+-- column end: BIGINT, end in the recording in ns
+-- column bound_ns: BIGINT, how much of the replayed step it takes

@@ -1,0 +1,118 @@
+"""``whatif``: what it predicts, what it refuses, and when it says nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+from events import Event, document, kernel, loader, runtime, step, x
+
+import perftool
+from perftool.engine.what_if import Wanted, parse_scale, parse_without
+from perftool.errors import PerfToolError, RuleError
+from perftool.model.replayed import BoundShare
+from perftool.model.what_if import Applied
+
+
+def steps(busy: float = 50, count: int = 4) -> list[Event]:
+    """Steps of 1 ms: 600 us for a batch, an op of 100 us that launches a kernel of ``busy`` us, and a long wait."""
+    events: list[Event] = []
+    for number in range(count):
+        at = number * 1000
+        events += [
+            step(number, at, 1000), loader(at + 10, 600), x("aten::mm", at + 700, 100),
+            runtime("cudaLaunchKernel", at + 702, 5, number), kernel("gemm", at + 710, busy, number),
+        ]  # fmt: skip
+    return events
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    place = tmp_path / "run.json"
+    place.write_bytes(document(steps()))
+    return str(place)
+
+
+def test_fixes_and_changes_are_predicted_alone_and_together(path: str) -> None:
+    found = perftool.whatif(path, ["GAP102"], scale={"op:aten::mm": 0.5}, without=["kernel:gemm"])
+    assert (found.measured_step_ns, found.replayed_step_ns, found.error_ratio) == (1_000_000, 1_000_000, 0.0)
+    assert found.changes == (
+        Applied("fix", "GAP102", 3, 400_000),
+        Applied("scale", "op:aten::mm=0.5", 3, 950_000),
+        Applied("without", "kernel:gemm", 3, 1_000_000),
+    )
+    assert (found.predicted_step_ns, found.fixes, found.why_not) == (350_000, ("GAP102",), None)
+    assert found.before
+    assert found.after
+    assert found.before.bounds == (BoundShare("dataloader", 0.6), BoundShare("host", 0.4))
+    assert [share.kind for share in found.after.bounds] == ["host"]
+
+
+def test_the_json_holds_what_the_design_promises(run: Run, path: str) -> None:
+    assert run("whatif", path, "--fix", "dataloader-wait", "--output-format", "json") == 0
+    shown = json.loads(run.out)
+    steps = {key: shown[key]["step_ns"] for key in ("measured", "replayed", "predicted")}
+    assert steps == {"measured": 1_000_000, "replayed": 1_000_000, "predicted": 400_000}
+    assert (shown["error_ratio"], shown["fixes"], shown["why_not"]) == (0.0, ["GAP102"], None)
+
+
+def test_the_text_says_who_bounds_the_step_before_and_after(run: Run, path: str) -> None:
+    assert run("whatif", path, "--fix", "GAP102") == 0
+    assert "measured   1.00 ms a step, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
+    assert "predicted  400 us, 600 us less (60.0 %)\n" in run.out
+    assert "Who bounds the step before: waiting for data 60.0 %, host 40.0 %\n" in run.out
+    assert "Who bounds the step after: host 100.0 %\n" in run.out
+
+
+def test_a_prefetch_that_cannot_keep_up_bounds_the_step(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(document([event | {"dur": event["dur"] * 1.5} if event["name"] == "gemm" else
+                                                  event for event in steps()]))  # fmt: skip
+    found = perftool.whatif(tmp_path / "run.json", ["GAP102"], scale={"op:*": 0, "runtime:*": 0, "kernel:*": 0})
+    assert found.predicted_step_ns == 300_000
+
+
+def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "run.json"
+    waits = [runtime("cudaDeviceSynchronize", number * 1000 + 810, 180) for number in range(4)]
+    place.write_bytes(document([*steps(), *waits]))
+    assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 1
+    shown = json.loads(run.out)
+    assert (shown["predicted"], shown["replayed"]) == (None, {"step_ns": 920_000})
+    sentence = "the unchanged replay takes 920 us for a step that took 1.00 ms: the trace does not show what"
+    assert run.err.startswith(f"Nothing is predicted: {sentence}")
+    place.write_bytes(document([]))
+    assert perftool.whatif(place).why_not == "the recording holds no complete step"
+
+
+@pytest.mark.parametrize(
+    ("fixes", "without", "sentence"),
+    [
+        (["GAP102x"], [], "unknown rule selector 'GAP102x' .*did you mean GAP102"),
+        (["GAP"], [], "GAP means several rules; --fix takes the code of one"),
+        (["GAP101"], [], "GAP101 .host-bound.: its fix cannot be modelled"),
+        (["SYN101"], [], "SYN101 .frequent-scalar-reads.: its fix changes nothing in the steps"),
+        ([], ["op:aten::item"], "op:aten::item: matches nothing in the steps"),
+        ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
+    ],
+)
+def test_what_changes_nothing_is_refused(path: str, fixes: list[str], without: list[str], sentence: str) -> None:
+    with pytest.raises((PerfToolError, RuleError), match=sentence):
+        perftool.whatif(path, fixes, without=without)
+
+
+def test_a_rank_that_is_not_there_is_refused(path: str) -> None:
+    with pytest.raises(PerfToolError, match="there is no trace of rank 7; there are 0"):
+        perftool.whatif(path, rank=7)
+
+
+def test_names_may_hold_any_sign() -> None:
+    assert parse_without("op:aten::item") == Wanted("op", "aten::item")
+    assert parse_scale("kernel:void f<a=1>*=0.5") == Wanted("kernel", "void f<a=1>*", 0.5)
+
+
+@pytest.mark.parametrize("text", ["kernel:x", "kernel:x=", "kernel:x=-1", "kernel:x=nan", "kernel:x=inf", "=2", "x=2"])
+def test_a_factor_is_a_number_from_0_on(text: str) -> None:
+    with pytest.raises(PerfToolError, match="must be KIND:PATTERN"):
+        parse_scale(text)

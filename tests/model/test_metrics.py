@@ -1,0 +1,30 @@
+"""The one list of the summary's numbers."""
+
+from __future__ import annotations
+
+import re
+
+from perftool.model.metrics import metric_kinds, metric_names
+from perftool.store.catalog import catalog
+
+WORDS = re.compile(r"'(\w+)'")
+UNITS = ("_ratio", "_ms", "_bytes")
+
+
+def test_every_number_that_the_summary_computes_is_listed_and_every_listed_one_is_computed() -> None:
+    sql = catalog()["summary"].sql + catalog()["_engine_summary"].sql
+    named = {
+        word for word in WORDS.findall(sql) if word in metric_names() or word.endswith(("_ratio", "_ms", "_bytes"))
+    }
+    assert named == set(metric_names())
+
+
+def test_a_name_says_its_unit() -> None:
+    said = {kind.name: kind.unit for kind in metric_kinds() if kind.name.endswith(UNITS)}
+    assert said == {name: name.rpartition("_")[2] for name in said}
+
+
+def test_every_number_has_a_definition_and_no_two_share_a_label() -> None:
+    labels = [kind.label for kind in metric_kinds() if kind.label]
+    assert len(labels) == len(set(labels))
+    assert all(kind.meaning for kind in metric_kinds())
