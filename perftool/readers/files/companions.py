@@ -1,7 +1,7 @@
 """Which logs, metrics files and configurations that lie beside traces are of the same run.
 
 Lying there says little: folders keep what several runs left. A file whose name says which run it is of belongs to
-traces of that name, one that names a rank to a trace of that rank, and the files of Gaudi's bridge to traces of a Gaudi.
+traces of that name, one that names a rank to a trace of that rank, and what Gaudi's bridge wrote to traces of a Gaudi.
 """
 
 from __future__ import annotations
