@@ -1,5 +1,5 @@
-"""Writes what is generated: docs/tables.md, docs/rules.md, the list of numbers in docs/json.md, and the output shown in
-docs/reading-a-report.md and in README.md.
+"""Writes what is generated: docs/tables.md, docs/rules.md with a page for each rule, the list of numbers in
+docs/json.md, and the output shown in docs/reading-a-report.md and in README.md.
 
 ``--check`` only says whether they are current.
 """
@@ -7,11 +7,14 @@ docs/reading-a-report.md and in README.md.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -50,11 +53,17 @@ def tables_page() -> str:
 
 
 def rules_page() -> str:
-    """Every rule of the shipped pack."""
-    rules = load_pack(builtin_folder())
-    index = [f"| [{rule.code}](#{rule.code.lower()}) | {rule.name} | {rule.summary} |" for rule in rules]
-    head = ["# Rules\n", "| code | name | fires when |", "|---|---|---|", *index, ""]
-    return "\n".join([NOTE, *head, *map(_rule, rules)])
+    """Every rule of the shipped pack, with a link to its page."""
+    families = groupby(load_pack(builtin_folder()), key=lambda rule: rule.code[:3])
+    intro = (
+        "# Rules\n\nA page has what the rule looks for, its thresholds and their reasons, the fix for each device,\n"
+        "and an example. `habana_perf_tool rule CODE` prints the same.\n"
+    )
+    parts = [NOTE, intro]
+    for _, rules in families:
+        rows = [f"| [{rule.code}](rules/{rule.code}.md) | {rule.name} | {rule.summary} |" for rule in rules]
+        parts.append("\n".join(["| code | name | fires when |", "|---|---|---|", *rows, ""]))
+    return "\n".join(parts)
 
 
 def report_page() -> str:
@@ -116,25 +125,47 @@ def _table(table: Table) -> str:
     return "\n".join([f"## {table.name}\n", summary + "\n", "| column | type | meaning |", "|---|---|---|", *rows, ""])
 
 
-def _rule(rule: Rule) -> str:
-    facts = f"{rule.severity}, confidence {rule.confidence}, {rule.status} since {rule.since}, for: " + ", ".join(
-        rule.devices
-    )
-    parts = [f"## {rule.code}\n", f"**{rule.name}**: {rule.summary}.\n", facts + ".\n", f"{_flat(rule.why)}\n"]
+def rule_page(rule: Rule) -> str:
+    """The page of one rule."""
+    facts = f"Severity {rule.severity}, confidence {rule.confidence}, {rule.status} since {rule.since}, for: "
+    parts = [NOTE, f"# {rule.code} {rule.name}\n", f"{rule.summary}.\n", f"{facts}{', '.join(rule.devices)}.\n"]
+    parts += ["## Why it matters\n", f"{_flat(rule.why)}\n", *_evidence(rule)]
     if rule.params:
-        parts += ["| threshold | default | unit | why |", "|---|---|---|---|"]
+        parts += ["## Thresholds\n", "| threshold | default | unit | why |", "|---|---|---|---|"]
         parts += [f"| `{p.name}` | {p.value} | {p.unit} | {_cell(p.why)} |" for p in rule.params]
-        parts.append("")
+        name = rule.params[0].name
+        table = f"[tool.habana_perf_tool.rules.{rule.code}]\n{name} = {_toml(rule.params[0].value)}"
+        parts.append(f"\nIn the [configuration](../ci.md#configuration):\n\n```toml\n{table}\n```\n")
     texts = rule.fix.by_device
-    if len(texts) == 1:
-        parts.append(f"**Fix.** {_flat(texts[0][1])}\n")
-    else:
-        parts += ["**Fix**, by device:\n", *(f"* {devices}: {_flat(text)}" for devices, text in texts), ""]
+    parts.append("## Fix\n")
+    parts += [f"{_flat(texts[0][1])}\n"] if len(texts) == 1 else [
+        "\n".join(f"* **{devices}**: {_flat(text)}" for devices, text in texts) + "\n"
+    ]  # fmt: skip
     if rule.example:
-        parts.append(f"```python\n{rule.example.strip()}\n```\n")
+        parts += ["## Example\n", f"```python\n{rule.example.strip()}\n```\n"]
+    if rule.benchmark:
+        command = f"`habana_perf_tool benchmark {rule.benchmark} --validate`"
+        parts += ["## Proof\n", f"{command} measures the advice on this machine ([benchmarks](../benchmarks.md)).\n"]
     if rule.references:
-        parts.append("See " + ", ".join(f"<{url}>" for url in rule.references) + ".\n")
+        parts += ["## Read more\n", "\n".join(f"* <{url}>" for url in rule.references) + "\n"]
     return "\n".join(parts)
+
+
+def _evidence(rule: Rule) -> list[str]:
+    """What a finding says and where its numbers are from."""
+    parts = ["## Evidence\n"]
+    if rule.message:
+        parts.append(f"A finding reads, with its numbers in the braces:\n\n> {_flat(rule.message)}\n")
+    if rule.needs:
+        tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
+        parts.append(f"They are from the tables {tables}; without rows in these, the rule is not applicable.\n")
+    if rule.needs_names:
+        parts.append(f"It is asked only where one of these names occurs: `{'`, `'.join(rule.needs_names)}`.\n")
+    return parts if len(parts) > 1 else []
+
+
+def _toml(value: float | int | str | bool) -> str:
+    return json.dumps(value)
 
 
 def _flat(text: str) -> str:
@@ -145,9 +176,10 @@ def _cell(text: str) -> str:
     return _flat(text).replace("|", "\\|")
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables_page, "rules.md": rules_page, "json.md": json_page, "reading-a-report.md": report_page,
     "../README.md": readme,
+    **{f"rules/{rule.code}.md": partial(rule_page, rule) for rule in load_pack(builtin_folder())},
 }  # fmt: skip
 
 
@@ -158,6 +190,7 @@ def main() -> int:
         for name in stale:
             print(f"docs/{name} is stale: run python docs/generate.py")
         return 1 if stale else 0
+    (DOCS / "rules").mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (DOCS / name).write_text(page())
     return 0

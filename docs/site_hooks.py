@@ -16,6 +16,19 @@ _UP = re.compile(r"(\]\()\.\./(?=[^)]+\.md)")
 _INTO_DOCS = re.compile(r"(\]\()((?:\.\./)*)docs/")
 
 
+def on_config(config: Any) -> Any:
+    """Put the page of each rule below the page of all rules."""
+    pages = sorted((ROOT / "docs" / "rules").glob("*.md"))
+    titles = {page.stem: page.read_text(encoding="utf-8").split("\n# ", 1)[1].split("\n", 1)[0] for page in pages}
+    listed = [{title: f"rules/{code}.md"} for code, title in titles.items()]
+    for section in config["nav"]:
+        for entries in section.values():
+            for entry in entries:
+                if entry.get("Rules") == "rules.md":
+                    entry["Rules"] = [{"All rules": "rules.md"}, *listed]
+    return config
+
+
 def on_files(files: Files, config: Any, **_: Any) -> Files:
     """Add the pages outside ``docs``."""
     for name in OUTSIDE:

@@ -9,22 +9,40 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomli as tomllib
 from typer.testing import CliRunner
 
 from perftool.cli import app
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.model.links import DOCUMENTATION
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["tables.md", "rules.md", "reading-a-report.md", "../README.md"])
-def test_a_generated_page_is_current(name: str) -> None:
+def test_the_generated_pages_are_current() -> None:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
 
-    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.PAGES[name]()
+    assert [name for name, page in generate.PAGES.items() if (ROOT / "docs" / name).read_text() != page()] == []
+    assert {f"rules/{page.name}" for page in (ROOT / "docs" / "rules").iterdir()} < set(generate.PAGES)
+
+
+def test_findings_point_at_the_documentation_of_the_project() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        urls = tomllib.load(file)["project"]["urls"]
+    names = {path.stem for path in (ROOT / "docs" / "rules").iterdir()}
+    causes = re.findall(r'<a id="(\w+)">', (ROOT / "docs" / "idle-time.md").read_text(encoding="utf-8"))
+
+    assert urls["Documentation"] == DOCUMENTATION
+    assert f"site_url: {DOCUMENTATION}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert names == {rule.code for rule in load_pack(builtin_folder())}
+    assert {cause for rule in load_pack(builtin_folder()) for cause in rule.explains} <= {
+        *causes,
+        "exposed_collectives",
+    }
 
 
 def test_the_rule_of_the_guide_passes_its_own_check(tmp_path: Path) -> None:
@@ -48,7 +66,7 @@ def test_the_baseline_of_the_guide_is_for_the_folder_that_is_checked() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
     prose = {page: re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages}
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", prose[page])]
 

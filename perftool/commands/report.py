@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -78,7 +81,18 @@ def make_document(
     from perftool.reporters.html import render_html
 
     found, pictures = _analysis(paths, texts, prepared, quiet, ranks)
-    return render_html(found, pictures, interactive=not static)
+    return render_html(found, pictures, not static, _way_to_sources(prepared.settings.output_file))
+
+
+def _way_to_sources(target: str | None) -> str:
+    """From the folder of the report to the root of the project, where its sources are."""
+    folder = Path(target).resolve().parent if target and is_file(target) else Path.cwd()
+    try:
+        way = Path(os.path.relpath(project_root().resolve(), folder)).as_posix()
+    except ValueError:
+        # Another drive: there is no such way.
+        return ""
+    return "" if way == "." else f"{quote(way)}/"
 
 
 def _analysis(

@@ -50,7 +50,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for what concerns the trace instead of the run.
+    ``advice`` is false for what concerns the trace instead of the run; ``explained_by`` is the code of the finding that
+    names the cause of the largest part of its time, which its gain leaves out.
     """
 
     code: str
@@ -73,6 +74,7 @@ class Finding:
     path: str | None = None
     advice: bool = True
     short_fix: str = ""
+    explained_by: str | None = None
 
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
@@ -228,12 +230,14 @@ class Fallback:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``status`` is ok or unreadable; ``step_ns`` the median step; ``exposed_ns`` the part of the collectives
-    that no compute hides, ``waited_ns`` the part spent waiting for other ranks. ``offset_ns`` added to its times makes
-    them comparable with those of the lowest rank, give or take ``spread_ns``.
+    ``host`` is the machine it ran on, None when nothing tells; ``status`` is ok or unreadable; ``step_ns`` the median
+    step; ``exposed_ns`` the part of the collectives that no compute hides, ``waited_ns`` the part spent waiting for
+    other ranks. ``offset_ns`` added to its times makes them comparable with those of the lowest rank, give or take
+    ``spread_ns``.
     """
 
     rank: int
+    host: str | None
     status: str
     steps: int
     step_ns: int | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perftool.model.links import rule_url
 from perftool.model.rule import Rule
 from perftool.reporters.json import dump
 
@@ -36,7 +37,7 @@ def render_rules_json(rules: Sequence[Rule]) -> bytes:
 
 
 def rule_dict(rule: Rule) -> dict[str, Any]:
-    """One rule as plain values; ``url`` is its first reference."""
+    """One rule as plain values; ``url`` is its page."""
     return {
         "name": rule.name, "code": rule.code, "summary": rule.summary, "message": rule.message,
         "explanation": _page(rule), "severity": rule.severity, "confidence": rule.confidence,
@@ -45,7 +46,7 @@ def rule_dict(rule: Rule) -> dict[str, Any]:
         "params": [
             {"name": p.name, "default": p.value, "unit": p.unit, "why": " ".join(p.why.split())} for p in rule.params
         ],
-        "tags": list(rule.tags), "url": rule.references[0] if rule.references else None,
+        "tags": list(rule.tags), "url": rule_url(rule.code, rule.references),
     }  # fmt: skip
 
 

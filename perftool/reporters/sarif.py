@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perftool import __version__
+from perftool.model.links import rule_url
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
 from perftool.model.rule import Rule
@@ -59,7 +60,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
             "tags": ["performance", *rule.tags][:_MOST_TAGS],
         },
     }
-    return {**described, "helpUri": rule.references[0]} if rule.references else described
+    url = rule_url(rule.code, rule.references)
+    return {**described, "helpUri": url} if url else described
 
 
 def _results(findings: Iterable[LintFinding], index: dict[str, int]) -> Iterable[dict[str, Any]]:

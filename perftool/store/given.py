@@ -29,7 +29,7 @@ def given_tables(
         "_metric_units": [(kind.name, kind.unit) for kind in metric_kinds()],
         "device_facts": device_facts(),
         "devices": named_devices(metadata),
-        "_ranks": ranks_of_run(metadata, unreadable),
+        "_ranks": ranks_of_run(traces, metadata, unreadable),
         "inputs": facts,
         "_issues": issues,
         **reading_tables(readings),

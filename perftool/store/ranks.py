@@ -10,11 +10,12 @@ from typing import Any
 
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
+from perftool.readers.files.host_name import hosts_of
 
 # Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
 _LONGEST_INFO = 100_000
 # More ranks than any run has; beyond it the number is damaged.
-_MOST_RANKS = 1 << 20
+_MOST_RANKS = 1 << 17
 # In the year 2043.
 _LATEST_NS = 1 << 61
 
@@ -64,18 +65,18 @@ def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
 
 
 def ranks_of_run(
-    metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
-) -> list[tuple[int, str]]:
-    """Every rank and its status: ``ok``, ``unreadable``, or ``missing``.
+    traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
+) -> list[tuple[int, str, str | None]]:
+    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host, None where nothing tells it.
 
-    None is missing of a single trace: whoever gives one rank of many knows it. Of several, those below the run's
-    ``world_size`` that are not there.
+    Missing are those below the run's ``world_size`` that are not there, also when one trace is given.
     """
+    paths = {read.rank: read.path for read in (*unreadable, *traces) if read.rank is not None}
+    hosts = hosts_of(list(paths.values()), {paths[rank]: top for rank, top in metadata.items() if rank in paths})
     status = {read.rank: "unreadable" for read in unreadable if read.rank is not None}
     status |= dict.fromkeys(metadata, "ok")
-    if len(status) > 1:
-        status |= {rank: "missing" for rank in range(world_size(metadata) or 0) if rank not in status}
-    return sorted(status.items())
+    status |= {rank: "missing" for rank in range(world_size(metadata) or 0) if rank not in status}
+    return [(rank, known, hosts.get(paths.get(rank, ""))) for rank, known in sorted(status.items())]
 
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:

@@ -81,6 +81,9 @@ CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 CREATE MACRO shows(mask, doing) AS
     (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
+-- A rank in the words of a message, with its host where that is known.
+CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');
+
 -- Times in the words of a message, as perftool.units.format_ns writes those that are columns of their own.
 CREATE MACRO three_digits(value) AS
     printf(CASE WHEN abs(value) >= 100 THEN '%.0f' WHEN abs(value) >= 10 THEN '%.1f' ELSE '%.2f' END, value::DOUBLE);
@@ -88,3 +91,15 @@ CREATE MACRO time_text(ns) AS
     CASE WHEN abs(ns) >= 0.9995e9 THEN three_digits(ns / 1e9) || ' s'
          WHEN abs(ns) >= 0.9995e6 THEN three_digits(ns / 1e6) || ' ms'
          WHEN abs(ns) >= 0.9995e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;
+
+-- What a rank does longer than the others, in the words of a message; the causes are those of rank_excess.
+CREATE MACRO cause_text(cause, own, others, other) AS
+    CASE cause WHEN 'compute' THEN 'its kernels take ' || time_text(own) || ', those of ' || others || ' ' || time_text(other)
+         WHEN 'dataloader' THEN 'its device waits ' || time_text(own) || ' for the data loader, that of ' || others || ' ' || time_text(other)
+         WHEN 'copy' THEN 'its copies take ' || time_text(own) || ', those of ' || others || ' ' || time_text(other)
+         WHEN 'compile' THEN 'compiling takes ' || time_text(own) || ' there, on ' || others || ' ' || time_text(other)
+         WHEN 'host' THEN 'its device waits ' || time_text(own) || ' for its host, that of ' || others || ' ' || time_text(other)
+         WHEN 'link' THEN 'its collectives take ' || time_text(own) || ' without waiting, those of ' || others || ' ' || time_text(other)
+         ELSE 'the traces do not show what it does longer than ' || others END;
+CREATE MACRO waiting_text(ranks, ns) AS
+    ranks || CASE WHEN ranks = 1 THEN ' rank waits ' ELSE ' ranks wait ' END || time_text(ns);

@@ -1,44 +1,113 @@
-"""Runs of many ranks with one culprit put in: three steps of loading, launching, computing, and an all-reduce."""
+"""Runs of many ranks with one culprit put in: steps of loading, copying, computing, and all-reduces that meet."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from events import document, kernel, loader, runtime, step, x
+from events import document, kernel, loader, memcpy, runtime, step, x
 
 STEP = 100_000
 LATE = 40_000
+STEPS = 4
 
 
-def write_run(folder: Path, ranks: int, culprit: str, who: int, skew: float = 0.0) -> None:
-    """A file for each rank in ``folder``; rank ``who`` is slow by ``culprit``: compute, loader, host or none.
+@dataclass(frozen=True)
+class Work:
+    """What a rank does in a step, in microseconds; ``link`` is what the all-reduce of its group takes."""
 
-    Every other clock is ``skew`` microseconds ahead.
+    load: int = 200
+    host: int = 0
+    copy: int = 300
+    compute: int = 20_000
+    link: int = 2_000
+
+    @property
+    def until_group(self) -> int:
+        return self.load + self.host + self.copy + self.compute
+
+
+USUAL = Work()
+SLOW = {
+    "compute": Work(compute=20_000 + LATE),
+    "loader": Work(load=200 + LATE),
+    "host": Work(host=LATE),
+    "copies": Work(copy=300 + LATE),
+    "link": Work(link=2_000 + LATE),
+}
+Slow = Callable[[int, int], Work]
+"""What a rank does in a step of this number."""
+
+
+def one_rank(culprit: str, who: int) -> Slow:
+    return lambda rank, _: SLOW[culprit] if rank == who else USUAL
+
+
+def one_group(culprit: str, who: int, size: int) -> Slow:
+    """All ranks of the group, or of the host, that rank ``who`` is of."""
+    return lambda rank, _: SLOW[culprit] if rank // size == who // size else USUAL
+
+
+def another_each_step(culprit: str, ranks: int) -> Slow:
+    return lambda rank, number: SLOW[culprit] if rank == (3 * number + 1) % ranks else USUAL
+
+
+def one_step(culprit: str, who: int, bad: int) -> Slow:
+    return lambda rank, number: SLOW[culprit] if (rank, number) == (who, bad) else USUAL
+
+
+def nobody(_rank: int, _number: int) -> Work:
+    return USUAL
+
+
+def write_run(
+    folder: Path, ranks: int, slow: Slow, *, per_host: int = 4, skew: float = 0.0, steps: int = STEPS
+) -> None:
+    """A file for each rank, in the folder of its host: ``node001/rank5.json``.
+
+    The ranks of a host are a group, which reduces before all ranks do. Every other clock is ``skew`` us ahead.
     """
+    for host in range((ranks + per_host - 1) // per_host):
+        (folder / f"node{host:03d}").mkdir()
     for rank in range(ranks):
-        slow = culprit if rank == who else "none"
-        events = [event for number in range(3) for event in _step(number, slow, skew * (rank % 2), rank)]
-        info = {"rank": rank, "world_size": ranks}
-        (folder / f"rank{rank}.json").write_bytes(document(events, distributedInfo=info))
+        events = [
+            event for number in range(steps)
+            for event in _step(rank, number, slow, skew * (rank % 2), range(ranks), per_host)
+        ]  # fmt: skip
+        name = f"node{rank // per_host:03d}/rank{rank}.json"
+        (folder / name).write_bytes(document(events, distributedInfo={"rank": rank, "world_size": ranks}))
 
 
-def _step(number: int, slow: str, clock: float, rank: int) -> list[dict[str, Any]]:
-    at = clock + number * STEP
-    load = LATE if slow == "loader" else 200
-    host = LATE if slow == "host" else 0
-    compute = 20_000 + (LATE if slow == "compute" else 0) + 7 * (rank % 3)
-    begun = at + 1000 + load + host
-    ready = begun + compute + 100
-    together = at + 22_314 + LATE
-    args = {"Collective name": "allreduce", "Process Group Name": "0", "In msg nelems": 9, "dtype": "Float"}
+def _step(rank: int, number: int, slow: Slow, clock: float, all_ranks: range, size: int) -> list[dict[str, Any]]:
+    at = clock + number * STEP + 1000
+    own = slow(rank, number)
+    group = range(rank // size * size, min(rank // size * size + size, len(all_ranks)))
+    # Nobody computes exactly as long as another.
+    jitter = [7 * (one % 3) for one in all_ranks]
+    group_ready = max(slow(one, number).until_group + jitter[one] for one in group)
+    group_done = group_ready + own.link
+    ready = max(slow(one, number).until_group + jitter[one] + slow(one, number).link for one in all_ranks)
+    begun = at + own.load + own.host
+    computed = begun + own.copy + own.compute + jitter[rank]
+    together = at + ready + 500
+    first = 10 * number
     return [
-        step(number, at, STEP),
-        loader(at + 10, load),
-        x("aten::mm", at + 300 + load, 300 + host),
-        runtime("cudaLaunchKernel", begun - 100, 50, 10 * number + 1),
-        runtime("cudaLaunchKernel", begun - 40, 30, 10 * number + 2),
-        kernel("gemm", begun, compute, 10 * number + 1),
-        kernel("ncclDevKernel_AllReduce", ready, together - ready, 10 * number + 2, stream=9, **args),
-        kernel("optimizer", together, at + STEP - together - 500, 10 * number + 2),
+        step(number, clock + number * STEP, STEP),
+        loader(at, own.load),
+        x("aten::mm", at + own.load, own.host + 20),
+        *(runtime("cudaLaunchKernel", begun - 40 + 5 * call, 4, first + call) for call in range(2, 6)),
+        runtime("cudaMemcpyAsync", begun - 60, 10, first + 1),
+        memcpy("Memcpy HtoD (Pageable -> Device)", begun, own.copy, first + 1),
+        kernel("gemm", begun + own.copy, own.compute + jitter[rank], first + 2),
+        _all_reduce(computed, at + group_done - computed, first + 3, "1", group, 1 << 16),
+        _all_reduce(at + group_done, together - at - group_done, first + 4, "0", all_ranks, 1 << 20),
+        kernel("optimizer", together, clock + (number + 1) * STEP - together - 500, first + 5),
     ]
+
+
+def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elements: int) -> dict[str, Any]:
+    args = {"Collective name": "allreduce", "Process Group Name": group, "Process Group Ranks": str(list(ranks)),
+            "In msg nelems": elements, "dtype": "Float"}  # fmt: skip
+    return kernel("ncclDevKernel_AllReduce", at, dur, call, stream=9, **args)

@@ -21,9 +21,11 @@ import perftool
 from perftool.engine.analysis import analyze, empty_report
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.inputs import ImportIssue, InputFile
+from perftool.model.links import cause_url
 from perftool.model.pictures import NO_PICTURES
-from perftool.model.report import BREAKDOWN, Fallback, Share, Step
+from perftool.model.report import BREAKDOWN, Fallback, Location, Share, Source, Step
 from perftool.reporters.html import render_html
+from perftool.reporters.html.view import evidence_of
 from perftool.reporters.notebook import render_notebook
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "html"
@@ -187,7 +189,8 @@ def test_the_same_finding_on_several_ranks_is_shown_once() -> None:
     page = render_html(report, pictures, interactive=False).decode()
     assert page.count('<details class="finding') == 1
     assert page.count("Rank 1 waits too") == 1
-    assert "3, 1 when those of several ranks count once" in page
+    assert "1, 3 on all ranks together" in page
+    assert '<a href="#findings">Findings <b>1</b></a>' in page
     assert list(pictures.timelines) == [0]
 
 
@@ -242,6 +245,37 @@ def test_a_static_page_has_no_script() -> None:
     assert "script-src 'none'" in policy_of(Outline(page.decode()))
     assert b'class="k-kernel"' in page
     assert len(page) < 80_000
+
+
+def test_evidence_has_words_for_labels() -> None:
+    evidence = {"wait_ns": 2e6, "idle_ns": 3e6, "idle_ratio": 0.5, "mme_ns": 1e6, "gb_per_s": 3, "reads": 4}
+
+    rows = evidence_of(finding(message="", evidence=evidence))
+
+    assert [label for label, _ in rows] == ["Wait", "Idle time", "Idle share", "MME time", "GB per second", "Reads"]
+
+
+def test_a_line_of_code_below_the_root_is_a_link_and_every_finding_leads_to_its_page() -> None:
+    sources = (Source("src/a b.py", 7, "f", 0.8, here=True), Source("/far/b.py", 8, "g", 0.2))
+    found = finding(url="https://docs/GAP901/", location=Location(sources=sources))
+    report, pictures = analysed(starved(), findings=[found])
+
+    page = render_html(report, pictures, interactive=False, sources_at="../").decode()
+
+    assert '<a class="source" href="../src/a%20b.py" data-line="7"><code>src/a b.py:7 f</code></a> (80.0 %)' in page
+    assert "<code>/far/b.py:8 g</code> (20.0 %)" in page
+    assert '<a href="https://docs/GAP901/" rel="noreferrer noopener">About GAP901</a>' in page
+    assert cause_url("dataloader") in page
+
+
+def test_the_page_is_short_until_its_sections_are_opened() -> None:
+    outline = Outline(render_html(*analysed(starved(), findings=[finding()] * 5), interactive=False).decode())
+    folds = [attrs for tag, attrs in outline.tags if tag == "details" and attrs.get("class") == "fold"]
+    findings = [attrs for tag, attrs in outline.tags if str(attrs.get("class")).startswith("finding ")]
+
+    assert sum("open" in attrs for attrs in folds) == 2
+    assert len(folds) > 6
+    assert sum("open" in attrs for attrs in findings) == 1
 
 
 def test_ranks_are_shown_side_by_side() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders.reports import analysed, finding, starved
 
-from perftool.model.report import BREAKDOWN, Step
+from perftool.model.report import BREAKDOWN, Location, Share, Source, Step
 from perftool.reporters.html import render_html
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -166,3 +166,30 @@ def test_printing_shows_every_finding_and_the_drawn_charts(open_page: Open) -> N
     assert browser.find_element("css selector", "#chart-steps-0 .drawn").is_displayed()
     assert not browser.find_element("class name", "contents").is_displayed()
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_tables_sort_and_filter_and_findings_are_searched(open_page: Open) -> None:
+    shares = tuple(Share(name, ns, 1, 0.1) for name, ns in [("b", 2_000_000), ("a", 900), ("c", 30_000_000_000)])
+    more = tuple(Share(f"op{number}", 50 + number, 1, 0.1) for number in range(6))
+    browser = open_page(the_page(top_ops=(*shares, *more)), anchor="#host-ops")
+    names = "return [...document.querySelectorAll('#host-ops tbody tr:not([hidden]) code')].map((e) => e.textContent)"
+    time = browser.find_element("css selector", "#host-ops th.n")
+    time.click()
+    assert browser.execute_script(names)[:3] == ["c", "b", "a"]
+    time.click()
+    assert browser.execute_script(names)[-3:] == ["a", "b", "c"]
+    browser.find_element("css selector", "#host-ops input").send_keys("op3")
+    assert browser.execute_script(names) == ["op3"]
+    browser.find_element("css selector", "#findings .search input").send_keys("gap904")
+    shown = "return [...document.querySelectorAll('.finding:not([hidden])')].map((e) => e.id)"
+    assert browser.execute_script(shown) == ["GAP904"]
+
+
+def test_a_line_of_code_opens_in_the_editor(open_page: Open, tmp_path: Path) -> None:
+    place = Location(sources=(Source("src/a.py", 7, "f", 1.0, here=True),))
+    report, pictures = analysed(starved(), findings=[finding(location=place)])
+    browser = open_page(render_html(report, pictures))
+
+    link = browser.find_element("css selector", "a.source").get_attribute("href")
+
+    assert link == f"vscode://file{tmp_path.as_posix()}/src/a.py:7"

@@ -14,7 +14,7 @@ from perftool.reporters.console import make_console
 from perftool.reporters.terminal.full import print_full
 
 MS = 1_000_000
-PLAIN = RankSummary(0, "ok", 2, 5 * MS, 10 * MS, 8 * MS, 2 * MS, 6 * MS, 2 * MS, 1 * MS, 500_000, 0, 0)
+PLAIN = RankSummary(0, None, "ok", 2, 5 * MS, 10 * MS, 8 * MS, 2 * MS, 6 * MS, 2 * MS, 1 * MS, 500_000, 0, 0)
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +34,16 @@ def report_of(*ranks: RankSummary) -> Report:
 
 def test_ranks_stand_side_by_side() -> None:
     slow = replace(PLAIN, rank=1, compute_ns=9 * MS, waited_ns=0, offset_ns=-1_250_000)
-    silent = RankSummary(7, "unreadable", 0, *[None] * 10)
+    silent = RankSummary(7, "node1", "unreadable", 0, *[None] * 10)
 
     lines = shown(report_of(PLAIN, slow, silent))
 
     at = lines.index("Ranks, in shares of the window")
     assert lines[at + 1 : at + 6] == [
-        "  rank             steps   median step     busy   compute   exposed   waiting       clock",
-        "  0                    2       5.00 ms   80.0 %    60.0 %    10.0 %     5.0 %   +0.000 ms",
-        "  1                    2       5.00 ms   80.0 %    90.0 %    10.0 %     0.0 %   -1.250 ms",
-        "  7 (unreadable)",
+        "  rank                   steps   median step     busy   compute   exposed   waiting       clock",
+        "  0                          2       5.00 ms   80.0 %    60.0 %    10.0 %     5.0 %   +0.000 ms",
+        "  1                          2       5.00 ms   80.0 %    90.0 %    10.0 %     0.0 %   -1.250 ms",
+        "  7 node1 (unreadable)",
         "  compute per step: least 3.00 ms (rank 0), mean 3.75 ms, most 4.50 ms (rank 1)",
     ]
 
@@ -54,7 +54,7 @@ def test_a_single_rank_needs_no_table() -> None:
 
 def test_of_many_ranks_those_that_differ_most_are_shown() -> None:
     ranks = [replace(PLAIN, rank=rank, compute_ns=(6 + (rank == 40)) * MS) for rank in range(64)]
-    ranks[50] = RankSummary(50, "unreadable", 0, *[None] * 10)
+    ranks[50] = RankSummary(50, None, "unreadable", 0, *[None] * 10)
 
     lines = shown(report_of(*ranks))
 

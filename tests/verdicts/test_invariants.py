@@ -45,11 +45,18 @@ WORK = {
     "aten::nonzero": ("cudaGraphLaunch", "spin_kernel", "kernel"),
 }
 HOST = (
-    "aten::add_", "Optimizer.zero_grad#SGD.zero_grad", "Optimizer.step#Adam.step", "entire_frame_compile",
+    "aten::add_",
     "aten::item",
-    "Torch-Compiled Region: 0/0", "torch.distributed.ddp.reducer::copy_bucket_to_grad", "nccl:all_reduce",
-    "aten::lerp_", "autograd::engine::evaluate_function: MmBackward0", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-)  # fmt: skip
+    "aten::lerp_",
+    "autograd::engine::evaluate_function: MmBackward0",
+    "entire_frame_compile",
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "nccl:all_reduce",
+    "Optimizer.step#Adam.step",
+    "Optimizer.zero_grad#SGD.zero_grad",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+    "Torch-Compiled Region: 0/0",
+)
 CALLS = ("cudaDeviceSynchronize", "cudaMalloc", "cudaMemcpy", "hipGraphLaunch", "cudaFree")
 PART = st.one_of(
     # An op, how often it comes, how long the call takes, how long after it the work starts and how long that takes.

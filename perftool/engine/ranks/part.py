@@ -19,6 +19,7 @@ from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
+from perftool.readers.files.host_name import HOST_KEYS
 from perftool.replay.path_rows import critical_path_rows
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
@@ -29,7 +30,7 @@ from perftool.store.shift import Shift, shift_to
 from perftool.store.trace_store import TraceStore
 
 # The metadata that the joined store has a use for.
-_METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
+_METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
 
 
 @dataclass(frozen=True)

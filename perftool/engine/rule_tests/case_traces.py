@@ -27,16 +27,22 @@ _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: str, folder: Path) -> list[Path]:
-    """Write ``events`` into ``folder``, one file per rank; with ``on`` in them, as the trace of a Gaudi ``device``."""
+    """Write ``events`` into ``folder``, one file per rank; with ``on`` in them, as the trace of a Gaudi ``device``.
+
+    The list ``hosts`` in ``metadata`` gives each rank its host name.
+    """
     if any("on" in event for event in events):
         top = {"deviceProperties": [{"name": device}], **metadata}
         return [_write(folder / "trace.json", top, [*_lane_names(), *_all(map(_on_gaudi, events))])]
+    hosts = metadata.get("hosts", ())
+    shared = {key: value for key, value in metadata.items() if key != "hosts"}
     ranks: dict[int, list[Event]] = {}
     for event in events:
         ranks.setdefault(event.get("rank", 0), []).append(event)
     paths = []
     for rank, own in sorted((ranks or {0: []}).items()):
-        top = {**metadata, "distributedInfo": {**metadata.get("distributedInfo", {}), "rank": rank}}
+        named = {"hostname": hosts[rank]} if rank < len(hosts) else {}
+        top = {**shared, **named, "distributedInfo": {**metadata.get("distributedInfo", {}), "rank": rank}}
         paths.append(_write(folder / f"trace_rank{rank}.json", top, _all(map(_plain, own))))
     return paths
 

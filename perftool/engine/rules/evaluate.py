@@ -15,6 +15,7 @@ from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
+from perftool.model.links import rule_url
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
@@ -34,7 +35,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
-    "sources",
+    "sources", "explained_by",
 }  # fmt: skip
 
 
@@ -133,7 +134,9 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         gain=_gain(row, context),
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
+        url=rule_url(rule.code, rule.references),
         advice=rule.advice,
+        explained_by=row.get("explained_by") if rule.advice else None,
     )
 
 

@@ -24,11 +24,12 @@ def limited(
     column = f"{relieves}_ratio"
     ratios = {rank: row[column] for rank, row in limits.items() if row.get(column) is not None}
     widest = max(ratios.values(), default=1.0)
-    unsteady = {rank for rank, row in limits.items() if row["unsteady"]}
+    unsteady = {rank: row["told_by"] for rank, row in limits.items() if row["unsteady"]}
     for row in rows:
         gains = {name: row[name] for name in _GAINS if row.get(name) is not None}
         if row.get("rank") in unsteady or (row.get("rank") is None and unsteady):
-            yield {**row, **dict.fromkeys(gains)}
+            told_by = unsteady.get(row.get("rank"), next(iter(unsteady.values())))
+            yield {**row, **dict.fromkeys(gains), "explained_by": told_by}
         elif relieves is None:
             yield row
         else:

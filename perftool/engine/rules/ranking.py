@@ -28,16 +28,19 @@ def claimed_once(
         if finding.gain is None or not causes:
             return finding
         gains = [
-            other.gain for other in findings if other.code.startswith(causes) and _beside(other, finding, over_ranks)
+            (other.gain.ns_per_step, other.code)
+            for other in findings
+            if other.gain and other.code.startswith(causes) and _beside(other, finding, over_ranks)
         ]
-        explained = max((gain.ns_per_step for gain in gains if gain), default=0)
+        explained, code = max(gains, default=(0, ""))
         if not explained:
             return finding
         left = finding.gain.ns_per_step - explained
         if left < _REST * finding.gain.ns_per_step:
-            return replace(finding, gain=None)
+            return replace(finding, gain=None, explained_by=code)
         share = finding.gain.share_of_step * left / max(finding.gain.ns_per_step, 1)
-        return replace(finding, gain=replace(finding.gain, ns_per_step=left, share_of_step=share))
+        own = replace(finding.gain, ns_per_step=left, share_of_step=share)
+        return replace(finding, gain=own, explained_by=code)
 
     return list(map(rest, findings))
 
@@ -47,11 +50,14 @@ def ranked(
 ) -> tuple[Finding, ...]:
     """Largest gain first; those without one last, advice before what concerns the trace, the most severe first.
 
-    What a rule ``over_ranks`` says of one rank comes before what this rank shows for about the same time: that is how
-    it keeps the others waiting.
+    What a rule ``over_ranks`` says of a rank, or of those in its evidence ``late_ranks``, comes before what such a rank
+    shows for about the same time: that is how it keeps the others waiting.
     """
-    leads = [found for found in findings if found.code in over_ranks and found.rank is not None and found.gain]
-    most = {found.rank: found.gain.ns_per_step for found in reversed(leads) if found.gain}
+    most: dict[int | None, int] = {}
+    for found in findings:
+        if found.code in over_ranks and found.gain:
+            late = found.evidence.get("late_ranks") or ([] if found.rank is None else [found.rank])
+            most |= {rank: max(most.get(rank, 0), found.gain.ns_per_step) for rank in late}
 
     def order(finding: Finding) -> tuple[float, bool, bool, int, str, str, int]:
         gain = -1.0 if finding.gain is None else finding.gain.ns_per_step

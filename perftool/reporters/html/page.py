@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perftool import __version__
+from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
@@ -43,6 +44,9 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    # From the page to the root of the project, where its sources lie.
+    sources_at: str = ""
+    idle_url: str = IDLE_TIME
 
     @property
     def first(self) -> list[view.ShownFinding]:
@@ -61,12 +65,16 @@ class Page:
         return [*self.strips, *self.steps, *self.memory, *([self.ranks] if self.ranks else [])]
 
 
-def render_html(report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True) -> bytes:
+def render_html(
+    report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True, sources_at: str = ""
+) -> bytes:
     """The report as one HTML file, UTF-8; the same report gives the same bytes.
+
+    ``sources_at`` leads from the page to the root of the project: empty, or a relative path with a slash at its end.
 
     Without ``interactive`` there is no script in it, and no plotly: a small file with the same content.
     """
-    page = make_page(report, pictures)
+    page = replace(make_page(report, pictures), sources_at=sources_at)
     script = page_script() if interactive else None
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(

@@ -7,25 +7,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.choices import SEVERITIES
 from perftool.model.pictures import Pictures
-from perftool.model.report import Finding, Metric, Report
+from perftool.model.report import Finding, Metric, Report, Source
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import format_metric, listed_metrics
-from perftool.reporters.sources import weighed_source
+from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # More than this is no longer read; the page says how many it leaves out, the JSON report has them all.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
-OPEN_FINDINGS = 3
+OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
-_PARTS = (("_ns", "", format_ns), ("_bytes", "", format_bytes), ("_ratio", " (share)", format_ratio))
+_PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
+# Of these everybody knows that they are times and sizes.
+_MEASURES = {
+    "average", "cost", "excess", "excluded", "histogram", "interval", "least", "longest", "mean", "median", "more",
+    "most", "moved", "p95", "reserved", "wait",
+}  # fmt: skip
+_SPELT = {
+    "mme": "MME", "tpc": "TPC", "dma": "DMA", "gb": "GB", "s": "second", "p95": "95th percentile", "dtype": "type",
+    "dtypes": "types", "cpu": "CPU",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,16 @@ class Tile:
     value: str | None
     note: str
     href: str | None = None
+
+
+@dataclass(frozen=True)
+class ShownSource:
+    """A line of the user's code; ``href`` is its file below the root of the project, None when it lies elsewhere."""
+
+    text: str
+    weight: str
+    href: str | None
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +75,7 @@ class ShownFinding:
     evidence: tuple[tuple[str, str], ...]
     timeline: DrawnTimeline | None
     opened: bool
-    sources: tuple[str, ...] = ()
+    sources: tuple[ShownSource, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,10 +112,16 @@ def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
                 evidence=evidence_of(finding),
                 timeline=draw(timeline) if timeline else None,
                 opened=number <= OPEN_FINDINGS,
-                sources=tuple(weighed_source(source) for source in finding.location.sources),
+                sources=tuple(_shown_source(source) for source in finding.location.sources),
             )
         )
     return shown
+
+
+def _shown_source(source: Source) -> ShownSource:
+    text = plain_source(source)
+    href = quote(source.file.encode("utf-8", "replace")) if source.here and source.file else None
+    return ShownSource(text, weighed_source(source).removeprefix(text), href, source.line)
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
@@ -110,11 +136,20 @@ def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
 
 def _evidence(key: str, value: Any) -> tuple[str, str]:
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    for ending, note, render in _PARTS:
+    for ending, kind, render in _PARTS:
         if key.endswith(ending) and number:
-            return key.removesuffix(ending).replace("_", " ") + note, render(float(value))
+            stem = key.removesuffix(ending)
+            return _words(stem if kind in ("time", "size") and stem in _MEASURES else f"{stem}_{kind}"), render(
+                float(value)
+            )
     text = format_count(float(value)) if number else str(value)
-    return key.replace("_", " "), text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return _words(key), text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def _words(key: str) -> str:
+    """The name of a column as people say it."""
+    text = " ".join(_SPELT.get(word, word) for word in key.split("_"))
+    return text[:1].upper() + text[1:]
 
 
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
@@ -122,7 +157,7 @@ def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
     summary = report.summary
     if summary["window_ms"].value is None:
         counts = [("fallback_ops", "Ops on the CPU", "#fallbacks"), ("compilations", "Compilations", None)]
-        return [*(_count_tile(summary[name], label, link) for name, label, link in counts), _findings_tile(report)]
+        return [*(_count_tile(summary[name], label, link) for name, label, link in counts), _findings_tile(findings)]
     made = [_step_tile(summary), _ratio_tile(summary["device_busy_ratio"], "Device busy"), _idle_tile(report)]
     gains = [shown for shown in findings if shown.finding.gain]
     if gains:
@@ -133,7 +168,7 @@ def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
         made.append(Tile("First gain", f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
-    return [*made, _findings_tile(report)]
+    return [*made, _findings_tile(findings)]
 
 
 def _step_tile(summary: Mapping[str, Metric]) -> Tile:
@@ -162,11 +197,11 @@ def _idle_tile(report: Report) -> Tile:
     return Tile("Largest idle cause", format_ratio(main.share), kind_label(main.name), "#idle")
 
 
-def _findings_tile(report: Report) -> Tile:
-    counts = Counter(finding.severity for finding in report.findings)
+def _findings_tile(findings: Sequence[ShownFinding]) -> Tile:
+    counts = Counter(shown.finding.severity for shown in findings)
     plural = {"error": "errors", "warning": "warnings", "info": "infos"}
     parts = [f"{counts[s]} {s if counts[s] == 1 else plural[s]}" for s in SEVERITIES if counts[s]]
-    return Tile("Findings", str(len(report.findings)), ", ".join(parts) or "all rules quiet", "#findings")
+    return Tile("Findings", str(len(findings)), ", ".join(parts) or "all rules quiet", "#findings")
 
 
 def metrics(report: Report) -> list[ShownMetric]:

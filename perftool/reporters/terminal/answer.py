@@ -115,21 +115,19 @@ def _remark(read: InputFile, message: str) -> str:
 def _rows(report: Report, choice: Choice) -> list[_Row]:
     """The advice that is bad enough, the most worthwhile first; one row for a rule, with the gain of its first."""
     chosen = choice.of(report.findings)
-    symptoms = {rule.code for rule in report.rules if rule.explained_by}
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
         finding = chosen[group[0]]
-        if finding.advice and not finding.suppressed and _worth_a_row(finding, finding.code in symptoms):
+        if finding.advice and not finding.suppressed and _worth_a_row(finding):
             of_code.setdefault(finding.code, []).append(group)
     return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
 
 
-def _worth_a_row(finding: Finding, symptom: bool) -> bool:
-    """Whether the fix would be felt: what is true but gives nothing back stands under ``Also``.
-
-    So does a symptom that the cause beside it explains.
-    """
-    return not symptom if finding.gain is None else finding.gain.share_of_step >= FELT
+def _worth_a_row(finding: Finding) -> bool:
+    """Whether the fix would be felt: what is true but gives nothing back of its own stands under ``Also``."""
+    if finding.gain is None:
+        return finding.explained_by is None
+    return finding.gain.share_of_step >= FELT
 
 
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
+from perftool.model.links import IDLE_TIME
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
@@ -47,6 +48,8 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
     _print_bounds(report, console)
     _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
+    if report.idle_causes:
+        console.print(Text(f"  Each cause explained: {IDLE_TIME}", style="dim"))
     _print_table("Engines", engines_table(report.engines), console)
     _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
     _print_table("Recipes by device time", recipes_table(report.recipes), console)
@@ -173,6 +176,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
     console.print(head)
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(rank + finding.message), console)
+    if finding.explained_by:
+        _paragraph(Text(f"most of it is explained by {finding.explained_by}", style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""
@@ -181,6 +186,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
     _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
     if code := shown_sources(finding):
         _paragraph(Text.assemble(("At: ", "bold"), code), console)
+    if finding.url:
+        _paragraph(Text(f"more: {finding.url}", style="dim"), console)
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"step {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"

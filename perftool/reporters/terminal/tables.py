@@ -47,7 +47,8 @@ def ranks_table(ranks: Sequence[RankSummary]) -> Table:
         clock = "" if row.offset_ns is None else f"{row.offset_ns / 1e6:+,.3f} ms"
         parts = (_share(ns, row.window_ns) for ns in (row.busy_ns, row.compute_ns, row.exposed_ns, row.waited_ns))
         state = "" if row.status == "ok" else f" ({row.status})"
-        table.add_row(f"{row.rank}{state}", str(row.steps) if row.steps else "", step, *parts, clock)
+        host = "" if row.host is None else f" {one_line(row.host)}"
+        table.add_row(f"{row.rank}{host}{state}", str(row.steps) if row.steps else "", step, *parts, clock)
     return table
 
 

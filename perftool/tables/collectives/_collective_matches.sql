@@ -8,6 +8,9 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
+-- column name: VARCHAR, operation
+-- column operation: VARCHAR, collectives.operation
+-- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
 -- column ends_together: BOOLEAN, no rank can leave it before all have come
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
@@ -29,7 +32,7 @@ compared AS (
     FROM numbered WINDOW place AS (PARTITION BY step, side, group_name, members, name, bytes, nth)
 )
 SELECT dense_rank() OVER (ORDER BY step, side, group_name, members, name, bytes, nth) AS match,
-       rank, step, side, group_name, members,
+       rank, step, side, group_name, members, name, operation, bytes,
        coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier'), false) AS ends_together,
        ts, dur, "end"
 FROM compared WHERE ranks > 1 AND agreed

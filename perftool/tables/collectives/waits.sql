@@ -9,6 +9,7 @@
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
 -- column waited_ns: BIGINT, waiting in ns, summed over the collectives
+-- column wire_ns: BIGINT, the rest of them: what each takes on the rank that waits least
 -- column collectives: BIGINT, how many of them
 -- column last: BIGINT, in how many this rank came last
 WITH aligned AS (
@@ -22,7 +23,7 @@ compared AS (
            row_number() OVER (PARTITION BY match ORDER BY dur, rank) = 1 AS shortest_here
     FROM aligned WINDOW together AS (PARTITION BY match)
 )
-SELECT rank, step, side, group_name, members, sum(dur - shortest)::BIGINT AS waited_ns, count(*) AS collectives,
+SELECT rank, step, side, group_name, members, sum(dur - shortest)::BIGINT AS waited_ns, sum(shortest)::BIGINT AS wire_ns, count(*) AS collectives,
        count(*) FILTER (shortest_here) AS last
 FROM compared
 -- No rank can leave a collective before the last one has come.

@@ -12,6 +12,7 @@
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
 -- column unsteady: VARCHAR, why no evidence of this rank tells a gain of the steady step; NULL when it may
+-- column told_by: VARCHAR, code of the rule that tells so
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After its last submission the host of a recording has nothing left to do.
@@ -46,6 +47,7 @@ idle AS (
 SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
+       CASE WHEN n.thinned THEN 'TRC108' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t
 JOIN ranks USING (rank)

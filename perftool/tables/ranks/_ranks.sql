@@ -3,3 +3,4 @@
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column status: VARCHAR, ok, missing or unreadable
+-- column host: VARCHAR, name of its machine, when known

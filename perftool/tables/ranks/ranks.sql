@@ -2,7 +2,8 @@
 --
 -- needs: _ranks, _rank_totals, steps, clocks, waits
 -- column rank: INTEGER, distributed rank
--- column status: VARCHAR, ok; missing (the run had it, several others were given, it was not); or unreadable
+-- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when none tells
+-- column status: VARCHAR, ok; missing (the run had it, its trace was not given); or unreadable
 -- column steps: BIGINT, complete profiler steps
 -- column step_ns: BIGINT, median length of these
 -- column window_ns: BIGINT, length of the window
@@ -21,7 +22,7 @@ WITH lengths AS (
 waiting AS (
     SELECT rank, coalesce(sum(waited_ns) FILTER (side = 'device'), sum(waited_ns))::BIGINT AS ns FROM waits GROUP BY rank
 )
-SELECT r.rank, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns,
+SELECT r.rank, r.host, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns,
        CASE WHEN t.device THEN t.busy_ns END AS busy_ns, CASE WHEN t.device THEN t.window_ns - t.unknown_ns - t.busy_ns END AS idle_ns,
        CASE WHEN t.device THEN coalesce(t.compute_ns, 0) END AS compute_ns,
        CASE WHEN t.collective_ns > 0 THEN t.collective_ns END AS collective_ns,

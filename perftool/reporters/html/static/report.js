@@ -22,10 +22,12 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { name(); redraw(); });
 
-  // A link to a finding opens it; printing opens all.
+  // A link to a finding or a section opens it; printing opens all.
   const reveal = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.tagName === "DETAILS") { target.open = true; target.scrollIntoView(); }
+    if (!target) return;
+    const fold = target.tagName === "DETAILS" ? target : target.querySelector(":scope > details.fold");
+    if (fold) { fold.open = true; target.scrollIntoView(); }
   };
   addEventListener("hashchange", reveal);
   document.addEventListener("click", (event) => {
@@ -39,6 +41,75 @@
     closed.forEach((one) => { one.open = true; });
   });
   addEventListener("afterprint", () => { closed.forEach((one) => { one.open = false; }); });
+
+  // A click on the head of a column sorts by it: numbers by their value, whatever their unit.
+  const units = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12,
+    B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+  const worth = (cell) => {
+    const found = cell.textContent.trim().match(/^[^\d-]*(-?[\d,]+(?:\.\d+)?)\s*(\S*)/);
+    return found ? parseFloat(found[1].replace(/,/g, "")) * (units[found[2]] ?? 1) : -Infinity;
+  };
+  const sorted = (table, head) => {
+    const column = [...head.parentElement.children].indexOf(head);
+    const numeric = head.classList.contains("n");
+    const down = head.ariaSort ? head.ariaSort !== "descending" : numeric;
+    head.parentElement.querySelectorAll("th").forEach((other) => { other.ariaSort = null; });
+    head.ariaSort = down ? "descending" : "ascending";
+    const body = table.tBodies[0];
+    const order = (one, other) => {
+      const [a, b] = [one.cells[column], other.cells[column]];
+      const way = numeric ? worth(a) - worth(b) || 0 : a.textContent.trim().localeCompare(b.textContent.trim());
+      return down ? -way : way;
+    };
+    body.append(...[...body.rows].sort(order));
+  };
+  const narrowed = (input, items, status) => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const item of items) {
+      const text = item.textContent.toLowerCase();
+      item.hidden = !words.every((word) => text.includes(word));
+      shown += !item.hidden;
+    }
+    status.textContent = words.length ? `${shown} of ${items.length}` : "";
+  };
+  const least = 8;
+  document.querySelectorAll("main table").forEach((table) => {
+    const rows = [...table.tBodies[0].rows];
+    if (rows.length < 2) return;
+    for (const head of table.tHead?.rows[0].cells ?? []) {
+      if (!head.textContent.trim()) continue;
+      head.tabIndex = 0;
+      head.classList.add("sorts");
+      head.title = "Sort by this column";
+      head.addEventListener("click", () => sorted(table, head));
+      head.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sorted(table, head); }
+      });
+    }
+    if (rows.length < least) return;
+    const line = document.createElement("p");
+    line.className = "search";
+    const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "Filter", ariaLabel: "Filter the rows" });
+    const status = document.createElement("span");
+    line.append(input, " ", status);
+    table.closest(".wide").before(line);
+    input.addEventListener("input", () => narrowed(input, rows, status));
+  });
+  const search = document.querySelector("#findings > .search");
+  if (search) {
+    search.hidden = false;
+    const items = [...document.querySelectorAll("#findings > .finding, #findings > .wide tbody tr")];
+    const input = search.querySelector("input");
+    input.addEventListener("input", () => narrowed(input, items, search.querySelector("span")));
+  }
+
+  // Beside the sources, a line of code opens in the editor.
+  if (location.protocol === "file:") {
+    document.querySelectorAll("a.source").forEach((link) => {
+      link.href = `vscode://file${new URL(link.getAttribute("href"), location).pathname}:${link.dataset.line}`;
+    });
+  }
 
   // Charts come alive when they come into view; the library is unpacked once, and only then.
   const packed = document.getElementById("plotly");

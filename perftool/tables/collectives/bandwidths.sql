@@ -1,0 +1,43 @@
+-- One row per kind of collective that several ranks show, in steps: what it moves, and how fast once all have come. On the
+-- rank that comes last a collective takes the time of the network alone (wire_ns); what it takes longer elsewhere is waiting.
+--
+-- The size S is what nccl-tests calls so: what each rank reduces, sends to all others together, or has gathered in the end.
+-- The algorithm bandwidth is S per time. The bus bandwidth is that times 2(n-1)/n for an all-reduce of n ranks and (n-1)/n
+-- for an all-gather, a reduce-scatter and an all-to-all: with it groups and operations compare with the rate of a link.
+--
+-- needs: _collective_matches
+-- column side: VARCHAR, 'device' or 'host'
+-- column name: VARCHAR, operation
+-- column group_name: VARCHAR, process group, when recorded
+-- column ranks: INTEGER[], ranks that show it
+-- column members: BIGINT, ranks of the group
+-- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded
+-- column steps: BIGINT, steps in which it occurs
+-- column calls: BIGINT, how often
+-- column wire_ns: BIGINT, median time of the network
+-- column wire_total_ns: BIGINT, sum of these times over all calls
+-- column waited_ns: BIGINT, mean time that a rank waits for others in a call
+-- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is not known or it is another operation
+-- column bus_bandwidth: DOUBLE, the same as the rate that links see
+WITH calls AS (
+    SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, count(*) AS seen,
+           min(dur) AS wire_ns, avg(dur) - min(dur) AS waited_ns, list(rank ORDER BY rank) AS ranks
+    FROM _collective_matches WHERE step IS NOT NULL AND ends_together
+    GROUP BY match, side, name, group_name, members, bytes, step
+),
+kinds AS (
+    SELECT side, name, min(operation) AS operation, group_name, members, bytes, min(ranks) AS ranks,
+           coalesce(json_array_length(list_json(members)), max(seen))::BIGINT AS n, count(DISTINCT step) AS steps, count(*) AS calls,
+           median(wire_ns) AS wire_ns, sum(wire_ns) AS wire_total_ns, avg(waited_ns) AS waited_ns
+    FROM calls GROUP BY side, name, group_name, members, bytes
+),
+rates AS (
+    SELECT *, CASE operation WHEN 'all_reduce' THEN bytes WHEN 'reduce_scatter' THEN bytes WHEN 'all_to_all' THEN bytes
+                             WHEN 'all_gather' THEN bytes * n END / nullif(wire_ns, 0) * 1e9 AS rate
+    FROM kinds
+)
+SELECT side, name, group_name, ranks, n AS members, bytes, steps, calls, wire_ns::BIGINT AS wire_ns,
+       wire_total_ns::BIGINT AS wire_total_ns, waited_ns::BIGINT AS waited_ns, rate AS algorithm_bandwidth,
+       rate * CASE operation WHEN 'all_reduce' THEN 2 ELSE 1 END * (n - 1) / n AS bus_bandwidth
+FROM rates
+ORDER BY side, wire_total_ns DESC, name, group_name, ranks, bytes

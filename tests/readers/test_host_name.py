@@ -1,0 +1,28 @@
+"""The host that a trace was recorded on."""
+
+from __future__ import annotations
+
+from perftool.readers.files.host_name import hosts_of
+
+HANDLER = "node7_4711.1700000000000000000.pt.trace.json.gz"
+
+
+def test_folders_beside_each_other_are_hosts() -> None:
+    paths = ["run/node0/rank0.json", "run/node0/sub/rank1.json", "run/node1/rank2.json"]
+    assert list(hosts_of(paths, {}).values()) == ["node0", "node0", "node1"]
+
+
+def test_a_folder_that_all_share_or_that_is_numbered_is_none() -> None:
+    assert hosts_of(["node0/rank0.json", "node0/rank1.json"], {}) == {}
+    assert hosts_of(["rank_0/t.json", "rank_1/t.json", "2/t.json"], {}) == {}
+    assert hosts_of(["node0/rank0.json"], {}) == {}
+
+
+def test_the_name_that_the_handler_gives_tells_the_host() -> None:
+    assert hosts_of([f"a/{HANDLER}", f"b/{HANDLER}"], {}) == {f"a/{HANDLER}": "node7", f"b/{HANDLER}": "node7"}
+    assert hosts_of(["rank_3.1700000000000000000.pt.trace.json"], {}) == {}
+
+
+def test_what_the_trace_says_counts_most() -> None:
+    named = {HANDLER: {"distributedInfo": {"rank": 0, "hostname": "pod-3"}}, "b.json": {"hostname": "pod-4"}}
+    assert hosts_of([HANDLER, "b.json"], named) == {HANDLER: "pod-3", "b.json": "pod-4"}
