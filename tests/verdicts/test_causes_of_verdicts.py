@@ -167,3 +167,32 @@ def test_what_a_few_steps_cost_is_no_gain_of_most(tmp_path: Path) -> None:
 
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
     assert finding.gain is None or finding.gain.ns_per_step < 100_000
+
+
+def test_advice_to_compile_is_not_given_to_compiled_code(tmp_path: Path) -> None:
+    region = x("Torch-Compiled Region: 0/0", 0, 900)
+    works = [event for at in range(24) for event in launch(at + 1, 40 * at, 5, 40 * at + 6, 5)]
+    report = report_of([step(1, 0, 1000), region, *works], tmp_path, "GAP101", "GAP104")
+
+    assert [finding.code for finding in report.findings] == ["GAP104", "GAP101"]
+    assert [finding.code for finding in report.findings if "compiled already" not in finding.fix] == ["GAP101"]
+    assert not any("torch.compile" in finding.fix for finding in report.findings)
+
+
+def test_lines_are_named_where_ops_alone_have_stacks(tmp_path: Path) -> None:
+    stack = {"Call stack": "train.py(12): step;train.py(3): main"}
+    first = [x("aten::add", 0, 20, **stack), *launch(1, 0, 10, 10, 90)]
+    second = [x("aten::mul", 300, 20, **stack), *launch(2, 300, 10, 310, 690)]
+    (finding,) = report_of([step(1, 0, 1000), *first, *second], tmp_path, "GAP106").findings
+
+    assert "with_stack" not in finding.fix
+    assert [(place.file, place.line) for place in finding.location.sources] == [("train.py", 12)]
+
+
+def test_a_simulated_trace_gets_no_advice_about_its_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([x("aten::add", 0, 10)], simulated="by a test"))
+    report = analyze([str(path)], [rule for rule in PACK if rule.code == "TRC102"])
+
+    assert report.findings == ()
+    assert [rule.code for rule in report.not_applicable] == ["TRC102"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from invariants import breaches
 
 from perftool.engine.analysis import analyze
+from perftool.readers.files.one_run import list_runs
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 FOLDERS = ["gaudi2_unoptimised", "gaudi2_optimised", "gaudi3_gen_c.json.gz"]
@@ -106,3 +107,32 @@ def test_a_made_trace_breaks_none(
         path = Path(folder) / "trace.json"
         path.write_bytes(document(made(parts, steps), deviceProperties=[{"name": device}]))
         assert list(breaches(analyze([str(path)]))) == []
+
+
+WORLDS, KNOWN = (None, 2, 4), (None, *DEVICES[:2])
+RANK = st.tuples(st.integers(0, 2), st.sampled_from(WORLDS), st.sampled_from(KNOWN), st.integers(0, 1))
+    st.integers(0, 2), st.sampled_from((None, 2, 4)), st.sampled_from((None, *DEVICES[:2])), st.integers(0, 1)
+)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.lists(RANK, min_size=2, max_size=6))
+def test_files_that_are_not_one_run_are_not_ranks_of_one(ranks: list[tuple[int, int | None, str | None, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for number, (rank, world, device, day) in enumerate(ranks):
+            path = Path(folder) / f"{number}.json"
+            info = {"rank": rank, **({} if world is None else {"world_size": world})}
+            properties = [] if device is None else [{"name": device}]
+            at = 1_700_000_000_000_000 + day * 86_400_000_000
+            path.write_bytes(document([x("aten::mm", at, 5)], distributedInfo=info, deviceProperties=properties))
+            files[str(path)] = (rank, world, device, day)
+        runs = list_runs(list(files))
+
+    assert sorted(file for run in runs for file in run.files) == sorted(files)
+    for run in runs:
+        own = [files[file] for file in run.files]
+        assert len({rank for rank, *_ in own}) == len(own)
+        for known in (1, 2):
+            assert len({facts[known] for facts in own} - {None}) <= 1
+        assert len({day for *_, day in own}) == 1
