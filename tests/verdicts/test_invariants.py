@@ -111,8 +111,6 @@ def test_a_made_trace_breaks_none(
 
 WORLDS, KNOWN = (None, 2, 4), (None, *DEVICES[:2])
 RANK = st.tuples(st.integers(0, 2), st.sampled_from(WORLDS), st.sampled_from(KNOWN), st.integers(0, 1))
-    st.integers(0, 2), st.sampled_from((None, 2, 4)), st.sampled_from((None, *DEVICES[:2])), st.integers(0, 1)
-)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
