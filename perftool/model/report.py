@@ -101,12 +101,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """A profiler step; the parts of ``breakdown_ns`` (see ``BREAKDOWN``) add up to ``dur_ns``.
-
-    ``partial`` says that no per-step number counts it, and ``left_out`` why: incomplete or warm-up.
-    ``breakdown_ns`` counts collectives among the kernels, as PyTorch's TensorBoard plugin did; ``time_ns`` has the same
-    parts with collectives as communication while nothing computes. It is empty where only the other is known.
-    """
+    """A profiler step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
+    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why a ``partial`` step counts in no number."""
 
     rank: int
     name: str

@@ -13,7 +13,6 @@
 -- column host_ts: BIGINT, start of the annotation on the host
 -- column host_end: BIGINT, end of the annotation on the host
 -- column partial: BOOLEAN, left out of every per-step number
--- column left_out: VARCHAR, why: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 -- column kernel: BIGINT, ns in which a kernel ran
 -- column memcpy: BIGINT, ns in which a copy ran and no kernel
 -- column memset: BIGINT, ns of fills, nothing above
@@ -26,6 +25,7 @@
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device did nothing
 -- column copy: BIGINT, ns of copies, nothing of these
 -- column fill: BIGINT, ns of fills, nothing of these
+-- column left_out: VARCHAR, why a partial step counts in no number: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH
 -- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
 -- stretch with every step would take a time that grows with the square of the recording.
@@ -45,13 +45,13 @@ shares AS (
     FROM pieces AS t JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t.ts < b."end"
     GROUP BY b.rank, b.ordinal
 )
-SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial, b.left_out,
+SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial,
        coalesce(COLUMNS(['kernel', 'memcpy', 'memset', 'communication', 'runtime', 'dataloader', 'cpu_op']), 0)
            ::BIGINT,
        (b."end" - b.ts)
        - (coalesce(kernel, 0) + coalesce(memcpy, 0) + coalesce(memset, 0) + coalesce(communication, 0)
           + coalesce(runtime, 0) + coalesce(dataloader, 0) + coalesce(cpu_op, 0))::BIGINT AS other,
-       coalesce(COLUMNS(['compute', 'collective', 'copy', 'fill']), 0)::BIGINT
+       coalesce(COLUMNS(['compute', 'collective', 'copy', 'fill']), 0)::BIGINT, b.left_out
 FROM _step_bounds AS b
 LEFT JOIN shares AS s USING (rank, ordinal)
 ORDER BY b.rank, b.ordinal
