@@ -20,6 +20,7 @@ from perftool.commands import benchmark as benchmark_command
 from perftool.commands import demo as demo_command
 from perftool.commands import diff as diff_command
 from perftool.commands import lint as lint_command
+from perftool.commands import merge as merge_command
 from perftool.commands import query as query_command
 from perftool.commands import record as record_command
 from perftool.commands import report as report_command
@@ -42,6 +43,7 @@ from perftool.commands.options import (
     Quiet,
     Ranks,
     Scheduler,
+    TrustConfig,
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
@@ -73,6 +75,7 @@ app.command()(diff_command.diff)
 app.command()(report_command.report)
 app.command()(annotate_command.annotate)
 app.command()(what_if_command.whatif)
+app.command()(merge_command.merge)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
@@ -82,6 +85,9 @@ app.command(context_settings={"allow_interspersed_args": False})(record_command.
 
 
 _FORMATS = tuple(form.value for form in analyze_command.Format)
+_Trace = Annotated[
+    list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
+]
 # A text, since the variable may name a format that only the command has which follows.
 _AnyFormat = Annotated[str | None, analyze_command.FORMAT]
 
@@ -95,15 +101,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    trace: Annotated[
-        list[str] | None,
-        typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks."),
-    ] = None,
+    trace: _Trace = None,
     log: Logs = None,
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
     full: analyze_command.Full = False,
+    trust_config: TrustConfig = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -142,7 +146,8 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    analyze_command.run(trace or [], texts, prepare(trace or texts, [], False, given), color, quiet, View(full))
+    prepared = prepare(trace or texts, [], False, given, trust_config)
+    analyze_command.run(trace or [], texts, prepared, color, quiet, View(full))
 
 
 @app.command()

@@ -117,12 +117,15 @@ def proof_of(
     """
     pack = [rule for rule in load_pack(builtin_folder()) if rule.code in set(rules)]
     before, after = analyze(naive, pack), analyze(advised, pack)
-    gains = [finding.gain.share_of_step for finding in before.findings if finding.gain is not None]
+    gains = [finding.gain for finding in before.findings if finding.gain is not None]
+    bounds = [gain.most for gain in gains]
+    predicted = [gain.share_of_step for gain in gains if gain.kind == "predicted"]
     return Proof(
         simulated=measured_ratio is None,
         fired_before=_codes(before),
         fired_after=_codes(after),
-        gain_estimated=max(gains, default=None),
+        gain_estimated=max(bounds, default=None),
+        gain_predicted=max(predicted, default=None),
         ratio=_step_ratio(before, after, work) if measured_ratio is None else measured_ratio,
     )
 

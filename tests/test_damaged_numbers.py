@@ -43,8 +43,9 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:
     (tmp_path / "damaged.json").write_bytes(document([*RUN, *events], **metadata))
     (tmp_path / "whole.json").write_bytes(document(RUN, baseTimeNanoseconds=1))
-    for paths in ("damaged.json",), ("damaged.json", "whole.json"):
-        report = analyze([tmp_path / path for path in paths], as_one_run=True)
-        assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []
-        assert [rank.rank for rank in report.ranks] == list(range(len(paths)))
-        assert "aten::mm" in {share.name for share in report.top_ops}
+    # What the file says of its run matters most beside another file.
+    paths = ["damaged.json", "whole.json"] if metadata else ["damaged.json"]
+    report = analyze([tmp_path / path for path in paths], as_one_run=True)
+    assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []
+    assert [rank.rank for rank in report.ranks] == list(range(len(paths)))
+    assert "aten::mm" in {share.name for share in report.top_ops}

@@ -16,6 +16,7 @@ PACKAGE = Path(perftool.__file__).parent
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
+    "output_file": {"errors"},
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
     # What an op needs, from its shapes alone.
@@ -28,9 +29,9 @@ BELOW: dict[str, set[str]] = {
     # The advised form of a benchmark is often a fused op.
     "bench": {"fused", "model", "errors", "units"},
     # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
-    "sim": {"fused", "model", "errors", "units"},
+    "sim": {"fused", "model", "output_file", "errors", "units"},
     # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
-    "integrations": {"api", "reporters", "readers", "model", "errors", "units"},
+    "integrations": {"api", "reporters", "readers", "model", "output_file", "errors", "units"},
 }
 # ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; ``proof`` joins
 # the wings with the rules; the package hands out its names.

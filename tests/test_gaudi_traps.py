@@ -234,6 +234,21 @@ def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path
     assert names == [("enqueueWithExternalEvents seqId:1500 recipeId:4", 1)]
 
 
+def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(tmp_path: Path) -> None:
+    trace = GaudiTrace("B")
+    trace.step(4, 1000, 1000)
+    # The device works off two graphs from before the recording; of launch 12 the profiler lost the record.
+    for number, recipe in ((10, 1), (11, 2), (13, 2)):
+        trace.annotation(
+            f"enqueueWithExternalEvents seqId:{number} recipeId:{recipe}", 1000 + 10 * number, 5, recipe=recipe
+        )
+    for number, recipe in ((8, 1), (9, 2), (10, 1), (11, 2), (12, 1), (13, 2)):
+        trace.mme("GEMM", 200 + 120 * number, 100, recipe=recipe, dtype="bf16")
+    with opened(tmp_path, trace.to_bytes()) as store:
+        rows = store.query("SELECT ts, device_ts FROM launches ORDER BY ts")[1]
+    assert [(start - ts) // 1000 for ts, start in rows] == [300, 410, 630]
+
+
 def test_records_without_length_are_no_work_on_a_lane(tmp_path: Path) -> None:
     trace = GaudiTrace("C")
     trace.step(4, 1000, 1000)

@@ -16,6 +16,7 @@ SCRIPT = Path(__file__).parents[1] / "examples" / "life_of_a_team.py"
 LINT = "perftool lint traces"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the play records with PyTorch")
 def test_every_act_ends_as_it_must(tmp_path: Path) -> None:
     surroundings = ("GITHUB_", "CI_", "HABANA_PERF_TOOL_")

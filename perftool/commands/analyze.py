@@ -55,6 +55,13 @@ Each = Annotated[
 ]  # fmt: skip
 
 
+Part = Annotated[
+    str | None,
+    typer.Option("--part", metavar="FILE", rich_help_panel="Many ranks",
+                 help="Write what is known of these ranks to FILE (*.part) instead, for merge."),
+]  # fmt: skip
+
+
 def analyze(
     paths: options.Paths = None,
     log: options.Logs = None,
@@ -79,6 +86,7 @@ def analyze(
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
     as_one_run: options.AsOneRun = False,
+    part: Part = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -93,8 +101,6 @@ def analyze(
 
       habana_perf_tool analyze traces/ --jobs 8
 
-      habana_perf_tool analyze --each nightly/
-
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
@@ -104,16 +110,21 @@ def analyze(
     if settings:
         show_settings(prepared.settings)
     else:
-        run(paths or [], texts, prepared, color, quiet, View(full, top, each), Ranks(jobs, scheduler, as_one_run))
+        ranks = Ranks(jobs, scheduler, as_one_run)
+        run(paths or [], texts, prepared, color, quiet, View(full, top, each, part), ranks)
 
 
 @dataclass(frozen=True)
 class View:
-    """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own."""
+    """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own.
+
+    ``part`` is the file to write a part to, instead of all this.
+    """
 
     full: bool = False
     top: int | None = None
     each: bool = False
+    part: str | None = None
 
 
 def run(
@@ -128,6 +139,7 @@ def run(
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
+    from perftool.engine.ranks.part_file import render_part
     from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
@@ -137,12 +149,18 @@ def run(
     # Of several runs each trace is looked at by itself, or all are taken for one.
     any_run = ranks.as_one_run or view.each
     inputs = find_inputs(paths, logs, settings.exclude, as_one_run=any_run)
-    require_no_input([settings.output_file], [*inputs.traces, *inputs.texts])
+    require_no_input([settings.output_file, view.part], inputs.files)
+    if view.part is not None:
+        require_part_name(view.part)
     if view.each:
         _each(inputs.traces, logs, prepared, color, quiet)
         return
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
+        if view.part is not None:
+            write_document(render_part(run.part), view.part)
+            note([*inputs.notes, *prepared.warnings, *said(view.part)] if not quiet else [], color)
+            return
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
     if _format(prepared) is Format.json:
         from perftool.reporters.json import render_json
@@ -152,6 +170,12 @@ def run(
         print_document(_printer(report, view, prepared), settings.output_file, color.value)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
+
+
+def require_part_name(name: str) -> None:
+    """Raise PerfToolError when a part of this name would not be found again."""
+    if not name.endswith(".part"):
+        raise PerfToolError(f"--part {name}: the name of a part ends in .part")
 
 
 def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:

@@ -11,7 +11,7 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import gzipped, is_file, require_no_input, write_blocks
+from perftool.commands.output import gzipped, is_file, require_no_input, warn_of_secrets, write_blocks
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
@@ -53,6 +53,7 @@ def annotate(
     config: options.Config = None,
     isolated: options.Isolated = False,
     trust_config: options.TrustConfig = False,
+    redact: options.Redact = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a copy of a trace with the findings drawn into it, for Perfetto
@@ -74,7 +75,9 @@ def annotate(
     prepared = prepare([trace], config or [], isolated, given, trust_config)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         target = output_file or str(Path(folder) / f"{_stem(trace)}.annotated.json.gz")
-        drawn = _write(trace, texts, prepared, target, quiet)
+        drawn, warnings = _write(trace, texts, prepared, target, redact, quiet)
+        # A secret that leaves is told also to those who want to hear nothing else.
+        note(warnings)
         if not quiet:
             note([*prepared.warnings, *_what_was_written(output_file, drawn)])
         if show:
@@ -109,11 +112,14 @@ def _stem(trace: str) -> str:
     return name
 
 
-def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet: bool) -> Annotations:
-    """Analyse ``trace`` and write its annotated copy; returns what was drawn."""
+def _write(
+    trace: str, texts: list[str], prepared: Prepared, target: str, redact: bool, quiet: bool
+) -> tuple[Annotations, list[str]]:
+    """Analyse ``trace`` and write its annotated copy; returns what was drawn, and what to warn of."""
     from perftool.engine.analysis import analysed
     from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.files.discover import find_inputs
+    from perftool.readers.text.secrets import secrets_in, without
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
@@ -130,9 +136,11 @@ def _write(trace: str, texts: list[str], prepared: Prepared, target: str, quiet:
         drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
         if show:
             show("writing", 0)
-        blocks = splice(read, render_events(drawn), Path(spool))
+        secrets = secrets_in(run.store.metadata.get(read.rank or 0, {}))
+        copied = splice(read, render_events(drawn), Path(spool))
+        blocks = without(copied, secrets.values()) if redact else copied
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
-    return drawn
+    return drawn, warn_of_secrets(secrets, redact)
 
 
 def _not_one(traces: int) -> str:
@@ -156,7 +164,7 @@ def _what_was_written(output_file: str | None, drawn: Annotations) -> list[str]:
         return []
     findings = "1 finding" if drawn.findings == 1 else f"{drawn.findings} findings"
     lines = [f"Wrote {'the trace' if output_file == '-' else output_file} with {findings} drawn in"]
-    lines.append("Open it at https://ui.perfetto.dev, or with --open; the track group is called habana_perf_tool.")
+    lines.append("Open it at https://ui.perfetto.dev, or with --open; the track group perftool comes first.")
     if drawn.select:
         lines.append(f"To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', {drawn.select.ts_ns}")
     return lines

@@ -44,7 +44,8 @@ def demo(
         target = str(Path(tempfile.mkdtemp(prefix="perftool-demo-")) / "demo.html")
     else:
         return
-    write_document(make_document(sample, [], prepared, False, quiet, Ranks()), target)
+    document, _ = make_document(sample, [], prepared, False, quiet, Ranks())
+    write_document(document, target)
     note([] if quiet else said(target), color)
     if target and target != output_file:
         webbrowser.open(Path(target).as_uri())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +48,13 @@ MinConfidence = Annotated[
 Baseline = Annotated[
     str | None, typer.Option(metavar="FILE", help="Subtract these accepted findings.", rich_help_panel=_GATE)
 ]
+BaselinePaths = Annotated[
+    bool,
+    typer.Option(
+        "--baseline-paths", metavar=options.NO_VALUE, rich_help_panel=_GATE,
+        help="Accept a finding in its file only, not wherever it is found.",
+    ),
+]  # fmt: skip
 WriteBaseline = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Accept today's findings: write them here.", rich_help_panel=_GATE),
@@ -133,6 +141,7 @@ def lint(
     min_confidence: MinConfidence = None,
     baseline: Baseline = None,
     write_baseline: WriteBaseline = None,
+    baseline_paths: BaselinePaths = False,
     budget: BudgetOption = None,
     output_format: FormatOption = None,
     output_file: options.OutputFile = None,
@@ -155,13 +164,12 @@ def lint(
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Examples:
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Example:
 
-      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif
-    """
+      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif"""
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
                   fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
-                  extend_per_file_ignores, source_root)  # fmt: skip
+                  extend_per_file_ignores, source_root, baseline_paths or None)  # fmt: skip
     call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
                  statistics, settings, color, quiet or silent, silent, Ranks(jobs, scheduler, as_one_run))  # fmt: skip
     _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)
@@ -201,7 +209,7 @@ def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintRepo
     from perftool.engine.ranks.choice import choose_schedule
 
     inputs = _inputs(plan, call)
-    require_no_input([*targets, call.write_baseline], [*inputs.traces, *inputs.texts])
+    require_no_input([*targets, call.write_baseline], [*inputs.files])
     note(() if call.quiet else inputs.notes, call.color)
     schedule = choose_schedule(inputs.traces, call.ranks.jobs, call.ranks.scheduler)
     with progress(call.quiet) as show:
@@ -239,9 +247,23 @@ def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Ca
     if summary and any(sink.format is LintFormat.github for sink in sinks):
         _append_summary(result, Path(summary))
     if not call.quiet:
-        note([*prepared.warnings, *_idle_notes(result), *said(call.write_baseline), *written], call.color)
+        accepted = _accepted_notes(result, call.write_baseline)
+        note([*prepared.warnings, *_idle_notes(result), *accepted, *written], call.color)
     if result.fails:
         raise typer.Exit(1)
+
+
+def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
+    """What the baseline that was written accepts, and what no baseline can."""
+    if target is None:
+        return []
+    counts = Counter(found.finding.code for found in result.findings if found.suppressed)
+    listed = ", ".join(code if count == 1 else f"{code} ({count})" for code, count in sorted(counts.items()))
+    number = sum(counts.values())
+    accepted = f"Accepted {number} finding{'' if number == 1 else 's'}{f': {listed}' if listed else ''}"
+    refused = sorted({found.finding.code for found in result.active})
+    left = [f"not accepted, because no baseline can hold it: {', '.join(refused)}"] if refused else []
+    return [accepted, *left, *said(target)]
 
 
 def _idle_notes(result: LintReport) -> list[str]:
@@ -251,7 +273,7 @@ def _idle_notes(result: LintReport) -> list[str]:
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
     here = {(found.finding.code, found.finding.subject) for found in result.active}
     if any((entry.code, entry.subject) in here for entry in result.stale):
-        advice.insert(0, "what is accepted is accepted for its path: record into the same folder each time")
+        advice.insert(0, "--baseline-paths accepts a finding in its file only: record to the same path each time")
     return [*ignores, *notes, *advice]
 
 

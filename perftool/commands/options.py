@@ -62,6 +62,13 @@ MinSeverity = Annotated[
     str | None,
     typer.Option(metavar="SEVERITY", help=f"Hide findings below: {one_of(SEVERITIES)}.", rich_help_panel=_OUTPUT),
 ]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact", metavar=NO_VALUE, rich_help_panel=_OUTPUT,
+        help="Leave out what looks like a token or a password in the metadata of the trace.",
+    ),
+]  # fmt: skip
 Logs = Annotated[
     list[str] | None,
     typer.Option(
@@ -219,6 +226,7 @@ class Given:
     per_file_ignores: list[str] | None = None
     extend_per_file_ignores: list[str] | None = None
     source_roots: list[str] | None = None
+    baseline_paths: bool | None = None
 
     def as_keys(self) -> Mapping[str, Any]:
         """What was given under the names that the configuration uses."""

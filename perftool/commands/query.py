@@ -33,7 +33,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.store.room.room import Bounds
 
     inputs = find_inputs([path], as_one_run=ranks.as_one_run)
-    require_no_input([output_file], [*inputs.traces, *inputs.texts])
+    require_no_input([output_file], [*inputs.files])
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress() as show, analysed(inputs, (), schedule, show) as opened:

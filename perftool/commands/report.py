@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from perftool.commands import options
 from perftool.commands.options import Color, Given, Ranks
-from perftool.commands.output import is_file, require_no_input, said, write_document
+from perftool.commands.output import is_file, require_no_input, said, warn_of_secrets, write_document
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
+from perftool.readers.text.secrets import secrets_in, without
 
 if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
@@ -47,6 +48,7 @@ def report(
     jobs: options.Jobs = None,
     scheduler: options.Scheduler = None,
     as_one_run: options.AsOneRun = False,
+    redact: options.Redact = False,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -68,20 +70,28 @@ def report(
     target = prepared.settings.output_file
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
-    document = make_document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
-    write_document(document, target)
+    made = make_document(paths or [], texts, prepared, static, quiet, Ranks(jobs, scheduler, as_one_run))
+    note(_write(*made, redact, target), color)
     if not quiet:
         note([*prepared.warnings, *said(target)], color)
 
 
+def _write(document: bytes, secrets: Mapping[str, str], redact: bool, target: str | None) -> list[str]:
+    """Write ``document``, with ``redact`` without the ``secrets`` in it; returns what to warn of."""
+    write_document(b"".join(without([document], secrets.values())) if redact else document, target)
+    return warn_of_secrets(secrets, redact)
+
+
 def make_document(
     paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool, ranks: Ranks
-) -> bytes:
-    """The report on ``paths`` and ``texts`` as one HTML file."""
+) -> tuple[bytes, dict[str, str]]:
+    """The report on ``paths`` and ``texts`` as one HTML file, and the secrets of the inputs that are in it."""
     from perftool.reporters.html import render_html
 
-    found, pictures = _analysis(paths, texts, prepared, quiet, ranks)
-    return render_html(found, pictures, not static, _way_to_sources(prepared.settings.output_file))
+    found, pictures, metadata = _analysis(paths, texts, prepared, quiet, ranks)
+    page = render_html(found, pictures, not static, _way_to_sources(prepared.settings.output_file))
+    secrets = {name: text for name, text in secrets_in(metadata).items() if text.encode() in page}
+    return page, secrets
 
 
 def _way_to_sources(target: str | None) -> str:
@@ -97,8 +107,8 @@ def _way_to_sources(target: str | None) -> str:
 
 def _analysis(
     paths: Sequence[str], texts: Sequence[str], prepared: Prepared, quiet: bool, ranks: Ranks
-) -> tuple[Report, Pictures]:
-    """The report with no absolute path in it, and its pictures."""
+) -> tuple[Report, Pictures, dict[str, Any]]:
+    """The report with no absolute path in it, its pictures, and the metadata of its inputs."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.report.portable import make_portable, shown_paths
@@ -106,9 +116,12 @@ def _analysis(
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
-    require_no_input([prepared.settings.output_file], [*inputs.traces, *inputs.texts])
+    require_no_input([prepared.settings.output_file], [*inputs.files])
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures
+        run.store.build(["config"])
+        settings = {row["key"]: row["value"] for row in run.store.select("SELECT key, value FROM config", {})}
+        metadata = {"trace": {str(rank): top for rank, top in run.store.metadata.items()}, "configuration": settings}
     portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
-    return place_sources(portable, (project_root(), *prepared.settings.source_roots), shorten=True), pictures
+    return place_sources(portable, (project_root(), *prepared.settings.source_roots), shorten=True), pictures, metadata

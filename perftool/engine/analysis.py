@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 from perftool.engine.ranks.batch import batches, number_files
-from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join
-from perftool.engine.ranks.part import Facts, Shared, draw_batch, read_files
+from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join, unpredicted
+from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
+from perftool.engine.ranks.part_file import PartFile, digests, first_path, read_part, require_same_rules, together
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, read_texts, require_input
@@ -51,6 +53,7 @@ class Run:
         apart = any(map(asked_apart, rules))
         self._batches = batches(self._files, schedule.workers, apart=apart)
         self._texts = read_texts(inputs.texts)
+        self._before = together([(path, self._read_part(path)) for path in inputs.parts])
 
     @cached_property
     def report(self) -> Report:
@@ -78,7 +81,9 @@ class Run:
 
     @cached_property
     def whole(self) -> TraceStore:
-        """Every table over all ranks, in one store."""
+        """Every table over all ranks, in one store. Raises InputError where ranks were analysed before."""
+        if self._before.parts:
+            raise InputError("parts hold tables over whole ranks, not their events: this needs the traces")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)
@@ -126,16 +131,36 @@ class Run:
     @property
     def _one_store(self) -> bool:
         """Whether the files are few enough for this process to read them together, and keep them."""
-        return isinstance(self._schedule, InProcess) and len(self._batches) < 2
+        return isinstance(self._schedule, InProcess) and len(self._batches) < 2 and not self._before.parts
 
     @cached_property
     def _joined(self) -> tuple[TraceStore, list[Facts]]:
-        parts = analyse(self._batches, self._shared, self._schedule, self._progress)
+        parts = self._parts
         store = self._new_store([])
         facts = join(store, parts)
         self._add_texts(store)
         require_input(store)
         return store, facts
+
+    @property
+    def part(self) -> PartFile:
+        """What is known of the run, to be joined with other parts of it anywhere."""
+        readings, failed = self._texts
+        made = PartFile(tuple(self._parts), tuple(readings), tuple(failed), digests(self._rules))
+        before = replace(self._before, rules=made.rules)
+        return together([("a part that was given", before), ("a trace that was given", made)])
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The ranks that were analysed before and those that are now, without replays where there are many."""
+        made = analyse(self._batches, self._shared, self._schedule, self._progress)
+        before = self._before.parts
+        return unpredicted(sorted([*before, *made], key=first_path)) if before else made
+
+    def _read_part(self, path: str) -> PartFile:
+        made = read_part(path)
+        require_same_rules(path, made, self._rules)
+        return made
 
     @cached_property
     def _shared(self) -> Shared:
@@ -147,8 +172,8 @@ class Run:
 
     def _add_texts(self, store: TraceStore) -> None:
         readings, failed = self._texts
-        store.unreadable += failed
-        for reading in readings:
+        store.unreadable += [*self._before.failed, *failed]
+        for reading in (*self._before.readings, *readings):
             store.add_reading(reading)
 
     def _say(self, stage: str) -> None:

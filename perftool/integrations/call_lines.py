@@ -19,6 +19,7 @@ from typing import Any
 
 from perftool.integrations.activities import torch_profiler
 from perftool.model.own_code import INSTALLED_KEY, is_own, package_of
+from perftool.output_file import whole_file
 
 _TIME = re.compile(r'\s*"ts": (\d+)\.(\d{3})\b')
 _BASE = re.compile(r'\s*"baseTimeNanoseconds": (\d+)')
@@ -35,7 +36,12 @@ class Calls:
 
 
 def save_trace(profiler: torch_profiler.profile, path: Path) -> None:
-    """Write what ``profiler`` recorded to ``path``, gzipped; with stacks, the lines of the calls too."""
+    """Write what ``profiler`` recorded to ``path``, gzipped and whole; with stacks, the lines of the calls too."""
+    with whole_file(path) as place:
+        _save(profiler, place)
+
+
+def _save(profiler: torch_profiler.profile, path: Path) -> None:
     result = getattr(profiler.profiler, "kineto_results", None) if profiler.with_stack else None
     if result is None:
         profiler.export_chrome_trace(str(path))

@@ -71,8 +71,9 @@ class Measurement:
 class Proof:
     """What the rules said about the traces of both forms.
 
-    ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace; ``ratio`` how
-    many times longer the naive step really takes: measured without the profiler, or taken from the simulated traces.
+    ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace, and
+    ``gain_predicted`` what the replay predicts (None where it does not); ``ratio`` how many times longer the naive step
+    really takes: measured without the profiler, or taken from the simulated traces.
     ``max_error`` is how far the results of simulated scripts are apart, relative to the naive one.
     """
 
@@ -82,6 +83,7 @@ class Proof:
     gain_estimated: float | None
     ratio: float | None
     max_error: float | None = None
+    gain_predicted: float | None = None
 
     @property
     def gain(self) -> float | None:

@@ -28,7 +28,7 @@ class Peak:
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
     """What is known of a device. ``spellings`` is how traces name it (``name`` alone when there are none);
-    bandwidths are in bytes/s."""
+    bandwidths are in bytes/s, ``link_bandwidth`` that of all links to other devices of the host, one way."""
 
     type: str
     name: str
@@ -38,6 +38,8 @@ class DeviceFacts:
     pcie_bandwidth: float
     source: str
     peaks: tuple[Peak, ...]
+    link_bandwidth: float | None = None
+    link_source: str = ""
     engines: dict[str, int] = field(default_factory=dict)
     spellings: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding
 
 Verdict = Literal["slower", "faster", "no significant change", "cannot be judged"]
@@ -39,6 +40,7 @@ class RunSide:
 
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
+    ``rates`` are what the ops that take most time on ``device`` reached.
     """
 
     name: str
@@ -49,6 +51,8 @@ class RunSide:
     findings: tuple[Finding, ...]
     all_ops: bool = True
     setting: Setting = UNKNOWN
+    rates: tuple[OpRate, ...] = ()
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,32 @@ class OpChange:
     @property
     def delta_ns(self) -> float:
         return (self.new.ns if self.new else 0.0) - (self.base.ns if self.base else 0.0)
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """An op that both runs have, by the name that all devices share. ``shapes`` are its inputs as JSON, empty where no
+    shapes agree and all calls of the op stand together."""
+
+    name: str
+    shapes: str
+    base: OpRate
+    new: OpRate
+
+    @property
+    def factor(self) -> float | None:
+        """How much longer a call takes in the new run; of all shapes together only their rates compare."""
+        if not self.shapes or not self.base.kernel_ns or not self.new.calls:
+            return None
+        return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
+
+    @property
+    def delta_ns(self) -> float:
+        """How much longer the calls of the base would take, by the time of a call or by the rate."""
+        if self.factor is not None:
+            return (self.factor - 1) * self.base.kernel_ns
+        one, other = self.base.roofline_ratio, self.new.roofline_ratio
+        return (one / other - 1) * self.base.kernel_ns if one and other else 0.0
 
 
 @dataclass(frozen=True)
@@ -104,3 +134,4 @@ class Comparison:
     fixed_findings: tuple[Finding, ...]
     crossed_findings: tuple[Finding, ...] = ()
     differences: tuple[str, ...] = ()
+    rates: tuple[RateChange, ...] = ()

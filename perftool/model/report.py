@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.choices import Confidence, Severity
+from perftool.model.efficiency import Efficiency
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
@@ -33,11 +34,18 @@ class Gain:
     """The time a fix would give back per step, in ns and as a share of the median step.
 
     ``predicted``: the difference of two replays of the recorded steps. ``bound``: no more than this, by the evidence.
+    ``bound_share`` is what the evidence allows, also where a prediction takes its place; None where it says nothing.
     """
 
     ns_per_step: int
     share_of_step: float
     kind: Literal["predicted", "bound"] = "bound"
+    bound_share: float | None = None
+
+    @property
+    def most(self) -> float:
+        """The share of the step that the evidence allows; that of the prediction where it says nothing."""
+        return self.share_of_step if self.bound_share is None else self.bound_share
 
     @property
     def worth(self) -> str:
@@ -269,6 +277,7 @@ class Report:
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
     model: ReplayModel | None = None
+    efficiency: Efficiency | None = None
 
     @property
     def advice(self) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ from perftool.op_costs.cost import Cost, moved
 
 
 @dataclass(frozen=True)
-class _Layout:
+class AttentionLayout:
     """Positions of the arguments: ``query`` is followed by key and value; ``heads`` is the dimension of the heads.
 
     ``packed`` is the argument that joins sequences of several lengths, which the shapes do not tell.
@@ -56,16 +56,23 @@ def _pairs(queries: int, keys: int, causal: bool) -> float:
 
 
 ATTENTION: dict[str, Callable[[Call], Cost]] = {
-    "aten::_flash_attention_forward": _Layout(causal=8, heads=2, packed=3),
-    "aten::_flash_attention_backward": _Layout(causal=11, heads=2, query=1, packed=6),
-    "aten::_efficient_attention_forward": _Layout(causal=9, heads=2, bias=3, packed=4),
-    "aten::_efficient_attention_backward": _Layout(causal=14, heads=2, query=1, bias=4, packed=6),
-    "aten::_cudnn_attention_forward": _Layout(causal=10, heads=1, bias=3, packed=4),
-    "aten::_scaled_dot_product_flash_attention": _Layout(causal=4, heads=1),
-    "aten::_scaled_dot_product_flash_attention_backward": _Layout(causal=11, heads=1, query=1, packed=6),
-    "aten::_scaled_dot_product_efficient_attention": _Layout(causal=6, heads=1, bias=3),
-    "aten::_scaled_dot_product_efficient_attention_backward": _Layout(causal=11, heads=1, query=1, bias=4),
-    "aten::_scaled_dot_product_cudnn_attention": _Layout(causal=6, heads=1, bias=3),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _Layout(causal=14, heads=1, query=1, bias=8, packed=9),
-    "aten::_scaled_dot_product_fused_attention_overrideable": _Layout(causal=5, heads=1, bias=3),
+    "aten::_flash_attention_forward": AttentionLayout(causal=8, heads=2, packed=3),
+    "aten::_flash_attention_backward": AttentionLayout(causal=11, heads=2, query=1, packed=6),
+    "aten::_efficient_attention_forward": AttentionLayout(causal=9, heads=2, bias=3, packed=4),
+    "aten::_efficient_attention_backward": AttentionLayout(causal=14, heads=2, query=1, bias=4, packed=6),
+    "aten::_cudnn_attention_forward": AttentionLayout(causal=10, heads=1, bias=3, packed=4),
+    "aten::_cudnn_attention_backward": AttentionLayout(causal=14, heads=1, query=1, bias=8, packed=9),
+    "aten::_scaled_dot_product_flash_attention": AttentionLayout(causal=4, heads=1),
+    "aten::_scaled_dot_product_flash_attention_backward": AttentionLayout(causal=11, heads=1, query=1, packed=6),
+    "aten::_scaled_dot_product_efficient_attention": AttentionLayout(causal=6, heads=1, bias=3),
+    "aten::_scaled_dot_product_efficient_attention_backward": AttentionLayout(causal=11, heads=1, query=1, bias=4),
+    "aten::_scaled_dot_product_cudnn_attention": AttentionLayout(causal=6, heads=1, bias=3),
+    "aten::_scaled_dot_product_cudnn_attention_backward": AttentionLayout(
+        causal=14, heads=1, query=1, bias=8, packed=9
+    ),
+    "aten::_scaled_dot_product_fused_attention_overrideable": AttentionLayout(causal=5, heads=1, bias=3),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": AttentionLayout(
+        causal=13, heads=1, query=1, bias=4, packed=8
+    ),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": AttentionLayout(causal=4, heads=1),
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+
+from perftool.op_costs.seen import Results, Shape
 
 # Types of tensors as traces spell them: bytes of an element, and the name that peak rates go by.
 _TYPES = {
@@ -17,6 +19,8 @@ _TYPES = {
 }  # fmt: skip
 # Kinds in the order in which the type of a result rises: truth values, whole numbers, real numbers, complex ones.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
+# A type of each size, for elements of which only the size is known.
+_OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
 # c10::ScalarType, by which arguments name a type.
 _SCALAR_TYPES = {
     "0": "unsigned char", "1": "signed char", "2": "short", "3": "int", "4": "long int", "5": "c10::Half",
@@ -63,11 +67,18 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Call:
-    """The inputs of one call, by position."""
+    """The inputs of one call, by position.
+
+    ``element_bytes`` is the size of the elements that its kernels work on: records do not say it of lists of tensors.
+    ``outer`` are the shapes of the op that it is part of, ``seen`` the results of the recording's convolutions.
+    """
 
     dims: list[Any]
     types: list[Any]
     scalars: list[Any]
+    element_bytes: int | None = None
+    outer: list[Any] = field(default_factory=list)
+    seen: Results = field(default_factory=dict)
 
     def has(self, position: int) -> bool:
         """Whether a tensor is given at ``position``."""
@@ -77,15 +88,28 @@ class Call:
         """The tensor at ``position``; NoModelError without one, or when its shape is not plain numbers."""
         if not self.has(position):
             raise NoModelError(f"no tensor at {position}")
-        dims = self.dims[position]
-        if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
-            raise NoModelError(f"no shape at {position}")
-        return Tensor(tuple(dims), self.types[position])
+        return Tensor(shape_of(self.dims[position]), self.types[position])
+
+    def many(self, position: int) -> list[Tensor]:
+        """The list of tensors at ``position``; NoModelError where shapes or the size of elements are unknown."""
+        listed = self.dims[position] if position < len(self.dims) else None
+        kind = _OF_SIZE.get(self.element_bytes or 0)
+        if kind is None or not self.has_list(position) or not isinstance(listed, list) or not listed:
+            raise NoModelError(f"no list of tensors at {position}")
+        return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
         """All tensors from ``first`` up to ``end``; those left out (None as argument) are skipped."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
+
+    def has_list(self, position: int) -> bool:
+        """Whether a list of tensors is given at ``position``."""
+        return self.types[position : position + 1] == ["TensorList"]
+
+    def recorded(self, position: int) -> bool:
+        """Whether the scalar at ``position`` is given and recorded."""
+        return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
         """The scalar at ``position`` as recorded, "" for None; NoModelError where none is recorded."""
@@ -119,6 +143,13 @@ class Call:
         if recorded not in _SCALAR_TYPES:
             raise NoModelError(f"no type at {position}")
         return _SCALAR_TYPES[recorded]
+
+
+def shape_of(dims: Any) -> Shape:
+    """Recorded sizes as a shape; NoModelError where they are not plain numbers."""
+    if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
+        raise NoModelError("no shape")
+    return tuple(dims)
 
 
 def promoted(tensors: list[Tensor]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from perftool.op_costs.call import Call, NoModelError, Tensor
+from perftool.op_costs.call import Call, NoModelError, Tensor, shape_of
 from perftool.op_costs.cost import Cost, moved
+from perftool.op_costs.windows import each, slid
 
 
 @dataclass(frozen=True)
@@ -26,32 +27,36 @@ class _Layout:
 
     def __call__(self, call: Call) -> Cost:
         x, weight = call.tensor(0), call.tensor(1)
-        if self.transposed is not None and call.flag(self.transposed):
-            raise NoModelError("transposed")
-        spatial = self._spatial(call, x, weight)
-        result = x.shaped((x.dims[0], weight.dims[0], *spatial))
+        result = x.shaped(self._result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        flops = _inner(result, weight) + len(extra) * result.count
-        return Cost(flops, moved(x, weight, result, *extra), "matrix", x.rate_name)
+        # Forwards each element of the result meets a filter, backwards (transposed) each of the input.
+        met = x if self._backwards(call) else result
+        return Cost(
+            _inner(met, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
+        )
 
-    def _spatial(self, call: Call, x: Tensor, weight: Tensor) -> list[int]:
+    def _backwards(self, call: Call) -> bool:
+        return self.transposed is not None and call.recorded(self.transposed) and call.flag(self.transposed)
+
+    def _result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")
-        stride, padding = _each(call, self.stride, len(kernel)), _each(call, self.padding, len(kernel))
-        dilation = [1] * len(kernel) if self.dilation is None else _each(call, self.dilation, len(kernel))
-        if min(stride) < 1:
-            raise NoModelError("no stride")
-        sizes = zip(inside, kernel, stride, padding, dilation, strict=True)
-        return [max((size + 2 * pad - step * (k - 1) - 1) // by + 1, 0) for size, k, by, pad, step in sizes]
-
-
-def _each(call: Call, position: int, dimensions: int) -> list[int]:
-    values = call.numbers(position)
-    values = values * dimensions if len(values) == 1 else values
-    if len(values) != dimensions:
-        raise NoModelError(f"not one number per dimension at {position}")
-    return values
+        if not call.recorded(self.stride):
+            if (found := call.seen.get((x.dims, weight.dims))) is None:
+                raise NoModelError("no stride recorded")
+            return found
+        stride, padding = each(call, self.stride, len(kernel)), each(call, self.padding, len(kernel))
+        dilation = [1] * len(kernel) if self.dilation is None else each(call, self.dilation, len(kernel))
+        if not self._backwards(call):
+            return (x.dims[0], weight.dims[0], *slid(inside, kernel, stride, padding, dilation))
+        assert self.transposed is not None
+        more, groups = each(call, self.transposed + 1, len(kernel)), call.numbers(self.transposed + 2)
+        sizes = zip(inside, kernel, stride, padding, dilation, more, strict=True)
+        spatial = (
+            max((size - 1) * by - 2 * pad + step * (k - 1) + add + 1, 0) for size, k, by, pad, step, add in sizes
+        )
+        return (x.dims[0], weight.dims[1] * sum(groups), *spatial)
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
@@ -75,6 +80,20 @@ def _backward(call: Call) -> Cost:
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
 
 
+def _gradient(call: Call) -> Cost:
+    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11; the whole has all shapes."""
+    gradient = call.tensor(1)
+    if len(call.outer) < 3:
+        raise NoModelError("a shape is not recorded")
+    x, weight = (gradient.shaped(shape_of(call.outer[at])) for at in (0, 2))
+    return Cost(_inner(gradient, weight), moved(gradient, x, weight), "matrix", gradient.rate_name)
+
+
+# Ops that have input, filter and gradient of the result, and where they stand.
+WHOLE = {
+    "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1),
+    "aten::miopen_convolution_backward": (0, 2, 1),
+}  # fmt: skip
 CONVOLUTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::convolution": _Layout(stride=3, padding=4, dilation=5, transposed=6),
     "aten::_convolution": _Layout(stride=3, padding=4, dilation=5, transposed=6),
@@ -87,6 +106,8 @@ CONVOLUTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::mkldnn_convolution": _Layout(padding=3, stride=4, dilation=5),
     "aten::_slow_conv2d_forward": _Layout(stride=4, padding=5, dilation=None, bias=3),
     "aten::_conv_depthwise2d": _Layout(stride=4, padding=5, dilation=6, bias=3),
+    "aten::cudnn_convolution_backward_input": _gradient, "aten::cudnn_convolution_backward_weight": _gradient,
+    "aten::miopen_convolution_backward_input": _gradient, "aten::miopen_convolution_backward_weight": _gradient,
     "aten::convolution_backward": _backward,
     "aten::convolution_backward_overrideable": _backward,
-}
+}  # fmt: skip

@@ -15,10 +15,11 @@ Unit = Literal["matrix", "vector"]
 class Cost:
     """Operations of one call, and bytes of device memory when each input is read once and each result written once.
 
-    A multiplication and an addition are two operations. ``unit`` tells which peak rate applies, ``dtype`` its type.
+    A multiplication and an addition are two operations; ``flops`` is None where only the bytes are known. ``unit``
+    tells which peak rate applies, ``dtype`` its type.
     """
 
-    flops: int
+    flops: int | None
     bytes: int
     unit: Unit
     dtype: str | None

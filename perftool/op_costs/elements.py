@@ -88,6 +88,22 @@ def _fill(call: Call) -> Cost:
     return Cost(0, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
 
 
+def _drawn(call: Call) -> Cost:
+    """Random numbers; what a generator computes for one differs by device."""
+    return Cost(None, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
+
+
+def _moved_about(call: Call) -> Cost:
+    x = call.tensor(0)
+    return Cost(0, moved(x, x), "vector", x.rate_name)
+
+
+def _added_by_index(call: Call) -> Cost:
+    """``index_add_`` and ``scatter_add_`` (self, dimension, index, source): what is touched is read and written."""
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    return Cost(source.count, 3 * source.bytes + index.bytes, "vector", x.rate_name)
+
+
 def _pointwise_models() -> dict[str, Callable[[Call], Cost]]:
     return {
         f"aten::{name}{ending}": partial(_pointwise, operands=operands, name=name, in_place=bool(ending))
@@ -98,9 +114,8 @@ def _pointwise_models() -> dict[str, Callable[[Call], Cost]]:
 
 
 _SUM = _Reduction(type=3, wide=True)
-ELEMENTS: dict[str, Callable[[Call], Cost]] = {
-    **_pointwise_models(),
-    "aten::native_dropout": _dropout,
+POINTWISE: dict[str, Callable[[Call], Cost]] = {**_pointwise_models(), "aten::native_dropout": _dropout}
+REDUCTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::sum": _SUM, "aten::mean": _Reduction(type=3), "aten::prod": _Reduction(type=3, wide=True),
     "aten::amax": _Reduction(), "aten::amin": _Reduction(),
     "aten::argmax": _Reduction(result="long int"), "aten::argmin": _Reduction(result="long int"),
@@ -109,5 +124,15 @@ ELEMENTS: dict[str, Callable[[Call], Cost]] = {
     "aten::var": _Reduction(per_element=4), "aten::std": _Reduction(per_element=4),
     "aten::linalg_vector_norm": _Reduction(dims=2, type=4, per_element=2),
     "aten::cumsum": _scan, "aten::cumprod": _scan,
-    "aten::copy_": _copy, "aten::fill_": _fill, "aten::zero_": _fill,
+}  # fmt: skip
+COPIES: dict[str, Callable[[Call], Cost]] = {
+    "aten::copy_": _copy, "aten::roll": _moved_about, "aten::flip": _moved_about,
+}  # fmt: skip
+FILLS: dict[str, Callable[[Call], Cost]] = {
+    "aten::fill_": _fill, "aten::zero_": _fill,
+    "aten::uniform_": _drawn, "aten::normal_": _drawn, "aten::random_": _drawn, "aten::bernoulli_": _drawn,
+    "aten::exponential_": _drawn,
+}  # fmt: skip
+SCATTERED: dict[str, Callable[[Call], Cost]] = {
+    "aten::index_add_": _added_by_index, "aten::scatter_add_": _added_by_index,
 }  # fmt: skip

@@ -79,9 +79,11 @@ def _embedding_backward(call: Call) -> Cost:
 
 # The gradients of input and weights, from gradient, input and statistics.
 _LAYER_BACKWARD, _RMS_BACKWARD = 13, 9
-LAYERS: dict[str, Callable[[Call], Cost]] = {
+SOFTMAX: dict[str, Callable[[Call], Cost]] = {
     "aten::_softmax": _softmax, "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward, "aten::_log_softmax_backward_data": _softmax_backward,
+}  # fmt: skip
+NORMS: dict[str, Callable[[Call], Cost]] = {
     "aten::native_layer_norm": _Normalisation(8, read=(2, 3)),
     "aten::native_layer_norm_backward": _Normalisation(_LAYER_BACKWARD, x=1, read=(0, 5), weights=(5, 6)),
     "aten::native_group_norm": _Normalisation(8, read=(1, 2)),
@@ -94,6 +96,8 @@ LAYERS: dict[str, Callable[[Call], Cost]] = {
     "aten::native_batch_norm_backward": _Normalisation(_LAYER_BACKWARD, x=1, read=(0, 2), weights=(2, 2)),
     "aten::cudnn_batch_norm_backward": _Normalisation(_LAYER_BACKWARD, x=0, read=(1, 2), weights=(2, 2)),
     "aten::miopen_batch_norm_backward": _Normalisation(_LAYER_BACKWARD, x=0, read=(1, 2), weights=(2, 2)),
+}
+EMBEDDINGS: dict[str, Callable[[Call], Cost]] = {
     "aten::embedding": _embedding, "aten::index_select": _index_select, "aten::gather": _gather,
     "aten::embedding_dense_backward": _embedding_backward,
 }  # fmt: skip

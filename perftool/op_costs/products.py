@@ -64,12 +64,18 @@ def _dot(call: Call) -> Cost:
 
 
 def _grouped(call: Call) -> Cost:
-    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group."""
+    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group; scales in 8 bit."""
     a, b = call.tensor(0), call.tensor(1)
     if len(a.dims) != 2 or len(b.dims) != 3 or a.dims[1] != b.dims[1]:
         raise NoModelError("groups along another dimension")
     result = a.shaped((a.dims[0], b.dims[2]))
-    return Cost(2 * a.count * b.dims[2], moved(a, b, result, *call.tensors(2, 3)), "matrix", a.rate_name)
+    result = result.typed(call.type_at(7, "c10::BFloat16")) if a.rate_name == "fp8" else result
+    return Cost(2 * a.count * b.dims[2], moved(a, b, result, *call.tensors(2, 6)), "matrix", a.rate_name)
+
+
+def _whole_numbers(call: Call) -> Cost:
+    """``_int_mm``: 8-bit operands, a 32-bit result."""
+    return _product(call.tensor(0), call.tensor(1), result_type="int")
 
 
 PRODUCTS: dict[str, Callable[[Call], Cost]] = {
@@ -77,4 +83,5 @@ PRODUCTS: dict[str, Callable[[Call], Cost]] = {
     "aten::_addmm_activation": _added, "aten::baddbmm_": _added, "aten::_scaled_mm": _scaled, "aten::linear": _linear,
     "aten::mv": partial(_vector, first=0), "aten::addmv": partial(_vector, first=1),
     "aten::addmv_": partial(_vector, first=1), "aten::dot": _dot, "aten::_grouped_mm": _grouped,
+    "aten::_scaled_grouped_mm": _grouped, "aten::_int_mm": _whole_numbers,
 }  # fmt: skip

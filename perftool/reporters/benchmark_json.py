@@ -11,7 +11,8 @@ from perftool.reporters.json import dump
 
 VERSION = 1
 _PROOF_KEYS = (
-    "gain_estimated", "gain_measured", "gain_simulated", "ratio_simulated", "fired_before", "fired_after",
+    "gain_estimated", "gain_predicted", "gain_measured", "gain_simulated", "ratio_simulated",
+    "fired_before", "fired_after",
 )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def _proof(proof: Proof | None) -> dict[str, Any]:
     real, simulated = (None, proof) if proof.simulated else (proof, None)
     values = (
         proof.gain_estimated,
+        proof.gain_predicted,
         real.gain if real else None,
         simulated.gain if simulated else None,
         simulated.ratio if simulated else None,

@@ -68,6 +68,8 @@ def proof_line(proof: Proof) -> str:
     text = f"{source}{before} fires before, {after} after"
     if proof.gain_estimated is not None:
         text += f"; estimated gain up to {format_ratio(proof.gain_estimated)} of the step"
+    if proof.gain_predicted is not None:
+        text += f", predicted {format_ratio(proof.gain_predicted)}"
     if proof.gain is not None:
         text += f", {'simulated' if proof.simulated else 'measured'} {format_ratio(proof.gain)}"
     return text
@@ -97,8 +99,8 @@ def print_validation(results: Sequence[BenchmarkResult], console: Console) -> No
 
 _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("status", "left"), ("benchmark", "left"), ("before", "left"), ("after", "left"), ("gain <=", "right"),
-    ("measured", "right"), ("simulated", "right"), ("ratio", "right"), ("interval", "left"), ("difference", "right"),
-    ("reason", "left"),
+    ("predicted", "right"), ("measured", "right"), ("simulated", "right"), ("ratio", "right"), ("interval", "left"),
+    ("difference", "right"), ("reason", "left"),
 )  # fmt: skip
 COLUMNS = tuple(name for name, _ in _COLUMNS)
 
@@ -119,6 +121,7 @@ def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
         (", ".join(proof.fired_before) or "nothing") if proof else "-",
         (", ".join(proof.fired_after) or "nothing") if proof else "-",
         format_ratio(proof.gain_estimated) if proof and proof.gain_estimated is not None else "-",
+        format_ratio(proof.gain_predicted) if proof and proof.gain_predicted is not None else "-",
         gain if proof and not proof.simulated else "-",
         gain if proof and proof.simulated else "-",
         f"{first.ratio.value:.2f}" if first else "-",

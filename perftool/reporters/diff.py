@@ -9,7 +9,9 @@ from typing import Any
 
 from perftool import __version__
 from perftool.model.diff import Comparison, OpChange, RunSide
+from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding
+from perftool.reporters.efficiency import rate_text, shapes_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
 from perftool.units import format_ns, format_ratio
@@ -29,6 +31,10 @@ def render_diff_text(result: Comparison) -> bytes:
             lines += ["", f"{title} (per step)"]
             lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
             lines += _left_out(changes)
+    if result.rates:
+        lines += ["", f"Ops by shapes, on {_device(result.base)} and on {_device(result.new)}"]
+        lines += [f"  {name}  {one} -> {other}  {times}".rstrip() for name, one, other, times in _rates(result)]
+        lines += _left_out(result.rates)
     for title, findings in _findings(result):
         if findings:
             lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
@@ -46,6 +52,9 @@ def render_diff_markdown(result: Comparison) -> bytes:
             lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
             rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
+    if result.rates:
+        lines += ["", "| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
+        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
     for title, findings in _findings(result):
         if findings:
             lines += [
@@ -71,6 +80,7 @@ def render_diff_json(result: Comparison) -> bytes:
         "breakdown": [asdict(part) for part in result.parts],
         "device_ops": [_change(change) for change in result.device_ops],
         "ops": [_change(change) for change in result.ops],
+        "rates": [{**asdict(change), "factor": change.factor} for change in result.rates],
         "new_findings": [_plain(finding) for finding in result.new_findings],
         "fixed_findings": [_plain(finding) for finding in result.fixed_findings],
         "crossed_findings": [_plain(finding) for finding in result.crossed_findings],
@@ -140,7 +150,25 @@ def _name(change: OpChange) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-def _left_out(changes: Sequence[OpChange]) -> list[str]:
+def _device(side: RunSide) -> str:
+    return one_line(side.device or "an unnamed device")
+
+
+def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
+    """Op and shapes, what both sides reached, and how much longer a call takes."""
+    for change in result.rates[:_MOST]:
+        shapes = shapes_text(change.base) if change.shapes else "all shapes"
+        times = "" if change.factor is None else f"x{change.factor:.2f}"
+        yield one_line(f"{change.name} {shapes}")[:_LONGEST_NAME], _reached(change.base), _reached(change.new), times
+
+
+def _reached(op: OpRate) -> str:
+    """The time of a call, its rate, and the share of the device's best."""
+    share = "" if op.roofline_ratio is None else f"{format_ratio(op.roofline_ratio)} of the best"
+    return ", ".join(filter(None, (format_ns(op.kernel_ns / max(op.calls, 1)), rate_text(op), share)))
+
+
+def _left_out(changes: Sequence[object]) -> list[str]:
     return [f"  and {len(changes) - _MOST} more"] if len(changes) > _MOST else []
 
 

@@ -67,6 +67,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "recipes": [asdict(recipe) for recipe in report.recipes],
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
+        "efficiency": report.efficiency and asdict(report.efficiency),
         **_replayed(report.model),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip

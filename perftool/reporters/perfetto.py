@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 from perftool.model.annotations import CATEGORY, Annotations, Counter, Lane
-from perftool.reporters.json import plain
+from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this; those that a profiler writes are at 0 and above.
-_SORT_INDEX = -1
+# Perfetto sorts processes by this. Profilers begin at 0, and some write -1 for what they want on top.
+_SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 
 
@@ -23,12 +23,12 @@ def render_events(annotations: Annotations) -> Iterator[bytes]:
     """
     events = _events(annotations)
     while block := list(islice(events, _EVENTS_PER_BLOCK)):
-        yield b",\n".join(orjson.dumps(event, default=plain, option=orjson.OPT_NON_STR_KEYS) for event in block)
+        yield b",\n".join(orjson.dumps(event) for event in block)
 
 
 def _events(annotations: Annotations) -> Iterator[dict[str, Any]]:
     pid = annotations.pid
-    yield _name("process_name", pid, 0, name=f"habana_perf_tool: findings (rank {annotations.rank})")
+    yield _name("process_name", pid, 0, name=f"perftool (rank {annotations.rank})")
     yield _name("process_sort_index", pid, 0, sort_index=_SORT_INDEX)
     for counter in annotations.counters:
         yield from _counter(counter, pid)
@@ -46,7 +46,7 @@ def _lane(lane: Lane, pid: int, tid: int) -> Iterator[dict[str, Any]]:
         while open_ends and open_ends[-1] <= mark.ts_ns:
             yield {"cat": CATEGORY, "ph": "E", **where, "ts": _us(open_ends.pop())}
         begin = {"cat": CATEGORY, "ph": "B", "name": mark.name, **where, "ts": _us(mark.ts_ns)}
-        yield {**begin, "args": {key: value for key, value in mark.args.items() if value is not None}}
+        yield {**begin, "args": cleaned({key: value for key, value in mark.args.items() if value is not None})}
         open_ends.append(mark.ts_ns + mark.dur_ns)
     for end in reversed(open_ends):
         yield {"cat": CATEGORY, "ph": "E", **where, "ts": _us(end)}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perftool.errors import InputError, PerfToolError
+from perftool.output_file import require_no_input
 from perftool.sim import MODES, Simulated
 from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
@@ -31,6 +32,7 @@ def run(
     if not script.is_file():
         raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
     trace, log, metrics = output_paths(script, output)
+    require_no_input([str(trace), str(log), str(metrics)], [str(script)])
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)

@@ -22,6 +22,8 @@ def device_facts() -> list[tuple[Any, ...]]:
             *((f"{engine} engines", count, "count") for engine, count in device.engines.items()),
         ]
         rows += [(device.name, fact, value, unit, False, device.source) for fact, value, unit in figures]
+        if device.link_bandwidth:
+            rows.append((device.name, "link_bandwidth", device.link_bandwidth, "bytes/s", False, device.link_source))
         rows += [
             (device.name, f"{peak.unit} peak {peak.dtype}", peak.rate, "FLOP/s", peak.estimate, peak.source)
             for peak in device.peaks

@@ -8,6 +8,7 @@ from typing import Any
 from perftool.model import vendors
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import metric_kinds
+from perftool.op_costs.model import KINDS
 from perftool.store.facts import device_facts, named_devices
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
@@ -28,6 +29,7 @@ def given_tables(
         "_lanes": _lane_patterns(),
         "_metric_units": [(kind.name, kind.unit) for kind in metric_kinds()],
         "device_facts": device_facts(),
+        "op_kinds": [(name, kind) for kind, models in KINDS.items() for name in models],
         "devices": named_devices(metadata),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "inputs": facts,

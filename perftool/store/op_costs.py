@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import duckdb
 
 from perftool.model.inputs import ImportIssue
+from perftool.op_costs.call import NoModelError, shape_of
+from perftool.op_costs.convolutions import WHOLE
 from perftool.op_costs.model import cost_of
+from perftool.op_costs.seen import Results, results
 from perftool.store.catalog import catalog
 
 
@@ -15,9 +19,15 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
     """Make the table ``_op_costs`` from the rows of ``_op_work``; an op without a model has no row. No issues."""
     connection.execute(f"CREATE TABLE {catalog()['_op_costs'].definition}")
     calls = connection.execute(
-        "SELECT id, name, input_dims, input_types, concrete_inputs FROM _op_work WHERE input_dims IS NOT NULL"
+        """SELECT id, name, input_dims, input_types, concrete_inputs, element_bytes, outer_dims
+           FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
-    costs = [(call[0], cost) for call in calls if (cost := cost_of(*call[1:]))]
+    seen = _seen(connection)
+    costs = [
+        (row, cost)
+        for row, name, dims, types, scalars, element_bytes, outer in calls
+        if (cost := cost_of(name, dims, types, scalars, element_bytes, outer, seen))
+    ]
     if costs:
         columns = [
             [call for call, _ in costs], [cost.flops for _, cost in costs], [cost.bytes for _, cost in costs],
@@ -26,3 +36,20 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
         marks = ", ".join(["unnest(?)"] * len(columns))
         connection.execute(f"INSERT INTO _op_costs SELECT {marks}", columns)
     return []
+
+
+def _seen(connection: duckdb.DuckDBPyConnection) -> Results:
+    """The convolutions that the gradients of the recording show."""
+    rows = connection.execute(
+        "SELECT DISTINCT name, input_dims FROM ops WHERE name IN (SELECT unnest(?)) AND input_dims IS NOT NULL",
+        [list(WHOLE)],
+    ).fetchall()
+    found = []
+    for name, text in rows:
+        try:
+            dims = json.loads(text)
+            x, weight, result = (shape_of(dims[at]) for at in WHOLE[name])
+        except (ValueError, IndexError, TypeError, RecursionError, NoModelError):
+            continue
+        found.append((x, weight, result))
+    return results(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from perftool.errors import InputError, QueryError, QueryTimeoutError
+from perftool.errors import InputError, QueryError, QueryTimeoutError, is_interrupt
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
@@ -144,9 +144,17 @@ class TraceStore:
         return write_tables(self._connection, Path(self._folder.name))
 
     def adopt(self, parts: Sequence[Handover]) -> None:
-        """Take the tables that stores over one rank each handed on, instead of making them."""
+        """Take the tables that stores over one rank each handed on, instead of making them.
+
+        Raises InputError for tables that are damaged or do not fit together.
+        """
         self._require_open()
-        read_tables(self._connection, parts, Path(self._folder.name))
+        try:
+            read_tables(self._connection, parts, Path(self._folder.name))
+        except duckdb.Error as error:
+            if is_interrupt(error):
+                raise
+            raise InputError("the tables of a part are damaged; make it again") from None
         self._built.update(HANDED_ON)
 
     def limit(self, memory_mb: int, threads: int) -> None:

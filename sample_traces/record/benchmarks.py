@@ -34,7 +34,9 @@ HEAD = """# Written by record/benchmarks.py; tests/test_samples.py holds what is
 _NUMBERS = re.compile(r'(?<=[\d"\]]), *"Ev Idx": \d+|"(?:Record function id|Ev Idx)": \d+, *')
 # What is worth as much as the advice of the benchmark, and why.
 EQUALLY_RIGHT: dict[str, dict[str, str]] = {
+    "batch_size": {"GAP103": "a captured graph saves the same host work for any batch"},
     "hpu_graphs": {"BAT101": "eight rows are few: more of them would fill the same waiting time"},
+    "mark_step": {"GAP103": "one captured graph takes the place of all that the marks cut, and of their ops"},
     "recipe_cache": {"RCP102": "the new lengths are why the cache has no recipe; RCP105 names no gain"},
     "static_graph": {"COL107": "gradients this small are better reduced at once after the backward pass"},
 }

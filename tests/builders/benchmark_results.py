@@ -28,7 +28,9 @@ def measurement(
 
 def proof(before: tuple[str, ...] = ("FUS101",), after: tuple[str, ...] = (), simulated: bool = False) -> Proof:
     """A finding that promised at most 60 % and gave 50 %."""
-    return Proof(simulated=simulated, fired_before=before, fired_after=after, gain_estimated=0.6, ratio=2.0)
+    return Proof(
+        simulated=simulated, fired_before=before, fired_after=after, gain_estimated=0.6, gain_predicted=0.55, ratio=2.0
+    )
 
 
 VALIDATED = BenchmarkResult(

@@ -51,7 +51,7 @@ def test_the_copy_holds_the_trace_and_the_findings(trace: Path, run: Run) -> Non
     said = run.err.splitlines()
     assert said[0].startswith("Wrote out.json with ")
     assert said[1:] == [
-        "Open it at https://ui.perfetto.dev, or with --open; the track group is called habana_perf_tool.",
+        "Open it at https://ui.perfetto.dev, or with --open; the track group perftool comes first.",
         "To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', 10000",
     ]
 

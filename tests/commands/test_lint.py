@@ -194,8 +194,9 @@ def test_github_appends_to_the_step_summary(run: Run, monkeypatch: pytest.Monkey
 
 
 def test_the_life_of_a_baseline(run: Run) -> None:
-    assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
-    assert run.err == "Wrote accepted.json\n"
+    assert run("lint", SLOW, "--select", "GAP1", "--write-baseline", "accepted.json") == 0
+    assert run.err == "Accepted 4 findings: GAP101, GAP102, GAP103, GAP105\nWrote accepted.json\n"
+    assert run("lint", SLOW, "--write-baseline", "accepted.json", "-q") == 0
     text = Path("accepted.json").read_text(encoding="utf-8")
     assert str(SAMPLES) not in text
     assert run("lint", SLOW, "--baseline", "accepted.json") == 0
@@ -254,14 +255,26 @@ def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
     assert codes(run) == expected
 
 
+def test_what_is_accepted_is_accepted_wherever_it_is_recorded(run: Run) -> None:
+    Path("next").mkdir()
+    Path("next", "other.pt.trace.json.gz").write_bytes(next(Path(SLOW).glob("*.gz")).read_bytes())
+    trace = str(next(Path(SLOW).glob("*.gz")))
+    for paths in ([], ["--baseline-paths"]):
+        assert run("lint", trace, "--select", "GAP102", "--write-baseline", "accepted.json", *paths) == 0
+        assert run("lint", "next", "--select", "GAP102", "--baseline", "accepted.json") == len(paths)
+        assert run("lint", trace, "--select", "GAP102", "--baseline", "accepted.json") == 0
+
+
 def test_what_was_accepted_under_another_path_is_told(run: Run) -> None:
     for folder in ("first", "next"):
         Path(folder).mkdir()
         Path(folder, "run.pt.trace.json.gz").write_bytes(next(Path(SLOW).glob("*.gz")).read_bytes())
-    assert run("lint", "first", "--select", "GAP102", "--write-baseline", "accepted.json", "-q") == 0
+    assert (
+        run("lint", "first", "--select", "GAP102", "--write-baseline", "accepted.json", "-q", "--baseline-paths") == 0
+    )
     assert run("lint", "next", "--select", "GAP102", "--baseline", "accepted.json") == 1
     assert run.err.splitlines()[1:] == [
-        "what is accepted is accepted for its path: record into the same folder each time",
+        "--baseline-paths accepts a finding in its file only: record to the same path each time",
         "rewrite the baseline with --write-baseline to drop them",
     ]
 

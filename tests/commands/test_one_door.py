@@ -66,6 +66,7 @@ def report_of(run: Run, *arguments: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.parametrize("files", [2], indirect=True)
 def test_a_rule_of_a_user_is_asked_of_each_rank_alone(run: Run, files: list[str]) -> None:
     expected = {f"{6 + 3 * rank} kernels in 3 steps of 10.0 ms" for rank in range(len(files))}
     for arguments in (["analyze"], ["analyze", "--jobs", "2"], ["lint", "--jobs", "2"], ["lint"]):
@@ -73,7 +74,10 @@ def test_a_rule_of_a_user_is_asked_of_each_rank_alone(run: Run, files: list[str]
         assert {finding["message"] for finding in report["findings"]} == expected, arguments
 
 
-@pytest.mark.parametrize("own", [(), ("--rules", "pack")], ids=["shipped", "own"])
+# Nine small traces share a loader; rules of a user are asked in another process.
+@pytest.mark.parametrize(
+    ("files", "own"), [(1, ()), (9, ()), (2, ("--rules", "pack"))], ids=["one", "nine", "own"], indirect=["files"]
+)
 def test_the_report_does_not_depend_on_the_schedule(run: Run, files: list[str], own: tuple[str, ...]) -> None:
     here = report_of(run, "analyze", *files, *own)
     assert report_of(run, "analyze", *files, *own, "--jobs", "2") == here
@@ -83,6 +87,7 @@ def test_the_report_does_not_depend_on_the_schedule(run: Run, files: list[str], 
     assert Path("there.html").read_bytes() == Path("here.html").read_bytes()
 
 
+@pytest.mark.parametrize("files", [1, 9], indirect=True)
 def test_all_commands_find_the_same(run: Run, files: list[str]) -> None:
     found = {(finding["code"], finding["subject"]) for finding in report_of(run, "analyze", *files)["findings"]}
     assert found
@@ -96,7 +101,7 @@ def test_all_commands_find_the_same(run: Run, files: list[str]) -> None:
     assert compared["new_findings"]
 
 
-@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")], ids=["here", "processes"])
+@pytest.mark.parametrize(("files", "jobs"), [(1, ()), (9, ("--jobs", "2"))], ids=["one", "nine"], indirect=["files"])
 def test_queries_and_budgets_see_all_ranks(run: Run, files: list[str], jobs: tuple[str, ...]) -> None:
     for sql in ("SELECT rank, count(*) AS n FROM steps GROUP BY rank", "SELECT rank, 3 AS n FROM slices GROUP BY rank"):
         assert run("query", "rank*.json", f"{sql} ORDER BY rank", "--output-format", "json", *jobs) == 0

@@ -8,8 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import typer
 from builders.program import Run
 from events import document, step, x
+
+from perftool.cli import app
 
 TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
 # Every command that reads inputs and writes a document.
@@ -22,7 +25,10 @@ COMMANDS = {
     "diff folders": ["diff", ".", "."],
     "query": ["query", "run.json", "SELECT 1"],
     "annotate": ["annotate", "run.json"],
+    "whatif": ["whatif", "run.json"],
 }
+# These read nothing of the user's but a script, which tests/sim/test_files.py tries.
+ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +49,12 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
     assert run(*command, "-o", name) == 2
     assert run.err.endswith(f"{name}: is an input of this run, which is never changed; name another file\n")
     assert Path("run.json").read_bytes() == TRACE
+
+
+def test_every_command_that_writes_is_tried_here() -> None:
+    commands = typer.main.get_command(app).commands
+    writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}
+    assert writing - ONLY_WRITE == {arguments[0] for arguments in COMMANDS.values()}
 
 
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perftool.engine.compare.diff import compare, fails, parse_fail_if
+from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.op_totals import totals
 from perftool.engine.compare.run_side import step_lengths
 from perftool.engine.compare.significance import change_of_median, verdict_on
@@ -19,6 +20,7 @@ from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 from perftool.model.diff import OpTotal, RunSide, Setting
+from perftool.model.efficiency import OpRate
 from perftool.model.report import BREAKDOWN, Finding, Location, Share, Step
 from perftool.reporters.diff import headline, render_diff_json, render_diff_markdown, render_diff_text
 
@@ -188,3 +190,25 @@ def test_what_stood_just_above_its_threshold_is_not_fixed(idle: float, fixed: in
     base = replace(side(steps(100_000)), findings=(found("GAP101", 0, idle_ratio=idle),))
     result = compare(base, side(steps(100_000)), rules)
     assert (len(result.fixed_findings), len(result.crossed_findings)) == (fixed, 1 - fixed)
+
+
+def rated(name: str, dims: str | None, ns: int, share: float, calls: int = 2, source: str = "op") -> OpRate:
+    flops = 1e6
+    return OpRate(name, source, None, "convolution", dims, "[]", calls, flops, 1e6, ns, calls * flops / ns / 1e3,
+                  calls * 1e6 / ns / 1e3, "compute", share)  # fmt: skip
+
+
+def test_ops_compare_by_shapes_whatever_library_ran_them() -> None:
+    base = [rated("aten::cudnn_convolution", "[[1]]", 1000, 0.6), rated("aten::mm", "[[1]]", 400, 0.8),
+            rated("gemm", None, 900, 0.5, source="graph")]  # fmt: skip
+    new = [rated("aten::miopen_convolution", "[[1]]", 3000, 0.2, calls=4), rated("aten::mm", "[[2]]", 800, 0.4),
+           rated("gemm", None, 900, 0.5, source="graph")]  # fmt: skip
+    op, same = rate_changes(base, new)
+    assert (op.name, op.shapes, op.factor) == ("convolution", "[[1]]", 1.5)
+    # No shapes of mm agree, so that all its calls stand together and only shares of the best compare.
+    assert (same.name, same.shapes, same.factor, same.delta_ns) == ("mm", "", None, 400)
+    nothing = dict.fromkeys(BREAKDOWN, 0.0)
+    sides = [RunSide("a", (), nothing, (), (), (), rates=tuple(ops)) for ops in (base, new)]
+    text = render_diff_text(compare(*sides))
+    reached = "500 ns, 2.0 TFLOP/s, 60.0 % of the best -> 750 ns, 1.3 TFLOP/s, 20.0 % of the best"
+    assert f"  convolution 1  {reached}  x1.50\n" in text.decode()

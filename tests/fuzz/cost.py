@@ -1,7 +1,8 @@
 """What an input may cost: an oracle for inputs that crash nothing and still take too much.
 
-Costs are counted, so that the same input costs the same everywhere: the bytes that mending looked at, and the most
-memory that Python objects took, each with a part for every byte of input.
+In tests costs are counted, so that the same input costs the same everywhere: the bytes that mending looked at, and the
+most memory that Python objects took. The fuzzer measures besides: CPU time, against that of good inputs in the same
+process, and the memory of all. Each has a part for every byte of input.
 """
 
 from __future__ import annotations
@@ -18,11 +19,36 @@ _MEMORY_PER_BYTE = 400
 _FREE_WORK = 8 << 20
 # Modules that are imported on the way count too.
 _FREE_MEMORY = 64 << 20
+# Measured: a megabyte may take 20 s, and a gigabyte of memory.
+_SECONDS_PER_BYTE = 20e-6
+_GROWTH_PER_BYTE = 1000
+_TIMES_GOOD, _FREE_S = 5, 1.5
+_FREE_GROWTH = 400 << 20
+
+
+class TooMuchError(AssertionError):
+    """An input cost too much of ``what``."""
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(text)
+        self.what = what
+
+
+def may_cost(size: int, cpu_s: float, grown: int, good_s: float) -> None:
+    """Raises TooMuchError when an input of ``size`` bytes took too long, or too much memory."""
+    most_s = _FREE_S + _TIMES_GOOD * good_s + _SECONDS_PER_BYTE * size
+    if cpu_s > most_s:
+        raise TooMuchError("time", f"{cpu_s:.1f} s of CPU for {size:,} bytes; good inputs take {good_s:.2f} s")
+    if grown > _FREE_GROWTH + _GROWTH_PER_BYTE * size:
+        raise TooMuchError("memory", f"{grown >> 20:,} MB of memory for {size:,} bytes")
 
 
 @contextmanager
-def bounded(size: int) -> Iterator[None]:
-    """Raises AssertionError when what is done in here costs more than an input of ``size`` bytes may."""
+def bounded(size: int, memory: bool = True) -> Iterator[None]:
+    """Raises AssertionError when what is done in here costs more than an input of ``size`` bytes may.
+
+    ``memory`` counts that of Python's objects too, which takes twice as long.
+    """
     work = 0
     plain = mend.mend_events
 
@@ -32,15 +58,18 @@ def bounded(size: int) -> Iterator[None]:
         work += found.work
         return found
 
-    own = not tracemalloc.is_tracing()
+    own = memory and not tracemalloc.is_tracing()
     if own:
         tracemalloc.start()
-    tracemalloc.reset_peak()
-    before, _ = tracemalloc.get_traced_memory()
+    before = most = 0
+    if memory:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
     try:
         with mock.patch.object(mend, "mend_events", counted):
             yield
-        _, most = tracemalloc.get_traced_memory()
+        if memory:
+            _, most = tracemalloc.get_traced_memory()
     finally:
         if own:
             tracemalloc.stop()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import gzip
+import zlib
 from collections.abc import Callable, Sequence
 from random import Random
 
-import tomli
+import zstandard
+from structure import cells, events_on_lines, numbers, parts, structure, words
 
 # What has broken readers before: ends of ranges, things that look like structure, things that are not text.
 _WORDS = r'''
@@ -17,26 +19,6 @@ TOKENS = [
     *(word.encode() for word in _WORDS.split()),
     *(b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b"\n", b"\t", b"\x1b[31m", b"\xed\xa0\x80", b"\xc3"),
     *(b"9" * 25, b"-" + b"9" * 400, b"[" * 300, b'{"a":' * 300),
-]
-_VALUES = [
-    None,
-    True,
-    -1,
-    0,
-    1.5,
-    1e300,
-    2**63,
-    -(2**70),
-    "",
-    "x",
-    "\x00",
-    "\ud800",
-    [],
-    {},
-    [1],
-    {"a": 1},
-    [[[]]],
-    "9" * 40,
 ]
 _LONGEST = 200_000
 
@@ -116,63 +98,22 @@ def _recoded(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return data.decode("utf-8", "replace").encode(random.choice(("utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig")))
 
 
-def _events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """An array of events as lines, some of them twice."""
+def _inside(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """What is compressed, changed, and compressed again, perhaps in another way and in pieces."""
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return data
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list) or not events:
-        return data
-    return b"\n".join(
-        json.dumps(event).encode("utf-8", "surrogatepass") for event in random.choices(events, k=len(events))
-    )
+        plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else zstandard.ZstdDecompressor().decompress(data)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError, MemoryError):
+        plain = data
+    changed = random.choice(_MUTATIONS)(random, plain[:_LONGEST], seeds)
+    at = random.randint(0, len(changed)) if random.random() < 0.3 else len(changed)
+    squeeze = random.choice(_SQUEEZE)
+    return b"".join(squeeze(piece) for piece in (changed[:at], changed[at:]) if piece)
 
 
-def _structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Another value somewhere in a JSON or TOML document, or a key gone; other text stays as it is."""
-    document: object
-    try:
-        document, write = json.loads(data), json.dumps
-    except (ValueError, RecursionError):
-        try:
-            document, write = tomli.loads(data.decode()), _toml
-        except (ValueError, RecursionError):
-            return data
-    for _ in range(random.randint(1, 3)):
-        document = _changed(random, document)
-    return write(document).encode("utf-8", "surrogatepass")
-
-
-def _toml(document: object) -> str:
-    """A document as TOML: a line for each key, everything below it inline."""
-    if not isinstance(document, dict):
-        return ""
-    return "".join(f"{json.dumps(key)} = {_toml_value(value)}\n" for key, value in document.items())
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml_value(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return json.dumps("" if value is None else value)
-
-
-def _changed(random: Random, value: object) -> object:
-    if isinstance(value, dict) and value and random.random() < 0.9:
-        key = random.choice(list(value))
-        if random.random() < 0.15:
-            return {name: part for name, part in value.items() if name != key}
-        return {**value, key: _changed(random, value[key])}
-    if isinstance(value, list) and value and random.random() < 0.9:
-        at = random.randrange(len(value))
-        return [*value[:at], _changed(random, value[at]), *value[at + 1 :]]
-    return random.choice(_VALUES)
-
-
+_SQUEEZE: tuple[Callable[[bytes], bytes], ...] = (
+    lambda data: gzip.compress(data, 1, mtime=0), zstandard.ZstdCompressor().compress, lambda data: data,
+)  # fmt: skip
 _MUTATIONS: tuple[Mutation, ...] = (
-    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _much, _recoded,
-    _events_on_lines, _structure, _structure, _structure,
+    _insert, _replace, _delete, _repeat, _flip, _truncate, _cross, _lines, _much, _recoded, _inside,
+    events_on_lines, structure, structure, structure, numbers, cells, parts, words,
 )  # fmt: skip

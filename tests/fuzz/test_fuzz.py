@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from corpus import CORPUS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutate import mutated
@@ -28,3 +29,9 @@ def test_only_errors_that_users_can_read(name: str) -> None:
 
     round_of()
     assert tried
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_what_broke_once(name: str) -> None:
+    target, data = CORPUS[name]
+    attempt(TARGETS[target], data)

@@ -123,3 +123,8 @@ def test_times_keep_their_digits_through_a_repair() -> None:
     copied = copy(b"[" + event + b"," + b'{"ph":"X","name":"b\x01","ts":1683564901548727.123,"dur":0.001}]')
     assert copied.startswith(b"[" + event + b",")
     assert b'"ts":1683564901548727.123' in copied
+
+
+def test_lines_that_end_like_a_document_become_one() -> None:
+    copied = copy(A + b"\n" + A + b"," + B + b"]}")
+    assert orjson.loads(copied) == [*map(orjson.loads, (A, A, B, OURS))]

@@ -34,7 +34,8 @@ def test_a_block_says_what_was_measured_and_what_the_rules_said() -> None:
         "  large: 20.0 ms -> 10.0 ms; 1.00 x faster, 0.90 to 1.10 at 97% (cpu time, 6 rounds, threads: 1); "
         "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07; no win: the interval holds 1; "
         "noisy: the rounds scatter by more than 20 %\n"
-        "  FUS101 fires before, nothing after; estimated gain up to 60.0 % of the step, measured 50.0 %\n"
+        "  FUS101 fires before, nothing after; "
+        "estimated gain up to 60.0 % of the step, predicted 55.0 %, measured 50.0 %\n"
         "\n"
     )
 
@@ -46,7 +47,7 @@ def test_a_simulated_row_says_so() -> None:
     assert out.getvalue() == (
         "pinned_memory  Copies from pinned memory  simulated\n"
         "  simulated traces: CPY101 fires before, nothing after; "
-        "estimated gain up to 60.0 % of the step, simulated 50.0 %\n"
+        "estimated gain up to 60.0 % of the step, predicted 55.0 %, simulated 50.0 %\n"
         "  needs a device with asynchronous execution\n"
         "\n"
     )
@@ -59,13 +60,13 @@ def test_the_validation_table_keeps_measured_and_simulated_apart() -> None:
 
     # fmt: off
     assert lines == [
-        ["status", "benchmark", "before", "after", "gain", "<=", "measured", "simulated", "ratio", "interval",
-         "difference", "reason"],
-        ["validated", "fused_adamw", "FUS101", "nothing", "60.0", "%", "50.0", "%", "-", "2.00", "1.90", "to", "2.10",
-         "1.0e-07"],
-        ["simulated", "pinned_memory", "CPY101", "nothing", "60.0", "%", "-", "50.0", "%", "-", "-", "-", "needs", "a",
-         "device", "with", "asynchronous", "execution"],
-        ["failed", "sdpa", "-", "-", "-", "-", "-", "-", "-", "-", "sdpa:", "RuntimeError:", "a", "|", "b"],
+        ["status", "benchmark", "before", "after", "gain", "<=", "predicted", "measured", "simulated", "ratio",
+         "interval", "difference", "reason"],
+        ["validated", "fused_adamw", "FUS101", "nothing", "60.0", "%", "55.0", "%", "50.0", "%", "-", "2.00", "1.90",
+         "to", "2.10", "1.0e-07"],
+        ["simulated", "pinned_memory", "CPY101", "nothing", "60.0", "%", "55.0", "%", "-", "50.0", "%", "-", "-", "-",
+         "needs", "a", "device", "with", "asynchronous", "execution"],
+        ["failed", "sdpa", "-", "-", "-", "-", "-", "-", "-", "-", "-", "sdpa:", "RuntimeError:", "a", "|", "b"],
         [],
         ["1", "validated,", "1", "simulated,", "1", "failed"],
     ]
@@ -95,7 +96,7 @@ def test_one_pair_of_runs_has_no_interval() -> None:
 def test_markdown_escapes_what_would_break_the_table() -> None:
     lines = render_benchmarks_markdown([FAILED, VALIDATED]).decode().splitlines()
 
-    assert [line.count(" | ") for line in lines[:4]] == [10] * 4
+    assert [line.count(" | ") for line in lines[:4]] == [11] * 4
     assert lines[2].endswith("| sdpa: RuntimeError: a \\| b |")
     assert lines[5:8] == [
         "### fused_adamw",
@@ -122,6 +123,7 @@ def test_json_has_the_keys_of_the_contract() -> None:
         "ratio_interval": [1.9, 2.1],
         "max_error": 1e-07,
         "gain_estimated": 0.6,
+        "gain_predicted": 0.55,
         "gain_measured": 0.5,
         "gain_simulated": None,
         "ratio_simulated": None,

@@ -17,8 +17,8 @@ DRAWN = Annotations(
     counters=(Counter("queue", [Sample(1_683_564_901_548_726_123, {"depth": 2})]),),
 )  # fmt: skip
 EXPECTED = """\
-{"cat":"habana_perf_tool","ph":"M","name":"process_name","pid":9001,"tid":0,"ts":0,"args":{"name":"habana_perf_tool: findings (rank 3)"}},
-{"cat":"habana_perf_tool","ph":"M","name":"process_sort_index","pid":9001,"tid":0,"ts":0,"args":{"sort_index":-1}},
+{"cat":"habana_perf_tool","ph":"M","name":"process_name","pid":9001,"tid":0,"ts":0,"args":{"name":"perftool (rank 3)"}},
+{"cat":"habana_perf_tool","ph":"M","name":"process_sort_index","pid":9001,"tid":0,"ts":0,"args":{"sort_index":-1000000}},
 {"cat":"habana_perf_tool","ph":"C","name":"queue","pid":9001,"tid":9001,"ts":1683564901548726.123,"args":{"depth":2}},
 {"cat":"habana_perf_tool","ph":"M","name":"thread_name","pid":9001,"tid":9002,"ts":0,"args":{"name":"GAP101 host-bound"}},
 {"cat":"habana_perf_tool","ph":"M","name":"thread_sort_index","pid":9001,"tid":9002,"ts":0,"args":{"sort_index":1}},
@@ -53,3 +53,10 @@ def test_the_times_that_perfetto_shows_keep_their_order(one: int, other: int) ->
     first, second = sorted((one, other))
     assert shown_ns(first) <= shown_ns(second)
     assert abs(shown_ns(first) - first) <= max(1, first >> 52)
+
+
+def test_any_evidence_can_be_written() -> None:
+    odd = {"big": 2**100, "text": "\ud800", "bytes": b"\xff", "map": {(1,): float("nan")}}
+    lane = Lane("GAP101", [Mark("m", 1, 1, {"evidence": odd})])
+    text = b"".join(render_events(Annotations(0, 9001, 0, Location(), None, (lane,), ())))
+    assert b'{"big":1.2676506002282294e+30,"text":"\xef\xbf\xbd","bytes":"b\'\\\\xff\'","map":{"(1,)":null}}' in text

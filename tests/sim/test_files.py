@@ -10,6 +10,7 @@ from sim.runs import Run, run
 
 import perftool
 from perftool.engine.analysis import analyze
+from perftool.errors import PerfToolError
 from perftool.readers.text.text_input import read
 from perftool.sim import simulate
 
@@ -118,3 +119,11 @@ def test_the_examples_show_the_faults_and_their_cure(tmp_path: Path, name: str, 
     report = analyze([str(left.trace)], logs=[str(left.log), str(left.metrics)])
     assert left.exit_code == 0
     assert {finding.code for finding in report.findings} & set(WRONG) == expected
+
+
+def test_a_simulation_is_not_written_over_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.json"
+    script.write_text("print('mine')")
+    with pytest.raises(PerfToolError, match="is an input of this run"):
+        simulate(script, output=script)
+    assert script.read_text() == "print('mine')"

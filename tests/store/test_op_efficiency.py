@@ -32,7 +32,9 @@ def asked(folder: Path, table: str, *traces: list[Event], metadata: dict[str, An
 
 def metrics(folder: Path, *traces: list[Event], metadata: dict[str, Any] = H100) -> dict[str, float]:
     rows = asked(folder, "summary", *traces, metadata=metadata)
-    return {row["metric"]: row["value"] for row in rows if row["metric"] in ("mfu_ratio", "roofline_ratio")}
+    return {
+        row["metric"]: row["value"] for row in rows if row["metric"] in ("mfu_ratio", "hfu_ratio", "roofline_ratio")
+    }
 
 
 STEP = [step(1, 0, 1000)]
@@ -57,10 +59,68 @@ def test_each_kernel_counts_once_under_the_innermost_op(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows = asked(tmp_path, "op_efficiency", events)
     assert {row["name"]: (row["calls"], row["kernel_ns"]) for row in rows} == {
-        "aten::mm": (2, 120_000), "mine::op": (1, 30_000), None: (None, 18_000),
+        "aten::mm": (2, 120_000), "mine::op": (1, 30_000), "nobody's": (1, 7_000),
+        "Memcpy HtoD (Pageable -> Device)": (1, 11_000),
     }  # fmt: skip
+    assert {row["source"] for row in rows if row["name"].endswith(("mm", "op"))} == {"op"}
+    assert {row["source"] for row in rows if not row["name"].endswith(("mm", "op"))} == {"kernel"}
     unknown = ("flops", "bytes", "tflops", "tbytes", "bound", "roofline_ratio")
     assert {row[key] for row in rows if row["name"] != "aten::mm" for key in unknown} == {None}
+
+
+def test_a_captured_graph_shows_its_kernels_whatever_op_launches_it(tmp_path: Path) -> None:
+    graph = [
+        x("decode", 90, 60, cat="user_annotation"), runtime("cudaGraphLaunch", 100, 20, 1),
+        kernel("gemm", 200, 30, 1), kernel("norm", 240, 5, 1), kernel("gemm", 250, 31, 1),
+    ]  # fmt: skip
+    rows = asked(tmp_path, "op_efficiency", [*STEP, *graph])
+    assert [(row["name"], row["source"], row["calls"], row["kernel_ns"]) for row in rows] == [
+        ("gemm", "graph", 2, 61_000), ("norm", "graph", 1, 5_000),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", ["gaudi2_unoptimised/rank0.pt.trace.json.gz", "gaudi3_gen_c.json.gz"])
+def test_all_work_of_a_sample_is_there_once(sample: str) -> None:
+    with TraceStore() as store:
+        store.add_trace(str(Path(__file__).parents[2] / "sample_traces" / sample))
+        rows = store.rows("op_efficiency")
+        (work,) = store.select("""
+            SELECT sum(d.dur)::BIGINT AS ns FROM device_ops AS d
+            JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end" WHERE d.valid AND d.kind <> 'wait'
+        """)
+    assert sum(row["kernel_ns"] for row in rows) == work["ns"] > 0
+    assert {row["source"] for row in rows} <= {"recipe", "kernel", "op"}
+    assert {"MME", "TPC"} <= {row["engine"] for row in rows}
+
+
+FORWARD = {**PRODUCT, "Sequence number": 7}
+BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def checkpointed(forward: dict[str, Any], repeated: dict[str, Any]) -> list[Event]:
+    """A product forward, one inside a backward function, and the product of the gradient."""
+    return [
+        *STEP, *op("aten::mm", 100, 80, 1, **forward), x(BACKWARD, 300, 90),
+        *op("aten::mm", 310, 80, 2, **repeated), *op("aten::mm", 340, 80, 3, **PRODUCT),
+    ]  # fmt: skip
+
+
+def test_what_checkpointing_repeats_is_work_of_the_hardware_alone(tmp_path: Path) -> None:
+    found = metrics(tmp_path, checkpointed(FORWARD, {**FORWARD, "Sequence number": 8}))
+    assert found["hfu_ratio"] == pytest.approx(1.5 * found["mfu_ratio"])
+
+
+def test_the_graph_of_a_penalty_on_gradients_repeats_nothing(tmp_path: Path) -> None:
+    other = {"Input Dims": [[1024, 8944], [8944, 2816]], "Input type": [BF16, BF16], "Sequence number": 8}
+    found = metrics(tmp_path, checkpointed(FORWARD, other))
+    assert found["hfu_ratio"] == found["mfu_ratio"]
+
+
+def test_lists_of_tensors_have_the_size_that_their_kernel_names(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[[4, 8], [4, 2]], []], "Input type": ["TensorList", "Scalar"]}
+    opaque = "CatArrayBatchedCopy<(anonymous namespace)::OpaqueType<2u>, 4>"
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::cat", 100, 5, 1, opaque, **shapes)])
+    assert (row["flops"], row["bytes"], row["bound"]) == (0, 2 * 2 * 40, "memory")
 
 
 def test_an_unknown_device_has_rates_without_shares(tmp_path: Path) -> None:
@@ -105,7 +165,8 @@ def test_the_summary_weighs_operations_against_the_window(tmp_path: Path) -> Non
     found = metrics(tmp_path, [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
     at_peak_us = 51_581_550_592 / 989.4e6
     assert found == {
-        "mfu_ratio": pytest.approx(at_peak_us / 1000), "roofline_ratio": pytest.approx(at_peak_us / 84.484),
+        "mfu_ratio": pytest.approx(at_peak_us / 1000), "hfu_ratio": pytest.approx(at_peak_us / 1000),
+        "roofline_ratio": pytest.approx(at_peak_us / 84.484),
     }  # fmt: skip
 
 
@@ -119,5 +180,5 @@ def test_the_summary_keeps_silent_where_too_little_is_known(tmp_path: Path) -> N
 def test_one_rank_that_says_nothing_silences_the_summary(tmp_path: Path) -> None:
     product = [*STEP, *op("aten::mm", 100, 80, 1, **PRODUCT)]
     ranked = {**H100, "distributedInfo": {}}
-    assert metrics(tmp_path, product, product, metadata=ranked).keys() == {"mfu_ratio", "roofline_ratio"}
+    assert "mfu_ratio" in metrics(tmp_path, product, product, metadata=ranked)
     assert metrics(tmp_path, product, [*STEP, *op("mine::op", 100, 80, 1)], metadata=ranked) == {}

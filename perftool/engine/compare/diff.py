@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from perftool.engine.analysis import analysed
+from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.run_side import run_side, setting_of
 from perftool.engine.compare.settings import differences
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
@@ -49,7 +50,10 @@ def load_side(
             [read.rank for read in report.inputs if read.kind == "trace"],
             report.run.world_size,
         )
-        return run_side(path, report.steps, device_ops, ops, report.findings, setting=setting)
+        return run_side(
+            path, report.steps, device_ops, ops, report.findings, setting=setting,
+            rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
+        )  # fmt: skip
 
 
 def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
@@ -76,6 +80,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
         fixed_findings=tuple(finding for finding in vanished if finding not in crossed),
         crossed_findings=tuple(crossed),
         differences=tuple(differences(base.setting, new.setting)),
+        rates=rate_changes(base.rates, new.rates),
     )
 
 

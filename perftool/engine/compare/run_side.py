@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from perftool.engine.compare.op_totals import totals
 from perftool.model.diff import UNKNOWN, RunSide, Setting
+from perftool.model.efficiency import OpRate
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
 
@@ -18,8 +19,13 @@ def run_side(
     *,
     all_ops: bool = True,
     setting: Setting = UNKNOWN,
+    rates: Iterable[OpRate] = (),
+    device: str | None = None,
 ) -> RunSide:
-    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``."""
+    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``.
+
+    ``rates`` are what its ops reached on ``device``.
+    """
     complete = [step for step in steps if not step.partial]
     count = max(1, len(complete))
     return RunSide(
@@ -31,6 +37,8 @@ def run_side(
         findings=tuple(findings),
         all_ops=all_ops,
         setting=setting,
+        rates=tuple(rates),
+        device=device,
     )
 
 

@@ -41,12 +41,7 @@ _HOST = f"""
 WITH cut AS (
     SELECT s.track::VARCHAR AS lane, s.name, s.depth AS level, greatest(s.ts, $begin) AS ts,
            least(s."end", $until) AS "end",
-           CASE WHEN y.id IS NOT NULL OR n.waits THEN 'sync' WHEN n.feeding = 'loading' THEN 'dataloader'
-                WHEN n.feeding = 'graph_build' THEN 'graph_build' WHEN n.feeding = 'fallback' THEN 'fallback'
-                WHEN n.feeding = 'copy_call' THEN 'memcpy' WHEN n.feeding = 'call' THEN 'runtime'
-                WHEN n.feeding IN ('group_op', 'group_annotation') THEN 'communication'
-                WHEN n.feeding IN ('optimizer', 'optimizer_op') THEN 'optimizer'
-                WHEN n.feeding = 'op' THEN 'cpu_op' ELSE 'other' END AS kind
+           CASE WHEN y.id IS NOT NULL THEN 'sync' ELSE coalesce(n.drawn, 'other') END AS kind
     FROM slices AS s
     LEFT JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
     LEFT JOIN (SELECT DISTINCT id FROM syncs WHERE rank = $rank) AS y ON y.id = s.id

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from perftool import __version__
+from perftool.engine.rules.fingerprint import fingerprint
 from perftool.errors import BaselineError
 from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
 from perftool.readers.files.small_file import read_small
@@ -63,15 +64,21 @@ def subtract(
     left = Counter({entry.fingerprint: entry.count for entry in entries})
     marked = []
     for found in findings:
-        known = acceptable(found) and left[found.finding.fingerprint] > 0
-        if known:
-            left[found.finding.fingerprint] -= 1
-        state: BaselineState = "unchanged" if known else "new"
-        marked.append(replace(found, finding=replace(found.finding, suppressed=known), baseline=state))
-    seen = {found.finding.fingerprint for found in findings}
+        known = next((one for one in _fingerprints(found) if left[one] > 0), None) if acceptable(found) else None
+        if known is not None:
+            left[known] -= 1
+        state: BaselineState = "new" if known is None else "unchanged"
+        marked.append(replace(found, finding=replace(found.finding, suppressed=known is not None), baseline=state))
+    seen = {one for found in findings for one in _fingerprints(found)}
     looked_for = set(codes)
     stale = [entry for entry in entries if entry.fingerprint not in seen and entry.code in looked_for]
     return marked, stale
+
+
+def _fingerprints(found: LintFinding) -> tuple[str, str]:
+    """That of ``found``, and the one with its path, which a baseline may hold."""
+    finding = found.finding
+    return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 
 
 def acceptable(found: LintFinding) -> bool:

@@ -45,7 +45,7 @@ def lint_inputs(
     inputs: Inputs, plan: LintPlan, progress: Progress | None = None, schedule: Schedule = IN_PROCESS
 ) -> LintReport:
     """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
-    if not inputs.traces and not inputs.texts:
+    if not inputs.files:
         return judge(empty_report(plan.rules), plan)
     with analysed(inputs, plan.rules, schedule, progress) as run:
         report = run.report
@@ -57,7 +57,7 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
     """``report`` as a gate sees it: sorted, filtered, compared with the baseline."""
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
     portable = place_sources(make_portable(report, shown), (plan.root, *plan.settings.source_roots), shorten=True)
-    placed = [_place(finding, portable) for finding in portable.findings]
+    placed = [_place(finding, portable, plan.settings.baseline_paths) for finding in portable.findings]
     wanted = [found for found in placed if _severe(found.finding, plan.settings)]
     kept = sorted((found for found in wanted if not _ignores(found, plan.settings)), key=_order)
     idle = tuple(_idle_ignores(placed, list(shown.values()), plan))
@@ -84,9 +84,9 @@ def _judged(
     return LintReport(listed, tuple(findings), tuple(stale), fails and not settings.exit_zero)
 
 
-def _place(finding: Finding, report: Report) -> LintFinding:
+def _place(finding: Finding, report: Report, by_path: bool) -> LintFinding:
     file = file_of(finding, report.inputs) if report.inputs else ""
-    stable = fingerprint(finding.code, finding.subject, file)
+    stable = fingerprint(finding.code, finding.subject, file if by_path else None)
     return LintFinding(replace(finding, fingerprint=stable), file)
 
 

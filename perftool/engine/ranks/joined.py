@@ -15,8 +15,10 @@ from perftool.engine.report.compose import unreadable
 from perftool.engine.rules.asking import Answer, Context
 from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
 from perftool.engine.rules.pack import USER_CODE
+from perftool.engine.rules.predict import without_predictions
 from perftool.errors import InputError
 from perftool.model.rule import Rule
+from perftool.replay.limits import MOST_RANKS
 from perftool.store.handover import spans_ranks
 from perftool.store.trace_store import TraceStore
 
@@ -66,6 +68,18 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
     for fact in facts:
         store.metadata |= {rank: dict(metadata) for rank, metadata in fact.metadata.items()}
     return facts
+
+
+def unpredicted(parts: Sequence[Part]) -> list[Part]:
+    """``parts``, which may have been made apart, without replays where the run has more ranks than are replayed."""
+    if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
+        return list(parts)
+    return [replace(part, facts=part.facts and _bare(part.facts)) for part in parts]
+
+
+def _bare(facts: Facts) -> Facts:
+    answers, models = without_predictions(facts.answers, list(facts.metadata))
+    return replace(facts, answers=answers, models=models)
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:

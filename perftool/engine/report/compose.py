@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
+from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
 from perftool.engine.report.verdict import Told, verdict
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
@@ -29,7 +30,9 @@ def compose(
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows"])
+    store.build(
+        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows", *EFFICIENCY_TABLES]
+    )
     outcome = evaluated(context_of(store, steps, device.type))
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
@@ -58,6 +61,7 @@ def compose(
         rules=tuple(rules),
         ranks=ranks,
         model=model,
+        efficiency=efficiency(store),
     )
 
 

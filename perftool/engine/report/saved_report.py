@@ -11,6 +11,7 @@ import orjson
 from perftool.engine.compare.run_side import run_side, setting_of
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
+from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding, Location, Share, Step
 
 VERSION = 1
@@ -55,6 +56,8 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         [_finding(found) for found in data["findings"]],
         all_ops=False,
         setting=_setting(data),
+        rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
+        device=data["device"]["name"],
     )
 
 

@@ -166,8 +166,10 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
     if idle is None:
         return "The input shows no work of a device, so nothing is said about how busy one is."
     untold = f" ({what})" if (what := _unknown(summary)) else ""
-    if idle < _NOTEWORTHY_IDLE or not idle_causes:
-        return f"The device works {format_ratio(1 - idle)} of the time{untold}."
+    if idle < _WELL_FED:
+        best = _best(summary)
+        if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
+            return f"The device works {format_ratio(1 - idle)} of the time{untold}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
     return (
@@ -181,6 +183,16 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
     if not unknown.value or not unknown.numerator:
         return ""
     return f"its state in {format_ns(unknown.numerator * 1e6)} at the edge is not recorded and counts as neither"
+
+
+def _best(summary: Mapping[str, Metric]) -> str:
+    """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
+    best, passes, window = (summary[name].value for name in ("roofline_ratio", "passes_time_ms", "window_ms"))
+    far = f", its kernels at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    if not passes or not window or passes < LARGE * window:
+        return far
+    spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
+    return f"{far}; {spent} go to pointwise, normalisation and copy kernels between the products"
 
 
 def _lower(title: str) -> str:

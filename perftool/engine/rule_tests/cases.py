@@ -21,6 +21,9 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
+# A case makes its point with a handful.
+_MOST_EVENTS = 100_000
+
 
 @dataclass(frozen=True)
 class Case:
@@ -120,6 +123,9 @@ def _check_places(place: str, events: list[Any]) -> None:
         raise RuleError(f"{place}: key events must be a list of tables")
     if any(places) and (unknown := [on for on in places if on not in PLACES]):
         raise RuleError(f"{place}: key events: on = {unknown[0]!r} is none of {', '.join(PLACES)}")
+    copies = [event.get("repeat", 1) for event in events]
+    if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:
+        raise RuleError(f"{place}: key events: repeat must be a whole number, and give at most {_MOST_EVENTS:,} events")
 
 
 def _write(folder: Path, name: str, text: str) -> str:

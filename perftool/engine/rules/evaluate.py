@@ -11,8 +11,10 @@ from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, s
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
+from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
@@ -171,6 +173,8 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     values = sql_values(rule, rule.sql, context)
     columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
+    if not is_shipped(rule):
+        found = checked(found)
     bounded = limited(store, rule.relieves, found, context.step_ns) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
@@ -180,7 +184,17 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
-    # Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
-    share = min(1.0, gain_ns * context.steps / context.window_ns) if predicted_ns is None and context.window_ns else 1.0
-    bounded = max(0, min(int(gain_ns), int(share * context.step_ns)))
-    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted")
+    bounded = _of_step(gain_ns, context, evidence=predicted_ns is None)
+    allowed = row.get("gain_ns")
+    most = None if allowed is None else _of_step(allowed, context, evidence=True) / context.step_ns
+    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted", most)
+
+
+def _of_step(gain_ns: float, context: Context, *, evidence: bool) -> int:
+    """What ``gain_ns`` per step is of the median step.
+
+    Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
+    """
+    mean_ns = context.window_ns / max(context.steps, 1)
+    share = min(1.0, gain_ns / mean_ns) if evidence and mean_ns else 1.0
+    return max(0, min(int(gain_ns), int(share * context.step_ns)))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from time import monotonic
 from typing import Any
 
-from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
+from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.limits import limited, unsteady
-from perftool.errors import QueryError
+from perftool.engine.rules.pack import is_shipped
+from perftool.engine.rules.row_check import whole
+from perftool.errors import QueryError, QueryTimeoutError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
 from perftool.replay.changes import CHANGE_KINDS, Change
@@ -18,10 +23,11 @@ from perftool.replay.path_rows import bound_shares, path_rows
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
+_LARGEST_FACTOR = 1000
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # What a row of a whatif query is about, as the slice that it names has it.
 _PLACED = """
-SELECT w.*, s.rank AS slice_rank, s.track AS slice_track, s.ts AS slice_ts, s."end" AS slice_end
+SELECT w.*, s.id AS slice_id, s.track AS slice_track, s.ts AS slice_ts, s."end" AS slice_end
 FROM ({sql}) AS w JOIN slices AS s ON s.id = w.task
 WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 """
@@ -52,31 +58,60 @@ def predicted(
     return results, tuple(models)
 
 
+def without_predictions(
+    answers: Sequence[Answer], ranks: Sequence[int]
+) -> tuple[tuple[Answer, ...], tuple[ReplayModel, ...]]:
+    """``answers`` and models of ``ranks`` as they are for a run of more ranks than are replayed."""
+    bare = [tuple({key: row[key] for key in row if key != "predicted_ns"} for row in answer.rows) for answer in answers]
+    kept = tuple(replace(answer, rows=rows) for answer, rows in zip(answers, bare, strict=True))
+    return kept, tuple(_no_model(rank, _TOO_MANY) for rank in sorted(ranks))
+
+
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
     """What the fix of ``rule`` changes in the steps of ``model``, each with the subject it is for, None for every one.
 
     Raises QueryError when the rule's query fails, or gives something else than changes.
     """
-    assert rule.whatif is not None
     begin, end = model.window
-    sql = _PLACED.format(sql=rule.whatif, rank=model.rank, begin=begin, end=end)
-    columns, rows, _ = run_sql(store, rule, sql, sql_values(rule, rule.whatif, context), _MOST_CHANGES)
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
-    return [(row.get("subject"), _change(row)) for row in found]
+    placed = partial(_PLACED.format, rank=model.rank, begin=begin, end=end)
+    rows = _what_changes(store, rule, context, placed)
+    return [(None if row.get("subject") is None else str(row["subject"]), _change(row)) for row in rows]
+
+
+def _what_changes(
+    store: TraceStore, rule: Rule, context: Context, placed: Callable[..., str]
+) -> Iterable[Mapping[str, Any]]:
+    """The rows of the rule's whatif query with the slice that each is about, which ``placed`` adds to SQL."""
+    assert rule.whatif is not None
+    values = sql_values(rule, rule.whatif, context)
+    if is_shipped(rule):
+        return _named(*run_sql(store, rule, placed(sql=rule.whatif), values, _MOST_CHANGES)[:2])
+    # SQL of others runs by itself: inside of ours it could end ours, and go on as it likes.
+    rows = _named(*run_sql(store, rule, rule.whatif, values, _MOST_CHANGES)[:2])
+    tasks = [whole("task", row.get("task")) for row in rows]
+    slices = store.select(placed(sql="SELECT DISTINCT unnest($tasks::BIGINT[]) AS task"), {"tasks": tasks})
+    known = {row["task"]: row for row in slices}
+    return [{**row, **known[task]} for row, task in zip(rows, tasks, strict=True) if task in known]
+
+
+def _named(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _change(row: Mapping[str, Any]) -> Change:
     if row.get("change") not in CHANGE_KINDS:
-        raise QueryError(f"whatif: change is {row.get('change')!r}, none of {', '.join(CHANGE_KINDS)}")
-    factor, parallel = row.get("factor"), row.get("parallel")
+        raise QueryError(f"change is {row.get('change')!r:.40}, none of {', '.join(CHANGE_KINDS)}")
+    factor, parallel = row.get("factor"), whole("parallel", row.get("parallel"))
+    if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= _LARGEST_FACTOR):
+        raise QueryError(f"factor is {factor!r:.40}, no number from 0 to {_LARGEST_FACTOR:,}")
     return Change(
         kind=row["change"],
-        task=row["task"],
+        task=row["slice_id"],
         track=row["slice_track"],
         ts=row["slice_ts"],
         end=row["slice_end"],
         factor=1.0 if factor is None else float(factor),
-        parallel=1 if parallel is None else max(1, int(parallel)),
+        parallel=1 if parallel is None else max(1, parallel),
     )
 
 
@@ -90,19 +125,43 @@ def _with_prediction(
     rows = list(answer.rows)
     ours = [at for at, row in enumerate(rows) if row.get("rank") == model.rank or (only and row.get("rank") is None)]
     try:
-        every = changes_of(store, rule, model, context) if ours else []
-    except (QueryError, KeyError) as error:
-        return replace(answer, error=f"whatif: {error}")
-    for number in ours:
-        row = rows[number]
-        changes = [change for subject, change in every if subject in (None, str(row.get("subject")))]
-        # Without anything to change the fix cannot be modelled here, and the bound stands.
-        if changes:
-            saved = model.replayed_ns - model.predict(changes).step_ns
-            rows[number] = {**row, "predicted_ns": max(0, saved)}
+        for at, saved, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in ours]):
+            rows[at] = {**rows[at], "predicted_ns": max(0, saved)}
             if rule.severity != "info":
                 fixes.setdefault(rule.code, []).extend(changes)
+    except (QueryError, KeyError) as error:
+        fixes.pop(rule.code, None)
+        return replace(answer, error=f"whatif: {error}")
     return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
+
+
+def _judged(
+    store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
+) -> Iterator[tuple[int, int, list[Change]]]:
+    """For each of ``rows`` that the fix changes something about: its number, the time saved, and the new changes.
+
+    Raises QueryTimeoutError when the replays take longer than a query may.
+    """
+    until = monotonic() + RULE_TIME_LIMIT_S
+    by_subject: dict[str | None, list[Change]] = {}
+    for about, change in changes_of(store, rule, model, context) if rows else ():
+        by_subject.setdefault(about, []).append(change)
+    for_every = by_subject.get(None, [])
+    known: dict[str | None, int] = {}
+    for number, row in rows:
+        subject = str(row.get("subject"))
+        key = subject if subject in by_subject else None
+        # Without anything to change the fix cannot be modelled here, and the bound stands.
+        if key not in by_subject:
+            continue
+        if monotonic() > until:
+            raise QueryTimeoutError(RULE_TIME_LIMIT_S)
+        new: list[Change] = []
+        if key not in known:
+            own = by_subject[key] if key is not None else []
+            new = [*own, *(for_every if not known else ())]
+            known[key] = model.replayed_ns - model.predict([*for_every, *own]).step_ns
+        yield number, known[key], new
 
 
 def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayModel:

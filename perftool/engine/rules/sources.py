@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +19,8 @@ _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 # A function that one call of another calls more often than this is the body of its loop: the loop is the place.
 _LOOP = 16
 _SMALLEST_SHARE = 0.01
+# Of a rule's rows; each takes a walk through the stacks.
+_MOST_PLACED = 100
 _FRAMES = """
 SELECT f.track, f.file, f.line, f.function, f.call_line, f.stack, f.ts, f."end"
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track
@@ -50,7 +52,8 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Mapping[str, Any]]
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return list(rows)
-    return [{**row, "sources": _sources(store, rule, row)} for row in rows]
+    placed = [{**row, "sources": _sources(store, rule, row)} for row in rows[:_MOST_PLACED]]
+    return [*placed, *rows[_MOST_PLACED:]]
 
 
 def _sources(store: TraceStore, rule: Rule, row: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -60,7 +63,7 @@ def _sources(store: TraceStore, rule: Rule, row: Mapping[str, Any]) -> tuple[dic
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
     idle = [(at["ts"], at["end"]) for at in store.select(_IDLE, {"rank": rank, "causes": causes})] if causes else []
-    stake = idle or _named(store, rank, row)
+    stake = _united(idle or _named(store, rank, row))
     tracks = _stretches(store, rank)
     spent: Counter[Line] = Counter()
     for track in tracks:
@@ -86,6 +89,17 @@ def _named(store: TraceStore, rank: int, row: Mapping[str, Any]) -> list[Interva
     calls = store.select(_LAUNCHED, {"rank": rank, "times": list(spans)})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
     return [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
+
+
+def _united(intervals: Iterable[Interval]) -> list[Interval]:
+    """The time that ``intervals`` cover, each part of it once."""
+    united: list[Interval] = []
+    for ts, end in sorted(intervals):
+        if united and ts <= united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((ts, end))
+    return united
 
 
 def _stretches(store: TraceStore, rank: int) -> list[list[Stretch]]:

@@ -41,6 +41,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("min-severity", "text", "info", "hide findings below this severity", SEVERITIES),
     SettingKey("min-confidence", "text", "low", "hide findings below this confidence", CONFIDENCES),
     SettingKey("baseline", "text", "", "file of accepted findings"),
+    SettingKey("baseline-paths", "true or false", False, "what is accepted is accepted in its file only"),
     SettingKey("budgets", "table of budgets", {}, 'limits of numbers, such as step_time_ms = "<= 120"'),
 )
 BY_KEY: Mapping[str, SettingKey] = {key.key: key for key in KEYS}

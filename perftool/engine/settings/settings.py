@@ -55,6 +55,7 @@ class Settings:
     min_severity: str = default("min-severity")
     min_confidence: str = default("min-confidence")
     baseline: Path | None = None
+    baseline_paths: bool = False
     budgets: tuple[BudgetText, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +109,7 @@ def merge(layers: Iterable[Layer]) -> Settings:
         output_file=used["output-file"] or None,
         fail_on=used["fail-on"],
         exit_zero=used["exit-zero"],
+        baseline_paths=used["baseline-paths"],
         min_severity=used["min-severity"],
         min_confidence=used["min-confidence"],
         baseline=Path(used["baseline"]) if used["baseline"] else None,

@@ -19,6 +19,7 @@ from perftool.readers.trace import envelope
 from perftool.readers.trace.event_text import EVENT_START
 from perftool.readers.trace.profiler_csv import reject_hltv
 
+PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GLOB = set("*?[")
 # Our documents name the program that near their beginning or end.
@@ -27,7 +28,8 @@ _TELLING = 4 << 10
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of an analysis, each once: ``traces``, and ``texts`` (logs, metrics, configuration).
+    """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
+    that were analysed before.
 
     ``notes`` are sentences for the user about what was left out.
     """
@@ -35,6 +37,12 @@ class Inputs:
     traces: tuple[str, ...]
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.traces, *self.texts, *self.parts)
 
 
 def find_inputs(
@@ -56,15 +64,16 @@ def find_inputs(
         raise InputError("'-' can be given only once")
     expanded = [_expand(path, patterns) for path in paths]
     given = [file for found in expanded for file in found.files]
-    traces = [file for file in given if not _is_text(file)]
+    parts = [file for file in given if file.endswith(PART_SUFFIX)]
+    traces = [file for file in given if file not in parts and not _is_text(file)]
     named = [file for path in texts for file in _expand(path).files]
     beside = [] if texts or not companions else _beside(traces)
-    others = [file for file in given if file not in traces]
-    if not traces and not others and not named:
+    others = [file for file in given if file not in traces and file not in parts]
+    if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     beside, left_out = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
     found = (*others, *named, *beside)
-    for file in (*traces, *found):
+    for file in (*traces, *found, *parts):
         _require_text(file)
     notes = (*(found.note for found in expanded if found.note), *left_out)
     chosen = list(dict.fromkeys(traces))
@@ -73,7 +82,7 @@ def find_inputs(
         notes = (*notes, *copies)
         if not as_one_run:
             require_one_run(chosen)
-    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes)
+    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)))
 
 
 def _require_text(path: str) -> None:
@@ -103,6 +112,8 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     files = sorted(str(file) for file in named if file.is_file())
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
+    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if file.is_file())):
+        return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")

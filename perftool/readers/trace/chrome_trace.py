@@ -88,7 +88,8 @@ class ChromeTrace:
                 block, blocks = envelope.lines_joined(block), map(envelope.lines_joined, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
-            self._damaged = head.damaged > 0
+            # Lines that end like a document are neither: a bracket there closes nothing.
+            self._damaged = head.damaged > 0 or head.lines
             if head.damaged:
                 text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
                 self.issues.append(ImportIssue("damaged metadata", head.damaged, text))

@@ -10,9 +10,11 @@ from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures
 from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
+from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
+from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
@@ -44,6 +46,8 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    roofline: RooflineChart | None
+    efficiency_notes: Sequence[str]
     # From the page to the root of the project, where its sources lie.
     sources_at: str = ""
     idle_url: str = IDLE_TIME
@@ -107,4 +111,6 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
+        roofline=roofline_chart(report.efficiency) if report.efficiency else None,
+        efficiency_notes=efficiency_notes(report.efficiency) if report.efficiency else [],
     )

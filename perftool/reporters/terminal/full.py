@@ -14,11 +14,13 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.links import IDLE_TIME
 from perftool.model.report import Finding, Metric, NotApplicable, Report
+from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.tables import (
+    efficiency_table,
     engines_table,
     fallbacks_table,
     print_table,
@@ -54,6 +56,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
     _print_table("Recipes by device time", recipes_table(report.recipes), console)
     _print_table("Device ops by time (lanes united)", shares_table(report.top_device_ops), console)
+    _print_efficiency(report, console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_findings(report, console)
 
@@ -132,6 +135,16 @@ def _print_ranks(report: Report, console: Console) -> None:
 def _print_bounds(report: Report, console: Console) -> None:
     if report.model and report.model.bounds:
         _heading(f"Who bounds the step: {bounds_text(report.model.bounds)}", console)
+
+
+def _print_efficiency(report: Report, console: Console) -> None:
+    """The ops that take most time against the device's best, under the peaks that were assumed."""
+    told = report.efficiency
+    if told is None or (told.bounded_ns == 0 and not told.missing):
+        return
+    _print_table("Ops against the device's best", efficiency_table(told), console)
+    for line in efficiency_notes(told):
+        console.print(Text(f"  {line}", style="dim"))
 
 
 def _print_table(title: str, table: Table, console: Console) -> None:

@@ -9,13 +9,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from perftool.model.efficiency import Efficiency
 from perftool.model.report import BREAKDOWN, Engine, Fallback, RankSummary, Recipe, Share, Step
+from perftool.reporters.efficiency import best_text, rate_text, shapes_text
 from perftool.reporters.escape import one_line
 from perftool.units import format_count, format_ns, format_ratio
 
 _MOST_STEPS = 8
 _MOST_ROWS = 10
 _MOST_RANKS = 16
+_MOST_OPS = 5
 _LONGEST_NAME = 72
 _SHORTEST_NAME = 32
 _UNLIMITED = 10_000
@@ -36,6 +39,22 @@ def steps_table(steps: Sequence[Step]) -> Table:
         name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{why}"
         parts = [_ms(step.parts_ns[part]) for part in used]
         table.add_row(Text(one_line(name)), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
+    return table
+
+
+def efficiency_table(told: Efficiency) -> Table:
+    """The ops that take most time: what they reached, and of what."""
+    table = _table("op", "shapes", "calls", "time", "reached", "of the best")
+    for op in told.ops[:_MOST_OPS]:
+        shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
+        table.add_row(
+            _name(op.name.removeprefix("aten::")),
+            shapes,
+            format_count(op.calls),
+            format_ns(op.kernel_ns),
+            rate_text(op),
+            best_text(op),
+        )
     return table
 
 

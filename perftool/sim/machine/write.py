@@ -11,6 +11,7 @@ import orjson
 
 from perftool.errors import PerfToolError
 from perftool.model.devices import DeviceFacts
+from perftool.output_file import write_file
 from perftool.sim.machine.recorder import MAIN, Event
 
 # The start of a three-month interval, which is the zero of the bridge's relative times.
@@ -51,25 +52,31 @@ def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]
     return orjson.dumps(top, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write(path: Path, data: bytes) -> None:
     """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError when that is not possible."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
+    _make_folder(path)
+    write_file([gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data], path)
 
 
 def require_writable(path: Path) -> None:
     """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
+    _make_folder(path)
+    if path.exists() and not path.is_file():
+        return
     there = path.exists()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
     except OSError as error:
         raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
     if not there:
         path.unlink()
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def _closing(begin: int, end: int) -> list[Event]:

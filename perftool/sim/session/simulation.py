@@ -12,7 +12,7 @@ from perftool.sim.machine.annotations import PROFILER_STEP, Annotations
 from perftool.sim.machine.costs import default_costs
 from perftool.sim.machine.machine import Machine
 from perftool.sim.machine.steps import step_bounds, warm_up
-from perftool.sim.machine.write import About, trace_bytes, write_file
+from perftool.sim.machine.write import About, trace_bytes, write
 from perftool.sim.ops.dispatch_mode import DispatchMode
 from perftool.sim.ops.function_mode import FunctionMode
 from perftool.sim.ops.placement import Placement
@@ -81,9 +81,9 @@ class Simulation:
         """Write the three files."""
         recorder, end = self.machine.recorder, self.machine.end
         about = About(self.device, self.mode, interrupted)
-        write_file(trace, trace_bytes(about, recorder.metadata(), recorder.events))
-        write_file(log, self.machine.log.text(end).encode())
-        write_file(metrics, self.machine.log.metrics(end).encode())
+        write(trace, trace_bytes(about, recorder.metadata(), recorder.events))
+        write(log, self.machine.log.text(end).encode())
+        write(metrics, self.machine.log.metrics(end).encode())
 
 
 def _nothing() -> None:

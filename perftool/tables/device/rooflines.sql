@@ -1,12 +1,12 @@
 -- One row per matrix product with recorded shapes on a known device: what it took, and what the device could do.
 --
--- A product is an op (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two times:
+-- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two times:
 -- its operations at the peak rate of its data type, and its operands and result, each moved once, at the bandwidth of
--- the memory. An added term is left out of the traffic. Products of 32-bit operands count as TF32 only when a kernel's
--- name says so; those whose data type has no published rate on the device are left out.
+-- the memory (the formulas of op_efficiency). Products of 32-bit operands count as TF32 only when a kernel's name says so;
+-- those whose data type has no published rate on the device are left out.
 --
 -- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type the device is known to compute
--- needs: matmuls, ops, known_devices, device_facts
+-- needs: matmuls, ops, _op_work, _op_bounds
 -- column rank: INTEGER, distributed rank
 -- column op: BIGINT, ops.id
 -- column name: VARCHAR, name of the op
@@ -22,28 +22,18 @@
 -- column memory_ns: DOUBLE, traffic / bandwidth
 -- column bound_ns: DOUBLE, the longer of both
 WITH products AS (
-    SELECT x.rank, x.op, x.op_name AS name, x.batch, x.m, x.k, x.n, min(x.bits) AS bits, min(x.ts) AS ts,
-           sum(x.dur)::BIGINT AS dur, bool_or(x.tf32) AS tensor
-    FROM matmuls AS x WHERE x.batch > 0 AND x.m > 0 AND x.k > 0 AND x.n > 0 GROUP BY ALL
+    SELECT rank, op, op_name AS name, batch, m, k, n, min(ts) AS ts, sum(dur)::BIGINT AS dur
+    FROM matmuls WHERE batch > 0 AND m > 0 AND k > 0 AND n > 0 GROUP BY ALL
 ),
-typed AS (
-    SELECT p.*, k.device,
-           CASE WHEN p.bits = 8 THEN 'fp8' WHEN p.bits = 64 THEN 'fp64' WHEN p.bits = 32 AND p.tensor THEN 'tf32'
-                WHEN p.bits = 32 THEN 'fp32' WHEN o.input_types LIKE '%BFloat16%' THEN 'bf16'
-                WHEN o.input_types LIKE '%Half%' THEN 'fp16' END AS dtype
-    FROM products AS p JOIN known_devices AS k USING (rank) JOIN ops AS o ON o.id = p.op
-),
-rates AS (
-    SELECT device, split_part(fact, ' peak ', 2) AS dtype, max(value) AS rate
-    FROM device_facts WHERE fact LIKE '% peak %' GROUP BY ALL
-),
-bounds AS (
-    SELECT t.*, 2e9 * t.batch * t.m * t.k * t.n / r.rate AS compute_ns,
-           1e9 * t.batch * (1.0::DOUBLE * t.m * t.k + 1.0::DOUBLE * t.k * t.n + 1.0::DOUBLE * t.m * t.n) * (t.bits / 8) / b.value AS memory_ns
-    FROM typed AS t
-    JOIN rates AS r USING (device, dtype)
-    JOIN device_facts AS b ON b.device = t.device AND b.fact = 'memory_bandwidth'
+best AS (
+    SELECT w.rank, w.name, w.input_dims, w.input_types, b.device, b.dtype, b.compute_ns / w.calls AS compute_ns,
+           b.memory_ns / w.calls AS memory_ns
+    FROM _op_work AS w JOIN _op_bounds AS b USING (id)
+    WHERE w.source = 'op' AND b.compute_ns IS NOT NULL AND b.memory_ns IS NOT NULL
+    -- Other arguments of a product change neither its operations nor its bytes.
+    QUALIFY row_number() OVER (PARTITION BY w.rank, w.name, w.input_dims, w.input_types ORDER BY w.id) = 1
 )
-SELECT rank, op, name, device, dtype, batch, m, k, n, ts, dur, compute_ns, memory_ns,
-       greatest(compute_ns, memory_ns) AS bound_ns
-FROM bounds
+SELECT p.rank, p.op, p.name, b.device, b.dtype, p.batch, p.m, p.k, p.n, p.ts, p.dur, b.compute_ns, b.memory_ns,
+       greatest(b.compute_ns, b.memory_ns) AS bound_ns
+FROM products AS p JOIN ops AS o ON o.id = p.op
+JOIN best AS b ON b.rank = p.rank AND b.name = p.name AND b.input_dims = o.input_dims AND b.input_types = o.input_types

@@ -1,6 +1,6 @@
 -- The ops of a rank together, against what the device could do.
 --
--- needs: _op_work, _op_bounds
+-- needs: _op_work, _op_bounds, op_kinds
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
 -- column bounded_ns: BIGINT, that of the ops whose time at the device's best is known
@@ -8,11 +8,23 @@
 -- column matrix_ns: BIGINT, length of the kernels of products and convolutions
 -- column counted_ns: BIGINT, that of the kernels of those whose operations and rate are known
 -- column peak_ns: DOUBLE, what the operations of products, convolutions and attention would take at the peak rate
+-- column recomputed_ns: DOUBLE, that of those which checkpointing runs once more
+-- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
+-- column op_ns: BIGINT, length of the work that ops launched, without transfers
+-- column shaped_ns: BIGINT, that of ops with recorded shapes
+-- column sized_ns: BIGINT, that of ops with a model
+-- column graph_ns: BIGINT, length of the work of captured graphs
 SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS work_ns,
        coalesce(sum(w.kernel_ns) FILTER (b.memory_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,
        sum(least(greatest(coalesce(b.compute_ns, 0), b.memory_ns), w.kernel_ns)) FILTER (b.memory_ns IS NOT NULL) AS best_ns,
        sum(w.matrix_ns)::BIGINT AS matrix_ns,
        coalesce(sum(w.matrix_ns) FILTER (b.unit = 'matrix' AND b.compute_ns IS NOT NULL), 0)::BIGINT AS counted_ns,
-       sum(b.compute_ns) FILTER (b.unit = 'matrix') AS peak_ns
-FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id)
+       sum(b.compute_ns) FILTER (b.unit = 'matrix') AS peak_ns,
+       coalesce(sum(b.compute_ns) FILTER (b.unit = 'matrix' AND w.recomputed), 0) AS recomputed_ns,
+       coalesce(sum(w.kernel_ns) FILTER (k.kind IN ('pointwise', 'normalisation', 'reduction', 'copy') AND NOT w.transfer), 0)::BIGINT AS passes_ns,
+       coalesce(sum(w.kernel_ns) FILTER (w.source = 'op' AND NOT w.transfer), 0)::BIGINT AS op_ns,
+       coalesce(sum(w.kernel_ns) FILTER (w.input_dims IS NOT NULL AND NOT w.transfer), 0)::BIGINT AS shaped_ns,
+       coalesce(sum(w.kernel_ns) FILTER (b.bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
+       coalesce(sum(w.kernel_ns) FILTER (w.source = 'graph'), 0)::BIGINT AS graph_ns
+FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id) LEFT JOIN op_kinds AS k USING (name)
 GROUP BY w.rank

@@ -8,6 +8,9 @@
 -- column flops: BIGINT, operations of one call
 -- column bytes: BIGINT, bytes of one call
 -- column unit: VARCHAR, matrix or vector
+-- column dtype: VARCHAR, type of the operands, tf32 where 32-bit ones run so
+-- column device: VARCHAR, device_facts.device
+-- column rate: DOUBLE, the peak rate that applies, in FLOP/s
 -- column compute_ns: DOUBLE, operations of all calls / peak rate
 -- column memory_ns: DOUBLE, bytes of all calls / bandwidth; NULL for transfers and where compute_ns is unknown but needed
 WITH rates AS (
@@ -25,7 +28,7 @@ rated AS (
                                     max(r.rate) FILTER (r.unit = 'vector' AND r.dtype = 'fp32')) END AS rate
     FROM typed AS t JOIN rates AS r USING (device) GROUP BY t.id, t.unit, t.dtype
 )
-SELECT t.id, t.flops, t.bytes, t.unit, 1e9 * t.flops * t.calls / r.rate AS compute_ns,
+SELECT t.id, t.flops, t.bytes, t.unit, t.dtype, t.device, r.rate, 1e9 * t.flops * t.calls / r.rate AS compute_ns,
        CASE WHEN NOT t.transfer AND (t.unit = 'vector' OR r.rate IS NOT NULL) THEN 1e9 * t.bytes * t.calls / b.value END AS memory_ns
 FROM typed AS t
 LEFT JOIN rated AS r USING (id)

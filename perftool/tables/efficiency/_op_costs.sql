@@ -1,9 +1,9 @@
 -- What one call of an op needs at least, by the formulas of perftool.op_costs: for _op_bounds.
 --
 -- maker: model_ops
--- needs: _op_work
+-- needs: _op_work, ops
 -- column id: BIGINT, _op_work.id
--- column flops: BIGINT, operations
+-- column flops: BIGINT, operations, NULL where only the bytes are known
 -- column bytes: BIGINT, bytes of device memory, each input read once and each result written once
 -- column unit: VARCHAR, matrix or vector: the peak rate that applies
 -- column dtype: VARCHAR, type of its operands as devices.toml names it, NULL for types without a rate

@@ -1,34 +1,63 @@
--- The device work that starts inside the window, by the op that launched it: the innermost op or annotation.
+-- The device work that starts inside the window: by the op that launched it, the innermost op or annotation; what a
+-- captured graph, a recipe or a step launched, by its name on the device.
 --
--- needs: device_ops, _device_work, ops, windows, matmuls
+-- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, _recomputed
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the op, NULL for work that no op launched
+-- column name: VARCHAR, name of the op, or of the kernel where no op launched it
+-- column source: VARCHAR, op, graph, recipe or kernel: see op_efficiency
+-- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several
 -- column input_dims: VARCHAR, ops.input_dims
 -- column input_types: VARCHAR, ops.input_types
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs
--- column calls: BIGINT, calls that launched work, NULL where no op launched it
+-- column outer_dims: VARCHAR, ops.input_dims of the op that it is part of, for the gradients of convolutions
+-- column recomputed: BOOLEAN, whether checkpointing runs the op once more in the backward pass
+-- column element_bytes: INTEGER, size of the elements that its kernels work on, by their names, for ops on lists of tensors
+-- column calls: BIGINT, calls that launched work; kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
 -- column matrix_ns: BIGINT, length of those kernels of it that matmuls lists
 -- column tf32: BOOLEAN, products of 32-bit operands that run as TF32 (matmuls.tf32)
 -- column transfer: BOOLEAN, work that does not run at the speed of the device's memory: collectives, and copies from or to elsewhere
 WITH matrix AS (SELECT id, tf32 FROM matmuls),
 transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 'device_to_device') <> 'device_to_device'),
-launched AS (
-    -- What a step launches without an op, no op launches.
-    SELECT d.rank, CASE WHEN NOT is_step(d.op_name) THEN d.op END AS op,
-           CASE WHEN NOT is_step(d.op_name) THEN d.op_name END AS op_name, sum(d.dur)::BIGINT AS kernel_ns, coalesce(sum(d.dur) FILTER (m.id IS NOT NULL), 0)::BIGINT AS matrix_ns,
-           coalesce(bool_or(m.tf32), false) AS tf32, bool_or(d.kind = 'collective' OR t.id IS NOT NULL) AS transfer
+graphs AS (SELECT id FROM launches WHERE name IN (SELECT name FROM roles WHERE role = 'graph_launch')),
+named AS (
+    SELECT d.*, m.id IS NOT NULL AS matrix, coalesce(m.tf32, false) AS tf32, d.kind = 'collective' OR t.id IS NOT NULL AS transfer,
+           -- What a step launches without an op, no op launches.
+           d.op IS NOT NULL AND NOT is_step(d.op_name) AND d.recipe IS NULL AND g.id IS NULL AS by_op,
+           CASE WHEN by_op THEN 'op' WHEN g.id IS NOT NULL THEN 'graph' WHEN d.recipe IS NOT NULL THEN 'recipe' ELSE 'kernel' END AS source
     FROM device_ops AS d
     JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
     LEFT JOIN matrix AS m ON m.id = d.id
     LEFT JOIN transfers AS t ON t.id = d.id
+    LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
-    GROUP BY ALL
+),
+sizes AS (
+    SELECT name, coalesce(try_cast(nullif(regexp_extract(name, 'OpaqueType<(\d+)', 1), '') AS INTEGER),
+                          CASE regexp_extract(name, 'Functor<(float|double|c10::Half|c10::BFloat16)', 1)
+                              WHEN 'float' THEN 4 WHEN 'double' THEN 8 WHEN 'c10::Half' THEN 2 WHEN 'c10::BFloat16' THEN 2 END) AS element_bytes
+    FROM (SELECT DISTINCT name FROM named WHERE by_op)
+),
+launched AS (
+    SELECT d.rank, d.source, CASE WHEN d.by_op THEN d.op END AS op, CASE WHEN d.by_op THEN d.op_name ELSE d.name END AS name,
+           CASE WHEN min(d.engine) = max(d.engine) THEN min(d.engine) END AS engine, min(s.element_bytes) AS element_bytes,
+           count(*) AS kernels, sum(d.dur)::BIGINT AS kernel_ns, coalesce(sum(d.dur) FILTER (d.matrix), 0)::BIGINT AS matrix_ns,
+           bool_or(d.tf32) AS tf32, bool_or(d.transfer) AS transfer
+    FROM named AS d LEFT JOIN sizes AS s ON s.name = d.name AND d.by_op
+    GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, CASE WHEN d.by_op THEN d.op_name ELSE d.name END,
+             -- Work of no op runs on one engine per row.
+             CASE WHEN NOT d.by_op THEN d.engine END
+),
+described AS (
+    SELECT l.*, o.input_dims, o.input_types, o.concrete_inputs, r.op IS NOT NULL AS recomputed,
+           p.input_dims AS outer_dims
+    FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
+    LEFT JOIN ops AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )
-SELECT row_number() OVER (ORDER BY l.rank, l.op_name, o.input_dims, o.input_types, o.concrete_inputs) AS id,
-       l.rank, l.op_name AS name, o.input_dims, o.input_types, o.concrete_inputs,
-       nullif(count(l.op), 0) AS calls, sum(l.kernel_ns)::BIGINT AS kernel_ns, sum(l.matrix_ns)::BIGINT AS matrix_ns,
-       bool_or(l.tf32) AS tf32, bool_or(l.transfer) AS transfer
-FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op
-GROUP BY l.rank, l.op_name, o.input_dims, o.input_types, o.concrete_inputs
+SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes) AS id,
+       rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes,
+       CASE WHEN source = 'op' THEN count(op) ELSE sum(kernels) END::BIGINT AS calls,
+       sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
+FROM described
+GROUP BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes

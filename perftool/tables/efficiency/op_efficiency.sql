@@ -1,20 +1,21 @@
 -- One row per op, shapes and types of its inputs, and rank: what its kernels took, and what the device could do.
 --
--- Device work (kernels, copies, fills, collectives) that starts inside the complete steps counts once, under the
--- innermost op or annotation that launched it; what none but the step launched is the row without a name. Work on
--- several lanes at once adds up, so the sum may exceed the time for which the device is busy. An op without a model has
--- no flops and bytes. A call reads each input once and writes each result once: caches that keep them from one op to the
--- next make a share above 1.
+-- Device work (kernels, copies, fills, collectives) that starts inside the complete steps counts once: under the
+-- innermost op or annotation that launched it, else under its name on the device. Work on several lanes at once adds
+-- up, so the sum may exceed the time for which the device is busy. An op without a model has no flops and bytes. A call
+-- reads each input once and writes each result once: caches that keep them from one op to the next make a share above 1.
 -- Operations of products, convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's
 -- name says so), others at that of the vector units. Where arguments other than tensors differ, flops and bytes are means.
 --
 -- absent: the trace shows no device work
--- needs: _op_work, _op_bounds
+-- needs: _op_work, _op_bounds, op_kinds
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the op, NULL for work that no op launched
+-- column name: VARCHAR, name of the op, or of the kernel where no op launched it
+-- column source: VARCHAR, op: a framework op launched it; graph: it was captured in a device graph; recipe: it belongs to a recipe (Gaudi); kernel: the trace names none of these
+-- column engine: VARCHAR, device_ops.engine, NULL where the work of an op runs on several
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded (record_shapes=True)
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
--- column calls: BIGINT, calls that launched work, NULL where no op launched it
+-- column calls: BIGINT, calls that launched work; kernels where no op launched them
 -- column flops: DOUBLE, operations of one call, NULL without a model
 -- column bytes: DOUBLE, bytes of device memory one call reads and writes, NULL without a model
 -- column kernel_ns: BIGINT, length of the work of all calls in ns
@@ -22,21 +23,26 @@
 -- column tbytes: DOUBLE, TB/s that it reached
 -- column bound: VARCHAR, compute or memory: what takes longer at the device's best; NULL where that is unknown
 -- column roofline_ratio: DOUBLE, time at the device's best / kernel_ns; NULL where the device or its rate is unknown
+-- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
 WITH merged AS (
-    SELECT w.rank, w.name, w.input_dims, w.input_types, sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,
+    SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
+           CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,
+           sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,
            -- Some calls without a model leave the op without one.
-           count(b.flops) = count(*) AS modelled, count(b.memory_ns) = count(*) AS bounded,
+           count(b.flops) = count(*) AS counted, count(b.bytes) = count(*) AS sized, count(b.memory_ns) = count(*) AS bounded,
            sum(b.flops::DOUBLE * w.calls) AS flops, sum(b.bytes::DOUBLE * w.calls) AS bytes,
            sum(b.compute_ns) AS compute_ns, sum(b.memory_ns) AS memory_ns
     FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id)
-    GROUP BY w.rank, w.name, w.input_dims, w.input_types
+    -- Work of no op has a row for each engine.
+    GROUP BY w.rank, w.name, w.source, w.input_dims, w.input_types, CASE WHEN w.source <> 'op' THEN w.engine END
 )
-SELECT rank, name, input_dims, input_types, calls,
-       CASE WHEN modelled THEN flops / calls END AS flops, CASE WHEN modelled THEN bytes / calls END AS bytes,
+SELECT rank, name, source, engine, input_dims, input_types, calls,
+       CASE WHEN counted THEN flops / calls END AS flops, CASE WHEN sized THEN bytes / calls END AS bytes,
        kernel_ns,
-       CASE WHEN modelled THEN flops / nullif(kernel_ns, 0) / 1e3 END AS tflops,
-       CASE WHEN modelled THEN bytes / nullif(kernel_ns, 0) / 1e3 END AS tbytes,
+       CASE WHEN counted THEN flops / nullif(kernel_ns, 0) / 1e3 END AS tflops,
+       CASE WHEN sized THEN bytes / nullif(kernel_ns, 0) / 1e3 END AS tbytes,
        CASE WHEN bounded THEN CASE WHEN coalesce(compute_ns, 0) > memory_ns THEN 'compute' ELSE 'memory' END END AS bound,
-       CASE WHEN bounded THEN greatest(coalesce(compute_ns, 0), memory_ns) / nullif(kernel_ns, 0) END AS roofline_ratio
-FROM merged
-ORDER BY rank, kernel_ns DESC, name, input_dims, input_types
+       CASE WHEN bounded THEN greatest(coalesce(compute_ns, 0), memory_ns) / nullif(kernel_ns, 0) END AS roofline_ratio,
+       coalesce(k.kind, CASE WHEN engine = 'collective' THEN 'collective' WHEN starts_with(name, 'triton_') THEN 'generated' END) AS kind
+FROM merged LEFT JOIN op_kinds AS k USING (name)
+ORDER BY rank, kernel_ns DESC, name, source, engine, input_dims, input_types

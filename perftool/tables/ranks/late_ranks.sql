@@ -11,7 +11,7 @@
 -- column waiting: BIGINT, ranks of the run that waited for it
 -- column cause: VARCHAR, what it does longer than the median rank in this step, as in rank_excess; NULL when the trace shows nothing that accounts for half of alone_ns
 -- column own_ns: BIGINT, time of that on this rank
--- column median_ns: BIGINT, on the median rank
+-- column median_ns: BIGINT, on the median rank; of two ranks, on the one with less
 WITH own AS (
     SELECT rank, step, sum(waited_ns)::BIGINT AS ns FROM waits WHERE side = 'device' AND step IS NOT NULL GROUP BY rank, step
 ),
@@ -30,8 +30,9 @@ counted AS (
     WHERE o.ns >= m.ns + l.alone_ns / 2 GROUP BY l.step, l.rank
 ),
 usual AS (
-    SELECT step, median(compute_ns) AS compute_ns, median(copy_ns) AS copy_ns, median(dataloader_ns) AS dataloader_ns,
-           median(compile_ns) AS compile_ns, median(host_ns) AS host_ns
+    SELECT step, quantile_disc(compute_ns, 0.5) AS compute_ns, quantile_disc(copy_ns, 0.5) AS copy_ns,
+           quantile_disc(dataloader_ns, 0.5) AS dataloader_ns, quantile_disc(compile_ns, 0.5) AS compile_ns,
+           quantile_disc(host_ns, 0.5) AS host_ns
     FROM _step_work GROUP BY step
 ),
 told AS (

@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compute (its kernels), dataloader, copy, compile, host (the device is idle while the host does anything else) or link (its collectives, without waiting for others)
 -- column own_ns: BIGINT, mean time per step on this rank
--- column median_ns: BIGINT, the same on the median rank
+-- column median_ns: BIGINT, the same on the median rank; of two ranks, on the one with less
 -- column excess_ns: BIGINT, own_ns less median_ns
 WITH wire AS (
     SELECT rank, sum(wire_ns) / count(DISTINCT step) AS ns FROM waits WHERE side = 'device' AND step IS NOT NULL GROUP BY rank
@@ -24,6 +24,6 @@ totals AS (
     FROM work LEFT JOIN wire AS w USING (rank)
 ),
 own AS (SELECT rank, part.cause AS cause, coalesce(part.ns, 0)::BIGINT AS own_ns FROM totals),
-compared AS (SELECT *, (median(own_ns) OVER cause)::BIGINT AS median_ns, count(*) OVER cause AS ranks FROM own
+compared AS (SELECT *, (quantile_disc(own_ns, 0.5) OVER cause)::BIGINT AS median_ns, count(*) OVER cause AS ranks FROM own
              WINDOW cause AS (PARTITION BY cause))
 SELECT rank, cause, own_ns, median_ns, own_ns - median_ns AS excess_ns FROM compared WHERE ranks > 1 ORDER BY rank, cause

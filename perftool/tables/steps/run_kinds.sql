@@ -4,7 +4,7 @@
 -- in the names of kernels. Inference is the absence of all that in a trace whose ops were recorded, none of them under
 -- autograd, which numbers the ops it will differentiate.
 --
--- needs: slices, ops, roles
+-- needs: slices, roles, ops
 -- column rank: INTEGER, distributed rank
 -- column kind: VARCHAR, training or inference; NULL when the trace shows neither
 -- column backward: BIGINT, slices that belong to a backward pass
@@ -14,17 +14,12 @@
 -- column compiled: BOOLEAN, it calls what torch.compile made
 -- column captured: BOOLEAN, it launches captured graphs
 WITH names AS (
-    SELECT name, side,
-           side = 'host' AND regexp_matches(name, '^autograd::engine::evaluate_function|Backward[0-9]*$|^torch.distributed.ddp.reducer')
-               OR side = 'device' AND regexp_matches(name, '(^|[^a-z])(d|w|b?wd?)grad|_bwd_|backward|_bw_', 'i') AS backward,
-           side = 'host' AND regexp_matches(name, '^Optimizer\.(step|zero_grad)#|^aten::_(fused|foreach)_(adam|sgd|adagrad)')
-               AS optimizer
-    FROM (SELECT DISTINCT name, side FROM slices WHERE cat <> 'python_function')
+    SELECT name, cat, bool_or(role = 'backward') AS backward, bool_or(role IN ('optimizer', 'update')) AS optimizer
+    FROM roles WHERE role IN ('backward', 'optimizer', 'update') GROUP BY name, cat
 ),
 signs AS (
     SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer
-    FROM slices AS s JOIN names AS n ON n.name = s.name AND n.side = s.side
-    WHERE n.backward OR n.optimizer GROUP BY s.rank
+    FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat GROUP BY s.rank
 ),
 counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank),
 -- What there is no need to advise.

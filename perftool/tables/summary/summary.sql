@@ -19,6 +19,7 @@ WITH whole AS (
 -- Shares of a part of the work speak for all of it only where little is unknown.
 best AS (
     SELECT sum(best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns) AS at_peak,
+           sum(recomputed_ns) AS recomputed, sum(passes_ns) AS passes,
            bool_and(bounded_ns >= 0.5 * work_ns) AS bounded_all,
            bool_and(peak_ns IS NOT NULL AND counted_ns >= 0.9 * matrix_ns AND bounded_ns >= 0.5 * work_ns) AS counted_all
     FROM _efficiency_totals
@@ -34,13 +35,15 @@ ratios AS (
     UNION ALL SELECT 'dataloader_ratio', loading, win FROM whole WHERE loader
     UNION ALL SELECT 'input_copy_ratio', copying, win FROM whole WHERE inputs
     UNION ALL SELECT 'compile_ratio', compiling, win FROM whole WHERE host
-    UNION ALL SELECT 'mfu_ratio', at_peak, device_win FROM best, whole WHERE counted_all
+    UNION ALL SELECT 'mfu_ratio', at_peak - recomputed, device_win FROM best, whole WHERE counted_all
+    UNION ALL SELECT 'hfu_ratio', at_peak, device_win FROM best, whole WHERE counted_all
     UNION ALL SELECT 'roofline_ratio', at_best, bounded FROM best WHERE bounded_all AND bounded > 0
 ),
 numbers AS (
     SELECT 'steps' AS metric, count(*)::DOUBLE AS value FROM complete WHERE step IS NOT NULL
     UNION ALL SELECT 'step_time_ms', median(dur) / 1e6 FROM complete
     UNION ALL SELECT 'window_ms', win / 1e6 FROM whole
+    UNION ALL SELECT 'passes_time_ms', nullif(passes, 0) / 1e6 FROM best
     UNION ALL SELECT 'kernel_time_ms', compute / 1e6 FROM whole
     UNION ALL SELECT 'collective_time_ms', collective / 1e6 FROM whole
     UNION ALL SELECT 'compilations', compilations FROM whole WHERE host

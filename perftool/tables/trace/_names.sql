@@ -10,6 +10,7 @@
 -- column compiles: VARCHAR, for the compilation of a graph or a part of it: torch.compile or trace (Gaudi)
 -- column elsewhere: activity, what it is in _timeline on threads that do not feed the device; NULL for none
 -- column feeding: activity, what it is in _timeline on threads that do; NULL for none
+-- column drawn: VARCHAR, the kind of its bar in pictures of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
 -- column direction: VARCHAR, of a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (
     SELECT DISTINCT name, cat FROM slices
@@ -49,6 +50,12 @@ SELECT name, cat, roles,
              WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 'optimizer_op' ELSE 'optimizer' END
              WHEN cat = 'cpu_op' THEN CASE WHEN list_contains(roles, 'wrapper') THEN 'wrapper' ELSE 'op' END
              WHEN cat = 'python_function' THEN 'python' END)::activity AS feeding,
+       CASE WHEN waits THEN 'sync'
+            ELSE CASE feeding
+                     WHEN 'loading' THEN 'dataloader' WHEN 'graph_build' THEN 'graph_build' WHEN 'fallback' THEN 'fallback'
+                     WHEN 'copy_call' THEN 'memcpy' WHEN 'call' THEN 'runtime' WHEN 'group_op' THEN 'communication'
+                     WHEN 'group_annotation' THEN 'communication' WHEN 'optimizer' THEN 'optimizer'
+                     WHEN 'optimizer_op' THEN 'optimizer' WHEN 'op' THEN 'cpu_op' ELSE 'other' END END AS drawn,
        CASE WHEN list_contains(roles, 'host_to_device') THEN 'host_to_device'
             WHEN list_contains(roles, 'device_to_host') THEN 'device_to_host'
             WHEN list_contains(roles, 'peer') THEN 'peer'

@@ -1,0 +1,193 @@
+"""Analysed ranks as a file, which any machine can join with others: ``analyze RANK --part``, ``merge PARTS``.
+
+A part is a zip archive: ``part.json`` says what it is, which program and rules made it, which ranks it holds and what
+the rules found; ``tables/`` holds the tables over whole ranks as Parquet. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import InvalidOperation
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from perftool import __version__
+from perftool.engine.ranks.part import Part
+from perftool.engine.ranks.plain import from_plain, to_plain
+from perftool.errors import InputError
+from perftool.model.inputs import InputFile
+from perftool.model.rule import Rule
+from perftool.store.catalog import catalog
+from perftool.store.handover import HANDED_ON
+from perftool.store.readings import Reading
+
+# What every part says of itself.
+FORMAT = "habana_perf_tool part"
+VERSION = 1
+_HEAD = "part.json"
+# Of one table of one part; those of real ranks have some kilobytes.
+_LARGEST = 256 << 20
+_DAMAGE = (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError, InvalidOperation)
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """What a part holds: ranks, what logs beside them say, texts that could not be read, and the rules that were asked.
+
+    ``rules`` has a digest for the code of each.
+    """
+
+    parts: tuple[Part, ...]
+    readings: tuple[Reading, ...]
+    failed: tuple[InputFile, ...]
+    rules: Mapping[str, str]
+
+
+def digests(rules: Iterable[Rule]) -> dict[str, str]:
+    """What tells each rule that is asked of one rank from others of its code: a digest of all that decides its rows."""
+    asked = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
+    return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in asked}
+
+
+def render_part(made: PartFile) -> bytes:
+    """``made`` as a file, the same bytes each time."""
+    head = {
+        "format": FORMAT, "version": VERSION, "tool": __version__, "tables": _tables_digest(),
+        "ranks": sorted(rank for part in made.parts for rank in _ranks(part)),
+        "rules": dict(made.rules), "readings": to_plain(made.readings), "failed": to_plain(made.failed),
+        "parts": [to_plain(replace(part, facts=part.facts and replace(part.facts, tables={}))) for part in made.parts],
+    }  # fmt: skip
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(_HEAD), json.dumps(head), zipfile.ZIP_DEFLATED)
+        for number, part in enumerate(made.parts):
+            for name, table in (part.facts.tables if part.facts else {}).items():
+                archive.writestr(zipfile.ZipInfo(_entry(number, name)), table, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+def read_part(path: str) -> PartFile:
+    """The part at ``path``. Raises InputError, in one sentence, for what is none, is damaged, or of another version."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            head = json.loads(_bytes(archive, _HEAD))
+            if not isinstance(head, dict) or head.get("format") != FORMAT:
+                raise InputError(f"{path}: is no part of {FORMAT.split()[0]}")
+            _require_ours(path, head)
+            parts = tuple(_part(archive, number, plain) for number, plain in enumerate(head["parts"]))
+            return PartFile(
+                parts,
+                from_plain(tuple[Reading, ...], head["readings"]),
+                from_plain(tuple[InputFile, ...], head["failed"]),
+                from_plain(Mapping[str, str], head["rules"]),  # type: ignore[type-abstract]
+            )
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except _DAMAGE as error:
+        raise InputError(f"{path}: is no part, or a damaged one ({type(error).__name__}); make it again") from None
+
+
+def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
+    """Raise InputError when a rule of one rank among ``rules`` was not asked, or had other thresholds, for ``made``."""
+    wrong = sorted(code for code, digest in digests(rules).items() if made.rules.get(code) != digest)
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise InputError(
+            f"{path}: was made with other rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
+            "configuration that made it, or make it again"
+        )
+
+
+def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
+    """All that ``files`` hold, each rank once, in the order of the traces. Raises InputError for two of one rank."""
+    parts: dict[int, tuple[str, Part]] = {}
+    lost: dict[str, Part] = {}
+    for path, made in files:
+        for part in made.parts:
+            ranks = _ranks(part)
+            other = next((parts[rank] for rank in ranks if rank in parts), None)
+            if other is not None and other[1] != part:
+                raise InputError(
+                    f"{path} and {other[0]} both hold rank {ranks[0]}, with other content; leave one out "
+                    "(a trace that does not state its rank needs it in its name, as in rank3.json)"
+                )
+            parts |= dict.fromkeys(ranks, (path, part))
+            if not ranks:
+                lost |= {read.path: part for read in part.unreadable}
+    _require_one_world(parts)
+    every = [*{id(part): part for _, part in parts.values()}.values(), *lost.values()]
+    readings = {reading.path: reading for _, made in files for reading in made.readings}
+    failed = {read.path: read for _, made in files for read in made.failed}
+    rules = dict(files[0][1].rules) if files else {}
+    return PartFile(
+        tuple(sorted(every, key=first_path)),
+        tuple(readings[path] for path in sorted(readings)),
+        tuple(failed[path] for path in sorted(failed)),
+        {code: digest for code, digest in rules.items() if all(made.rules.get(code) == digest for _, made in files)},
+    )
+
+
+def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
+    sizes: dict[int, str] = {}
+    for path, part in parts.values():
+        for metadata in part.facts.metadata.values() if part.facts else ():
+            info = metadata.get("distributedInfo")
+            if isinstance(info, dict) and isinstance(size := info.get("world_size"), int):
+                sizes.setdefault(size, path)
+    if len(sizes) > 1:
+        (one, first), (other, second), *_ = sizes.items()
+        raise InputError(f"{first} and {second} are parts of two runs: of a world size of {one}, and of {other}")
+
+
+def first_path(part: Part) -> str:
+    """Where the part stands among others: by its traces."""
+    return min((read.path for read in (*part.inputs, *part.unreadable)), default="")
+
+
+def _ranks(part: Part) -> list[int]:
+    return sorted(part.facts.metadata) if part.facts else []
+
+
+def _require_ours(path: str, head: Mapping[str, Any]) -> None:
+    if head.get("version") != VERSION:
+        raise InputError(
+            f"{path}: is a part of version {head.get('version')}, and this program reads version {VERSION}"
+        )
+    if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
+        raise InputError(
+            f"{path}: was made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this one "
+            f"({__version__}); make and merge parts with the same version"
+        )
+
+
+def _part(archive: zipfile.ZipFile, number: int, plain: Any) -> Part:
+    part = from_plain(Part, plain)
+    if part.facts is None:
+        return part
+    tables = {name: _bytes(archive, _entry(number, name)) for name in HANDED_ON}
+    return replace(part, facts=replace(part.facts, tables=tables))
+
+
+def _bytes(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _LARGEST:
+        raise ValueError(f"{name} is too large")
+    return archive.read(name)
+
+
+def _entry(number: int, table: str) -> str:
+    return f"tables/{number}/{table}.parquet"
+
+
+@cache
+def _tables_digest() -> str:
+    """What tells whether another program makes the same tables."""
+    return _digest([(name, catalog()[name].columns, catalog()[name].sql) for name in HANDED_ON])
+
+
+def _digest(*values: object) -> str:
+    return sha256(repr(values).encode()).hexdigest()[:16]

@@ -1,0 +1,68 @@
+"""What the rows of a rule that others wrote must be, before anything is computed from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from perftool.errors import QueryError
+
+# Examples that a finding points at; nobody looks at more.
+MOST_RELATED = 100
+# What the engine adds to rows itself: a query that gives it would speak in our name.
+_OURS = ("predicted_ns", "sources")
+_WHOLE = ("rank", "step", "ts", "dur")
+_TEXTS = ("track", "benchmark", "fix_for")
+_LARGEST = 1 << 63
+
+
+def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``rows`` without what is not theirs to say. Raises QueryError for a column with a meaning that it cannot have."""
+    return [_checked(row) for row in rows]
+
+
+def whole(name: str, value: Any) -> int | None:
+    """``value`` of the column ``name`` as a whole number of 64 bits; raises QueryError when it is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise QueryError(f"the column {name} must hold whole numbers, not {_shown(value)}")
+    # A number that is none (NaN) lies nowhere.
+    if not -_LARGEST <= value < _LARGEST:
+        raise QueryError(f"the column {name} holds {_shown(value)}, which is beyond 64 bits")
+    return int(value)
+
+
+def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row.get("subject") is None:
+        raise QueryError("the query must give a subject in every row")
+    found = {key: value for key, value in row.items() if key not in _OURS}
+    found |= {name: whole(name, row[name]) for name in _WHOLE if name in row}
+    for name in _TEXTS:
+        if not isinstance(row.get(name), (str, type(None))):
+            raise QueryError(f"the column {name} must hold texts, not {_shown(row[name])}")
+    gain = row.get("gain_ns")
+    if gain is not None and not _is_number(gain):
+        raise QueryError(f"the column gain_ns must hold numbers, not {_shown(gain)}")
+    if row.get("related") is not None:
+        found["related"] = _related(row["related"])
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _related(places: Any) -> list[dict[str, Any]]:
+    if not isinstance(places, list) or not all(isinstance(place, dict) for place in places):
+        raise QueryError("the column related must hold lists of structs")
+    if len(places) > MOST_RELATED:
+        raise QueryError(f"the column related holds {len(places):,} places; {MOST_RELATED} are enough")
+    return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."

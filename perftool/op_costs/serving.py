@@ -1,0 +1,69 @@
+"""Custom ops whose signature is public: those of vLLM (csrc/torch_bindings.cpp) and of the package flash-attn.
+
+Operations per element as in ``layers``: RMS normalisation 4, and 1 for the residual; a rotation takes 4 products and 2
+sums for two elements; SiLU times a gate 2; a quantisation one product. A cache is written only where slots say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perftool.op_costs.attention import AttentionLayout
+from perftool.op_costs.call import Call, NoModelError
+from perftool.op_costs.cost import Cost, moved
+
+
+def _rms_norm(call: Call) -> Cost:
+    """``rms_norm(result, input, weight, epsilon)``."""
+    result, x, weight = (call.tensor(at) for at in range(3))
+    return Cost(4 * x.count, moved(result, x, weight), "vector", x.rate_name)
+
+
+def _add_rms_norm(call: Call) -> Cost:
+    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both tensors are read and written."""
+    x, residual, weight = (call.tensor(at) for at in range(3))
+    return Cost(5 * x.count, 2 * moved(x, residual) + weight.bytes, "vector", x.rate_name)
+
+
+def _rotary(call: Call) -> Cost:
+    """``rotary_embedding(positions, query, key, head_size, angles, is_neox)``: one row of angles per position."""
+    positions, query, table = call.tensor(0), call.tensor(1), call.tensor(4)
+    turned = [query, *([call.tensor(2)] if call.has(2) else [])]
+    if len(table.dims) != 2:
+        raise NoModelError("no table of angles")
+    rows = table.shaped((positions.count, table.dims[1]))
+    count = sum(one.count for one in turned)
+    return Cost(3 * count, 2 * moved(*turned) + moved(positions, rows), "vector", query.rate_name)
+
+
+def _gated(call: Call) -> Cost:
+    """``silu_and_mul(result, input)``: the input holds values and gates."""
+    result, x = call.tensor(0), call.tensor(1)
+    return Cost(2 * result.count, moved(result, x), "vector", x.rate_name)
+
+
+def _quantised(call: Call) -> Cost:
+    """``static_scaled_fp8_quant(result, input, scale)``, and dynamic ones, which read the input for its maximum too."""
+    result, x = call.tensor(0), call.tensor(1)
+    return Cost(x.count, moved(result, x), "vector", x.rate_name)
+
+
+def _cached(call: Call) -> Cost:
+    """``reshape_and_cache(key, value, key_cache, value_cache, slot_mapping, ...)``."""
+    key, value, slots = call.tensor(0), call.tensor(1), call.tensor(4)
+    kept = key.typed(call.tensor(2).type), value.typed(call.tensor(3).type)
+    return Cost(0, moved(key, value, slots, *kept), "vector", key.rate_name)
+
+
+SERVING_NORMS: dict[str, Callable[[Call], Cost]] = {"_C::rms_norm": _rms_norm, "_C::fused_add_rms_norm": _add_rms_norm}
+SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
+    "_C::rotary_embedding": _rotary,
+    "_C::silu_and_mul": _gated, "_C::gelu_and_mul": _gated, "_C::gelu_tanh_and_mul": _gated,
+    "_C::static_scaled_fp8_quant": _quantised, "_C::dynamic_scaled_fp8_quant": _quantised,
+    "_C::dynamic_per_token_scaled_fp8_quant": _quantised,
+    "_C_cache_ops::reshape_and_cache": _cached, "_C_cache_ops::reshape_and_cache_flash": _cached,
+}  # fmt: skip
+SERVING_ATTENTION: dict[str, Callable[[Call], Cost]] = {
+    "flash_attn::_flash_attn_forward": AttentionLayout(causal=5, heads=2),
+    "flash_attn::_flash_attn_backward": AttentionLayout(causal=11, heads=2, query=1),
+}  # fmt: skip

@@ -1,0 +1,26 @@
+"""Windows that slide over the inner dimensions of a tensor, as convolutions and pools use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perftool.op_costs.call import Call, NoModelError
+
+
+def each(call: Call, position: int, dimensions: int) -> list[int]:
+    """The numbers at ``position``, one for each dimension; a single one counts for all."""
+    values = call.numbers(position)
+    values = values * dimensions if len(values) == 1 else values
+    if len(values) != dimensions:
+        raise NoModelError(f"not one number per dimension at {position}")
+    return values
+
+
+def slid(
+    inside: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    """In how many places a window fits, along each dimension (the formula of torch.nn.Conv2d)."""
+    if min(stride) < 1:
+        raise NoModelError("no stride")
+    sizes = zip(inside, kernel, stride, padding, dilation, strict=True)
+    return [max((size + 2 * pad - step * (k - 1) - 1) // by + 1, 0) for size, k, by, pad, step in sizes]

@@ -1,0 +1,24 @@
+-- The ops that checkpointing runs once more in the backward pass.
+--
+-- Backward functions run their ops without recording gradients; one that has a sequence number there makes a new graph.
+-- It repeats the forward pass when an op of its name and shapes ran outside the backward pass, too (a penalty on
+-- gradients makes graphs of others).
+--
+-- needs: ops
+-- column op: BIGINT, ops.id
+WITH backwards AS (
+    SELECT track, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')
+),
+graphs AS (
+    SELECT o.rank, o.track, o.name, o.input_dims, o.ts, o."end", coalesce(b."end" >= o."end", false) AS repeated
+    FROM ops AS o ASOF LEFT JOIN backwards AS b ON b.track = o.track AND o.ts >= b.ts
+    WHERE o.sequence >= 0 AND starts_with(o.name, 'aten::') AND EXISTS (FROM backwards)
+),
+repeated AS (
+    SELECT g.track AS rank, 0 AS class, g.ts, g."end" FROM graphs AS g
+    SEMI JOIN (SELECT * FROM graphs WHERE NOT repeated) AS f
+        ON f.rank = g.rank AND f.name = g.name AND f.input_dims IS NOT DISTINCT FROM g.input_dims
+    WHERE g.repeated
+),
+united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
+SELECT o.id AS op FROM ops AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"

@@ -1,0 +1,5 @@
+-- One row per op that has a model of what it needs (op_efficiency), recorded or not.
+--
+-- maker: given
+-- column name: VARCHAR, name of the op
+-- column kind: VARCHAR, product, convolution, attention, normalisation, softmax, pointwise, reduction, copy, fill, embedding, pool, loss, list (ops on lists of tensors) or optimizer (fused ones)

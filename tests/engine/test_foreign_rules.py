@@ -1,0 +1,151 @@
+"""What rules that others wrote give back: checked before anything is computed from it, and bounded in what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from events import kernel, loader, runtime, step
+from rule_files import rule
+from stores import store_over
+
+from perftool.engine.rule_tests.cases import load_cases
+from perftool.engine.rules import predict, sources
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import evaluate
+from perftool.engine.rules.pack import builtin_folder, load_rule
+from perftool.engine.rules.row_check import MOST_RELATED, checked
+from perftool.errors import QueryError, RuleError
+from perftool.model.report import Finding
+from perftool.model.rule import Rule
+from perftool.replay.model import Model
+from perftool.store.trace_store import TraceStore
+
+CONTEXT = Context("cuda", steps=4, step_ns=1_000_000, window_ns=4_000_000)
+CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
+BODY = [loader(10, 600), runtime("cudaLaunchKernel", 700, 5, 1), kernel("k", 708, 50, 1)]
+EVENTS = [
+    {**event, "ts": event["ts"] + number * 1000, "args": {**event.get("args", {}), "correlation": number + 1}}
+    for number in range(4)
+    for event in BODY
+] + [step(number, number * 1000, 1000) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def opened():
+    with store_over(EVENTS) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({}, "the query must give a subject"),
+        ({"subject": None}, "the query must give a subject"),
+        ({"rank": "a"}, "the column rank must hold whole numbers, not 'a'"),
+        ({"rank": [[1]]}, "the column rank must hold whole numbers"),
+        ({"step": True}, "the column step must hold whole numbers"),
+        ({"ts": -(2**100)}, "the column ts holds -1267650600228229401496703205376, which is beyond 64 bits"),
+        ({"ts": float("nan")}, "the column ts holds nan"),
+        ({"dur": float("inf")}, "the column dur holds inf"),
+        ({"gain_ns": "1"}, "the column gain_ns must hold numbers, not '1'"),
+        ({"gain_ns": float("nan")}, "the column gain_ns must hold numbers, not nan"),
+        ({"track": 7}, "the column track must hold texts, not 7"),
+        ({"fix_for": {"a": 1}}, "the column fix_for must hold texts"),
+        ({"benchmark": ["x" * 99]}, "the column benchmark must hold texts, not ['xxxx"),
+        ({"related": [1]}, "the column related must hold lists of structs"),
+        ({"related": "x"}, "the column related must hold lists of structs"),
+        ({"related": [{"ts": "now"}]}, "the column ts must hold whole numbers, not 'now'"),
+        ({"related": [{}] * (MOST_RELATED + 1)}, "the column related holds 101 places; 100 are enough"),
+    ],
+)
+def test_a_column_with_a_meaning_has_no_other_values(row: dict, error: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        checked([{"subject": "s"}, row if "subject" in error else {"subject": "s", **row}])
+    assert str(caught.value).startswith(error)
+
+
+def test_what_the_engine_says_no_query_says() -> None:
+    (row,) = checked([{"subject": "s", "predicted_ns": 5, "sources": [{"file": "/etc/passwd"}], "ts": 2.0, "n": 1}])
+    assert row == {"subject": "s", "ts": 2, "n": 1}
+
+
+def found(store: TraceStore, folder: Path, sql: str, whatif: str | None = None) -> tuple[Finding, ...]:
+    made: Rule = replace(rule(folder, sql), whatif=whatif)
+    return evaluate(store, [made], CONTEXT, CRASHED).findings
+
+
+ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
+
+
+@pytest.mark.parametrize(
+    ("whatif", "error"),
+    [
+        ("SELECT 'explode' AS change, id AS task FROM slices", "change is 'explode'"),
+        ("SELECT ['skip'] AS change, id AS task FROM slices", "change is ['skip']"),
+        ("SELECT 'shorten' AS change, id AS task, 'abc' AS factor FROM slices", "factor is 'abc', no number"),
+        ("SELECT 'shorten' AS change, id AS task, 'nan'::DOUBLE AS factor FROM slices", "factor is nan"),
+        ("SELECT 'shorten' AS change, id AS task, -1e300 AS factor FROM slices", "factor is -1e+300"),
+        ("SELECT 'prefetch' AS change, id AS task, 1e30::HUGEINT AS parallel FROM slices", "the column parallel holds"),
+        ("SELECT 'skip' AS change, [id] AS task FROM slices", "the column task must hold whole numbers"),
+        ("SELECT 'skip' AS change, 1 AS task, 'x' AS slice_ts) AS w, slices AS s --", "syntax error"),
+        ("SELECT 1 AS n; SELECT 2", "only a single SELECT"),
+    ],
+)
+def test_changes_that_are_none_are_a_finding(whatif: str, error: str, opened: TraceStore, tmp_path: Path) -> None:
+    one, crash = found(opened, tmp_path, ONE, whatif)
+    assert (one.subject, one.gain, crash.code) == ("all", None, "TRC001")
+    assert f"whatif: {error}" in crash.message or error in crash.message
+
+
+def test_what_a_change_is_about_is_what_the_trace_says(opened: TraceStore, tmp_path: Path) -> None:
+    lies = "1 AS slice_id, 5 AS slice_ts, 6 AS slice_end"
+    whatif = f"SELECT 'prefetch' AS change, id AS task, {lies} FROM slices WHERE name LIKE '%DataLoader%'"
+    (honest,) = found(opened, tmp_path, ONE, whatif.replace(lies, "1 AS parallel"))
+    (one,) = found(opened, tmp_path, ONE, whatif)
+    assert one.gain == honest.gain
+    assert one.gain is not None
+    assert one.gain.kind == "predicted"
+
+
+def test_many_findings_with_the_same_changes_are_one_replay(
+    opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    plain = Model.predict
+    monkeypatch.setattr(Model, "predict", lambda self, changes: asked.append(len(changes)) or plain(self, changes))
+    whatif = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
+    several = found(opened, tmp_path, "SELECT 'n' || range AS subject, 1 AS n, 0 AS rank FROM range(50)", whatif)
+    assert len({one.gain for one in several}) == 1
+    # The second is all fixes together, each change once; the fourth step has no loading in it that counts.
+    assert asked == [3, 3]
+
+
+def test_replays_have_a_time_limit(opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict, "RULE_TIME_LIMIT_S", -1.0)
+    *_, crash = found(opened, tmp_path, ONE, "SELECT 'skip' AS change, id AS task FROM slices")
+    assert "whatif: the query took longer" in crash.message
+
+
+def test_lines_are_looked_for_behind_so_many_findings(
+    opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(opened, "has_rows", lambda name: True)
+    monkeypatch.setattr(sources, "_sources", lambda store, rule, row: asked.append(row) or ())
+    rows = sources.add_sources(opened, rule(tmp_path), [{"subject": str(number)} for number in range(200)])
+    assert (len(rows), len(asked)) == (200, 100)
+
+
+def test_time_at_stake_counts_once() -> None:
+    assert sources._united([(5, 9), (0, 3), (2, 4), (4, 5), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
+
+
+@pytest.mark.parametrize("repeat", ["1000000000000", "-1", "100001"])
+def test_a_case_has_so_many_events(repeat: str, tmp_path: Path) -> None:
+    event = f'{{name = "a", ts = 0, dur = 1, repeat = {repeat}}}'
+    path = tmp_path / "USR901.toml"
+    path.write_text(f'[[case]]\nname = "n"\nfindings = []\nevents = [{event}]\n')
+    with pytest.raises(RuleError, match="at most 100,000 events"):
+        load_cases(path)

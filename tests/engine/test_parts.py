@@ -1,0 +1,118 @@
+"""Parts: ranks that were analysed apart and joined anywhere give the report of all traces together."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from culprits import one_rank, write_run
+
+from perftool.commands.merge import merge
+from perftool.engine.analysis import analysed, analyze
+from perftool.engine.ranks.part_file import render_part
+from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.errors import InputError, PerfToolError
+from perftool.readers.files.discover import find_inputs
+from perftool.reporters.json import render_json
+
+RULES = [rule for rule in load_pack(builtin_folder()) if rule.code.startswith(("COL", "GAP10", "TRC", "CFG10"))]
+
+
+def part_of(*paths: str) -> bytes:
+    with analysed(find_inputs(list(paths)), RULES) as run:
+        return render_part(run.part)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The parts of a run of three ranks, made one by one from its traces and the log beside one of them."""
+    here = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("run"))
+    write_run(Path(), 3, one_rank("loader", 1), per_host=2, skew=200_000.0, steps=2)
+    Path("node000/gaudi_config.json").write_text('{"use_fused_adam": false, "autocast_bf16_ops": null}')
+    for rank in range(3):
+        Path(f"p{rank}.part").write_bytes(part_of(f"node00{rank // 2}/rank{rank}.json"))
+    yield ["p0.part", "p1.part", "p2.part"]
+    os.chdir(here)
+
+
+def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: list[str]) -> None:
+    traces = render_json(analyze(["node000", "node001"], RULES))
+
+    assert b"its device waits 40.1 ms for the data loader" in traces
+    assert render_json(analyze(run[::-1], RULES)) == traces
+    Path("some.part").write_bytes(part_of(*run[1:]))
+    # A rank that is in two parts counts once.
+    Path("all.part").write_bytes(part_of("some.part", *run[:2]))
+    assert Path("all.part").read_bytes() == part_of(*run)
+    assert render_json(analyze(["all.part"], RULES)) == traces
+
+
+def test_a_part_is_small_and_says_what_it_is(run: list[str]) -> None:
+    with zipfile.ZipFile(run[1]) as archive:
+        head = json.loads(archive.read("part.json"))
+    assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
+    assert Path(run[1]).stat().st_size < 20_000
+
+
+def test_tables_over_ranks_can_be_asked_and_single_events_not(run: list[str]) -> None:
+    with analysed(find_inputs(run), RULES) as joined:
+        assert joined.query("SELECT rank, host FROM ranks")[1] == [(0, "node000"), (1, "node000"), (2, "node001")]
+        with pytest.raises(InputError, match="this needs the traces"):
+            joined.query("SELECT * FROM slices")
+
+
+def changed(part: str, table: bytes | None = None, **head: Any) -> bytes:
+    """``part`` with other entries in its head, and another text in place of each table."""
+    with zipfile.ZipFile(part) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    entries["part.json"] = json.dumps({**json.loads(entries["part.json"]), **head}).encode()
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content if table is None or name == "part.json" else table)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        ({"version": 2}, "is a part of version 2, and this program reads version 1"),
+        ({"tool": "9.9"}, "was made by habana_perf_tool 9.9, whose tables differ"),
+        ({"format": "something"}, "is no part of habana_perf_tool"),
+        ({"parts": [{"inputs": 7}]}, r"is no part, or a damaged one \(TypeError\)"),
+        ({"parts": [{"surprise": 7}]}, r"is no part, or a damaged one \(ValueError\)"),
+        ({"rules": {}}, r"was made with other rules or thresholds \(CFG10\d and \d+ more\)"),
+    ],
+)
+def test_another_part_is_refused_in_a_sentence(run: list[str], head: dict[str, Any], says: str) -> None:
+    Path("other.part").write_bytes(changed(run[0], **head))
+    with pytest.raises(InputError, match=f"^other.part: {says}"):
+        analyze(["other.part"], RULES)
+
+
+def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
+    whole = Path(run[0]).read_bytes()
+    for damaged in (b"", b"PK\x03\x04", whole[: len(whole) // 2], changed(run[0], table=b"PAR1PAR1")):
+        Path("bad.part").write_bytes(damaged)
+        with pytest.raises(InputError, match="make it again"):
+            analyze(["bad.part"], RULES)
+
+
+def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
+    Path("again").mkdir()
+    write_run(Path("again"), 3, one_rank("compute", 1), per_host=2, steps=2)
+    Path("again.part").write_bytes(part_of("again/node000/rank0.json"))
+    with pytest.raises(InputError, match=r"again.part and p0.part both hold rank 0, with other content"):
+        analyze([run[0], "again.part"], RULES)
+
+
+def test_merge_takes_parts_only(run: list[str]) -> None:
+    with pytest.raises(PerfToolError, match=r"rank0.json: is no part; make one with analyze"):
+        merge([run[0], "node000/rank0.json"])

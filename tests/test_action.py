@@ -1,0 +1,69 @@
+"""The steps of the action do with their inputs what they say, in the shell that runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+BASH = shutil.which("bash")
+pytestmark = pytest.mark.skipif(BASH is None, reason="no bash")
+ROOT = Path(__file__).parents[1]
+STEPS = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "$@" > "$FOLDER.arguments"
+printf '{"suppressed":false}\\n{"suppressed":true}\\n' > "$FOLDER.jsonl"
+exit 1
+"""
+
+
+def step(name: str, folder: Path, **env: str) -> tuple[int, dict[str, str]]:
+    """Run the step ``name``; its exit code, and its outputs."""
+    script = next(one["run"] for one in STEPS if one["name"] == name)
+    out = folder / "output"
+    out.write_text("")
+    given = {"PATH": os.environ["PATH"], "GITHUB_OUTPUT": str(out), "RUNNER_TEMP": str(folder), **env}
+    done = subprocess.run([str(BASH), "-e", "-o", "pipefail", "-c", script], env=given, capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.returncode, dict(line.split("=", 1) for line in out.read_text().splitlines())
+
+
+@pytest.mark.parametrize("programs", ["bin", "Scripts"])
+def test_every_line_is_one_argument(tmp_path: Path, programs: str) -> None:
+    folder = tmp_path / "venv"
+    (folder / programs).mkdir(parents=True)
+    program = folder / programs / "habana_perf_tool"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    code, outputs = step(
+        "Lint", tmp_path, FOLDER=str(folder), SRC="a b.json\n\nc/*.json\n", ARGS="--select\r\nGAP101,SYN101\n",
+        BUDGETS="step_time_ms <= 120\nreads: SELECT 1 <= 3", CONFIG="$(touch owned)", FAIL_ON="error",
+        BASELINE="ok.json",
+        SARIF="",
+    )  # fmt: skip
+
+    assert (code, outputs) == (1, {"findings": "1"})
+    assert (tmp_path / "venv.arguments").read_text().splitlines() == [
+        "lint", "--output-format", "github", "--also", f"json-lines:{folder}.jsonl", "--fail-on", "error",
+        "--budget", "step_time_ms <= 120", "--budget", "reads: SELECT 1 <= 3", "--config", "$(touch owned)",
+        "--select", "GAP101,SYN101", "--baseline", "ok.json", "--", "a b.json", "c/*.json",
+    ]  # fmt: skip
+
+
+def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]")
+    runner = {"RUNNER_OS": "Linux", "RUNNER_ARCH": "X64", "ACTION_PATH": str(tmp_path), "VERSION": ""}
+
+    _, first = step("Choose", tmp_path, **runner)
+    _, again = step("Choose", tmp_path, **runner)
+    (tmp_path / "pyproject.toml").write_text("[other]")
+    _, other = step("Choose", tmp_path, **runner)
+    _, named = step("Choose", tmp_path, **{**runner, "VERSION": "0.1.0"})
+
+    assert first == again != other
+    assert first["folder"] == f"{tmp_path}/habana_perf_tool"
+    assert named["key"].endswith("-0.1.0")

@@ -1,0 +1,61 @@
+"""Every file that the program writes for a user goes through ``perftool.output_file``: nothing else opens one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import perftool
+
+PACKAGE = Path(perftool.__file__).parent
+# What writes by other means, and why that is no document of the user's.
+OTHERWISE = {
+    "cli.py": "the null device, for a closed stream",
+    "commands/lint.py": "GITHUB_STEP_SUMMARY, which GitHub wants appended to",
+    "engine/rule_tests/case_traces.py": "a temporary folder",
+    "engine/rule_tests/cases.py": "a temporary folder",
+    "engine/rule_tests/check_pack.py": "a temporary folder",
+    "integrations/call_lines.py": "the place that output_file gives",
+    "integrations/record/plan.py": "a temporary folder",
+    "output_file.py": "here it is",
+    "readers/files/identity.py": "a temporary folder",
+    "readers/trace/chrome_trace.py": "the folder for spooled events",
+    "sim/machine/write.py": "whether it can be written",
+    "sim/stand_in/device.py": "what a script on the simulated device asks of the library of Gaudi",
+    "store/handover.py": "a temporary folder",
+    "store/load_csv.py": "a temporary folder",
+    "store/room/inside.py": "the pipe",
+    "bench/harness/order.py": "the folder of a benchmark's traces",
+    "bench/harness/worker.py": "the folder of a benchmark's traces",
+}
+WRITING = {"write_text", "write_bytes", "copyfile", "move", "mkstemp", "rename", "NamedTemporaryFile"}
+
+
+def writers(path: Path) -> list[int]:
+    """The lines on which ``path`` opens a file to write, or writes one at once."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        modes = [part.value for part in (*node.args, *(key.value for key in node.keywords))
+                 if isinstance(part, ast.Constant) and isinstance(part.value, str)]  # fmt: skip
+        opens = name in ("open", "fdopen") and any(set(mode) <= set("rwaxbt+") & set(mode) and set(mode) & set("wax+")
+                                                   for mode in modes)  # fmt: skip
+        if opens or name in WRITING:
+            found.append(node.lineno)
+    return found
+
+
+def test_nothing_else_writes_files() -> None:
+    found = {path.relative_to(PACKAGE).as_posix(): lines for path in PACKAGE.rglob("*.py") if (lines := writers(path))}
+    assert {name: lines for name, lines in found.items() if name not in OTHERWISE} == {}
+    assert "output_file.py" in found
+
+
+@pytest.mark.parametrize("text", ["open(p, 'w')", "p.open('ab')", "open(p, mode='xb')", "p.write_bytes(b'')"])
+def test_the_check_sees_what_writes(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(text)
+    assert writers(tmp_path / "a.py") == [1]
