@@ -184,17 +184,20 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
-    bounded = _of_step(gain_ns, context, evidence=predicted_ns is None)
+    if predicted_ns is None:
+        bounded = _of_step(gain_ns, context)
+        return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
-    most = None if allowed is None else _of_step(allowed, context, evidence=True) / context.step_ns
-    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted", most)
+    most = None if allowed is None else _of_step(allowed, context) / context.step_ns
+    saved = max(0, min(int(gain_ns), context.step_ns))
+    return Gain(saved, saved / context.step_ns, "predicted", most)
 
 
-def _of_step(gain_ns: float, context: Context, *, evidence: bool) -> int:
-    """What ``gain_ns`` per step is of the median step.
+def _of_step(evidence_ns: float, context: Context) -> int:
+    """What ``evidence_ns`` per step is of the median step.
 
     Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
     """
     mean_ns = context.window_ns / max(context.steps, 1)
-    share = min(1.0, gain_ns / mean_ns) if evidence and mean_ns else 1.0
-    return max(0, min(int(gain_ns), int(share * context.step_ns)))
+    share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0
+    return max(0, min(int(evidence_ns), int(share * context.step_ns)))
