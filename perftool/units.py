@@ -24,6 +24,21 @@ def format_ns(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def format_alike(*times_ns: float) -> list[str]:
+    """Durations side by side, all in the unit and with the digits of the longest: ``28.5 ms``, ``0.0 ms``.
+
+    What is too small for these digits, and is there, reads ``<0.1 ms``.
+    """
+    longest = max(map(abs, times_ns), default=0)
+    size, unit = next(((size, unit) for size, unit in _TIME_STEPS if longest >= _ROUNDS_UP * size), (1, "ns"))
+    text = _three_digits(longest / size) if size > 1 else f"{longest:.0f}"
+    digits = len(text.partition(".")[2])
+    least = 10.0**-digits
+    made = [f"{ns / size:.{digits}f} {unit}" for ns in times_ns]
+    return [f"<{least:.{digits}f} {unit}" if 0 < ns / size < least / 2 else shown
+            for ns, shown in zip(times_ns, made, strict=True)]  # fmt: skip
+
+
 def format_bytes(size: float) -> str:
     """A size in bytes as text with binary units: ``1.50 MiB``, ``12 B``."""
     for step, unit in _BYTE_STEPS:

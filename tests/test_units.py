@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
+from perftool.units import format_alike, format_bytes, format_count, format_ns, format_ratio
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,9 @@ def test_three_digits_or_four(ns: int) -> None:
 
 def test_shares_and_counts() -> None:
     assert [format_ratio(0.3141), format_count(12_345), format_count(2.5)] == ["31.4 %", "12,345", "2.50"]
+
+
+def test_times_side_by_side_have_one_unit() -> None:
+    assert format_alike(28.5e6, 800, -28.5e6) == ["28.5 ms", "<0.1 ms", "-28.5 ms"]
+    assert format_alike(450, 0, -450) == ["450 ns", "0 ns", "-450 ns"]
+    assert format_alike(1.5e9, 2e6) == ["1.50 s", "<0.01 s"]

@@ -12,7 +12,7 @@ from perftool.commands.options import Ranks
 from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import note
 from perftool.commands.progress import progress
-from perftool.errors import PerfToolError
+from perftool.errors import PerfToolError, QueryError
 from perftool.reporters.console import make_console
 from perftool.store.catalog import catalog
 
@@ -37,10 +37,20 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress() as show, analysed(inputs, (), schedule, show) as opened:
-        result = opened.ask(sql, Bounds(time_limit))
+        try:
+            result = opened.ask(sql, Bounds(time_limit))
+        except QueryError as error:
+            raise QueryError(f"{error}{_tables_there_are(str(error))}") from None
     write_document(_RENDER[output_format](result.columns, result.rows), output_file)
     cut = [f"only the first {len(result.rows):,} rows: a query gives no more at once"] if result.cut else []
     note([*cut, *said(output_file)])
+
+
+def _tables_there_are(error: str) -> str:
+    """What to add to an ``error`` about a table that there is not."""
+    if not error.startswith("there is no table"):
+        return ""
+    return f"; there are {', '.join(table.name for table in catalog().values() if table.public)}, raw"
 
 
 def list_tables(output_file: str | None = None) -> None:

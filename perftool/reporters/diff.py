@@ -14,7 +14,7 @@ from perftool.model.report import Finding
 from perftool.reporters.efficiency import rate_text, shapes_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_alike, format_ns, format_ratio
 
 VERSION = 1
 METHOD = "percentile bootstrap of the median, 2000 resamples"
@@ -26,6 +26,9 @@ def render_diff_text(result: Comparison) -> bytes:
     """The verdict first, then what moved."""
     lines = [*_apart(result), headline(result), ""]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
+    for title, findings in _findings(result):
+        if findings:
+            lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
     for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
         if changes:
             lines += ["", f"{title} (per step)"]
@@ -35,9 +38,6 @@ def render_diff_text(result: Comparison) -> bytes:
         lines += ["", f"Ops by shapes, on {_device(result.base)} and on {_device(result.new)}"]
         lines += [f"  {name}  {one} -> {other}  {times}".rstrip() for name, one, other, times in _rates(result)]
         lines += _left_out(result.rates)
-    for title, findings in _findings(result):
-        if findings:
-            lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
     return "".join(f"{line.rstrip()}\n" for line in lines).encode("utf-8", "replace")
 
 
@@ -47,14 +47,6 @@ def render_diff_markdown(result: Comparison) -> bytes:
     lines += [markdown_cell(headline(result)), ""]
     lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
-    for title, changes in (("Device op", result.device_ops), ("Host op", result.ops)):
-        if changes:
-            lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
-            rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
-            lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
-    if result.rates:
-        lines += ["", "| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
-        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
     for title, findings in _findings(result):
         if findings:
             lines += [
@@ -63,6 +55,14 @@ def render_diff_markdown(result: Comparison) -> bytes:
                 "",
                 *(f"- {markdown_cell(_finding(finding))}" for finding in findings),
             ]
+    for title, changes in (("Device op", result.device_ops), ("Host op", result.ops)):
+        if changes:
+            lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
+            rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
+            lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
+    if result.rates:
+        lines += ["", "| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
+        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
@@ -137,12 +137,9 @@ def _parts(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
     moved = sorted(result.parts, key=lambda part: (-abs(part.new_ns - part.base_ns), part.part))
     for part in moved:
         if part.base_ns or part.new_ns:
-            yield (
-                part.part,
-                format_ns(part.base_ns),
-                format_ns(part.new_ns),
-                _delta(part.new_ns - part.base_ns),
-            )
+            delta = part.new_ns - part.base_ns
+            before, after, change = format_alike(part.base_ns, part.new_ns, delta)
+            yield part.part, before, after, f"{'+' if delta >= 0 else ''}{change}"
 
 
 def _name(change: OpChange) -> str:

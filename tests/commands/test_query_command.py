@@ -24,3 +24,10 @@ def test_numbers_of_the_database_are_numbers(run: Run) -> None:
 def test_two_columns_of_one_name_are_refused(run: Run) -> None:
     assert run("query", "run.json", "SELECT 1 AS a, 2 AS a", "--output-format", "json") == 2
     assert run.err == "habana_perf_tool: two columns are called a, which an object cannot have; rename one with AS\n"
+
+
+def test_an_unknown_table_is_answered_with_those_there_are(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"traceEvents": []}')
+    assert run("query", "run.json", "SELECT * FROM opps") == 2
+    assert run.err.startswith("habana_perf_tool: there is no table 'opps'; there are ")
+    assert " ops, " in run.err

@@ -65,6 +65,29 @@ def test_a_file_that_it_extends_is_held_to_the_same() -> None:
         load_settings([str(FOLDER)])
 
 
+@pytest.mark.parametrize("files", [21, 3_000])
+def test_a_chain_of_files_has_an_end(files: int) -> None:
+    for number in range(files):
+        (FOLDER / f"{number}.toml").write_text(f'extend = "{number + 1}.toml"')
+    (FOLDER / f"{files}.toml").write_text("preview = true")
+    with pytest.raises(SettingsError, match=r"20\.toml: key extend: more than 20 files extend each other"):
+        load_settings([], [str(FOLDER / "0.toml")])
+    assert load_settings([], [str(FOLDER / f"{files - 19}.toml")]).selection.preview
+
+
+def test_a_circle_of_files_or_links_is_told() -> None:
+    CONFIG.write_text('extend = "more.toml"')
+    (FOLDER / "more.toml").write_text('extend = "habana_perf_tool.toml"')
+    with pytest.raises(SettingsError, match="the files extend each other in a circle"):
+        load_settings([str(FOLDER)])
+    (FOLDER / "more.toml").unlink()
+    os.symlink("more.toml", FOLDER / "more.toml")
+    with pytest.raises(SettingsError, match=r"more\.toml: cannot be read"):
+        load_settings([str(FOLDER)])
+    CONFIG.write_text('rule-packs = ["more.toml"]')
+    assert load_settings([str(FOLDER)]).rule_packs == (FOLDER / "more.toml",)
+
+
 def test_a_device_is_not_read_for_ever() -> None:
     CONFIG.write_text('extend = "/dev/zero"')
     with pytest.raises(SettingsError, match="/dev/zero: cannot be read"):

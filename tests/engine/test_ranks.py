@@ -13,6 +13,7 @@ from events import begin, document, end, kernel, loader, runtime, step, x
 from perftool.engine.analysis import analysed, analyze, report_on
 from perftool.engine.ranks.choice import choose_schedule
 from perftool.engine.ranks.schedule import IN_PROCESS, Processes
+from perftool.engine.rules import allowance
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, SettingsError
 from perftool.model.report import Report
@@ -224,6 +225,16 @@ def test_a_row_without_a_rank_speaks_of_the_run_when_all_ranks_agree(folder: Pat
     assert [(finding.code, finding.rank) for finding in report.findings] == [
         ("USR901", None), ("USR902", None), ("USR903", 0), ("USR903", 1), ("USR903", 2), ("USR903", 3),
     ]  # fmt: skip
+
+
+def test_what_was_left_out_of_a_rank_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = rule("USR901", "SELECT 'n' || range AS subject FROM range(2000)")
+    report = analyze([str(folder)], [*only("TRC001"), many])
+    assert sum(finding.code == "USR901" for finding in report.findings) == 1_000
+    assert [finding.message for finding in report.findings if "it found too much" in finding.message]
+    monkeypatch.setattr(allowance, "MOST_BYTES", 0)
+    (told,) = analyze([str(folder)], [*only("TRC001"), many]).findings
+    assert told.message.startswith("rule USR901 failed: the rules of packs may take")
 
 
 def rule(code: str, sql: str) -> Rule:

@@ -16,7 +16,7 @@ TRACES = (
     "cpu/loader_starved.json.gz", "cpu/profiler_overhead.json.gz", "gaudi2_unoptimised/rank0.pt.trace.json.gz",
 )  # fmt: skip
 
-OURS = "SELECT upid FROM process WHERE name GLOB 'habana_perf_tool*'"
+OURS = "SELECT upid FROM process WHERE name GLOB 'perftool (rank*'"
 # Every slice but ours, and what Perfetto says about the file.
 RECORDED = f"""
 SELECT s.name, s.ts, s.dur, s.depth, extract_arg(s.arg_set_id, 'args.Ev Idx')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import torch
 
 from perftool.bench.harness.ratio import ratio_of
 from perftool.bench.harness.team import Team
+from perftool.bench.harness.usage import children_seconds, page_faults
 from perftool.model.benchmark import Ratio
 
 # A timing shorter than this is mostly clock and cache noise, so the run is repeated inside it.
@@ -74,9 +74,9 @@ def race(naive: Callable[[], object], advised: Callable[[], object], clock: Cloc
     while len(passes) < effort.rounds:
         passes.append(clock.time(lambda: probe.add_(1.0), 1))
         for index in (0, 1) if len(passes) % 2 else (1, 0):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            before = page_faults()
             times[index].append(clock.time(runs[index], repeats[index]))
-            faults[index] = (_page_faults() - before) // repeats[index]
+            faults[index] = (page_faults() - before) // repeats[index]
         if len(passes) >= _FEWEST_ROUNDS and team.agree(_enough(times, begin, effort.seconds)):
             break
     bandwidth = probe.numel() * probe.element_size() * 2 / min(passes)
@@ -86,9 +86,9 @@ def race(naive: Callable[[], object], advised: Callable[[], object], clock: Cloc
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
     """Time one form that has this process to itself, the first run included; page faults are the average of all."""
-    before = _page_faults()
+    before = page_faults()
     seconds = tuple(clock.time(run, 1) for _ in range(rounds))
-    return Timed(seconds, (_page_faults() - before) // rounds)
+    return Timed(seconds, (page_faults() - before) // rounds)
 
 
 class Clock:
@@ -118,13 +118,8 @@ class Clock:
             getattr(torch, self.device.type).synchronize()
 
 
-def _page_faults() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
 def _cpu_time() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.process_time() + children_seconds()
 
 
 def _repeats(run: Callable[[], object], clock: Clock) -> int:

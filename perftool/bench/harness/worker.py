@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from perftool.bench.harness.order import Answer, Order, order_from, write_answer
 from perftool.bench.harness.recording import peak_memory, record
 from perftool.bench.harness.team import Team, joined
 from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
+from perftool.bench.harness.usage import peak_bytes
 from perftool.model.benchmark import FormFigures
 
 # Runs of both forms before their results are compared; optimizers need a few for their state to matter.
@@ -74,11 +74,11 @@ def _measure_apart(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     assert order.size is not None
     (name,) = _form_names(order.forms)
     setting = _setting(order, order.size)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     form = benchmark.build(name, setting)
     clock = Clock(benchmark.clock, setting.device)
     timed = time_alone(form.run, clock, order.rounds)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    grown = peak_bytes() - before
     results = [tensor.detach().cpu() for tensor in form.result()]
     error = 0.0
     if name == "naive":

@@ -13,36 +13,9 @@ from perftool.units import format_ratio
 
 _FIRST_PID = 9001
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
-_CAUSES = """
-WITH parts AS (
-    -- A new part begins where the cause changes or the device worked in between.
-    SELECT *, sum((cause, ts) IS DISTINCT FROM (before_cause, before_end)) OVER (ORDER BY ts) AS part
-    FROM (SELECT cause, ts, "end", lag(cause) OVER by_time AS before_cause, lag("end") OVER by_time AS before_end
-          FROM gap_causes WHERE rank = $rank WINDOW by_time AS (ORDER BY ts))
-)
-SELECT any_value(cause) AS cause, min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur
-FROM parts GROUP BY part ORDER BY part
-"""
-_BUSY = """
-SELECT ts, max(busy) AS busy
-FROM (SELECT ts, 0 AS busy FROM windows WHERE rank = $rank
-      UNION ALL SELECT ts, 1 FROM device_busy WHERE rank = $rank
-      UNION ALL SELECT "end", 0 FROM device_busy WHERE rank = $rank)
-GROUP BY ts ORDER BY ts
-"""
-_QUEUE = """
-WITH submitted AS (
-    SELECT l.ts AS called, greatest(d.ts, l.ts) AS begun
-    FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
-    WHERE d.rank = $rank AND d.valid
-),
-changes AS (
-    SELECT ts, sum(change) AS change
-    FROM (SELECT called AS ts, 1 AS change FROM submitted UNION ALL SELECT begun, -1 FROM submitted)
-    GROUP BY ts
-)
-SELECT ts, sum(change) OVER (ORDER BY ts)::BIGINT AS depth FROM changes ORDER BY ts
-"""
+_IDLE = "SELECT cause, ts, dur FROM _idle_stretches WHERE rank = $rank ORDER BY ts"
+_BUSY = "SELECT ts, busy FROM _busy_changes WHERE rank = $rank ORDER BY ts"
+_QUEUE = "SELECT ts, depth FROM queue_depth WHERE rank = $rank ORDER BY ts"
 _MEMORY = """
 SELECT ts, allocated, reserved FROM memory
 WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY ts
@@ -54,7 +27,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
     The idle time and the counters are read from ``store`` while they are drawn.
     """
-    store.build(["windows", "gap_causes", "device_busy", "device_ops", "launches", "memory"])
+    store.build(["windows", "_idle_stretches", "_busy_changes", "queue_depth", "memory"])
     window = _window(store, rank)
     findings = [finding for finding in report.findings if finding.rank in (None, rank)]
     codes = dict.fromkeys(finding.code for finding in findings)
@@ -170,7 +143,7 @@ def _args(finding: Finding) -> dict[str, Any]:
 
 
 def _idle(store: TraceStore, rank: int) -> Iterator[Mark]:
-    for cause, ts, dur in store.iterate(_CAUSES, {"rank": rank}):
+    for cause, ts, dur in store.iterate(_IDLE, {"rank": rank}):
         yield Mark(cause, ts, dur, {})
 
 

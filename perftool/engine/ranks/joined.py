@@ -103,10 +103,12 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
             row for fact, answer in zip(facts, answers, strict=True) for row in _rows(rule, answer, fact, store.base_ns)
         ]
         error = next((answer.error for answer in answers if answer.error), None)
-        return Answer(rule.code, tuple(_told_once(rows, len(store.metadata))), error=error)
+        told = tuple(_told_once(rows, len(store.metadata)))
+        cut, spent = any(answer.cut for answer in answers), any(answer.spent for answer in answers)
+        return Answer(rule.code, told, error=error, cut=cut, spent=spent)
 
     models = tuple(model for fact in facts for model in fact.models)
-    return replace(conclude(asked, map(answer, asked), context, crashed), models=models)
+    return replace(conclude(asked, list(map(answer, asked)), context, crashed), models=models)
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.engine.rules.allowance import charged
 from perftool.engine.rules.pack import is_shipped
 from perftool.model.rule import Rule
 from perftool.store.room.room import Bounds
@@ -37,7 +38,8 @@ class Context:
 class Answer:
     """What asking one rule gave: rows of its query; or why it was not asked; or how it failed.
 
-    ``cut`` says that there were more rows than a rule may give.
+    ``cut`` says that there were more rows than a rule may give, ``spent`` that the rules of packs before it left it no
+    time to be asked, or replayed.
     """
 
     code: str
@@ -45,6 +47,7 @@ class Answer:
     why_not: str | None = None
     error: str | None = None
     cut: bool = False
+    spent: bool = False
 
 
 def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
@@ -63,5 +66,8 @@ def run_sql(
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
         return columns, rows[:most], len(rows) > most
-    result = store.ask(sql, values, Bounds(RULE_TIME_LIMIT_S, most, MOST_BYTES))
+    with charged(store) as allowance:
+        result = store.ask(sql, values, Bounds(RULE_TIME_LIMIT_S, most, MOST_BYTES))
+        allowance.bytes += result.bytes
+        allowance.add_rows(len(result.rows))
     return result.columns, result.rows, result.cut

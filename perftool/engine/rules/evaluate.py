@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from perftool.engine.rules.allowance import SpentError, taken
 from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.limits import limited
@@ -31,6 +32,8 @@ MOST_FINDINGS = 1_000
 _TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
 # The tag of rules whose advice is about how to record.
 RECORDER = "recorder"
+# Of a finding in memory and in a document, beside the texts of its rule.
+_FINDING_BYTES = 1_000
 _ANY_NAME = """
 SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
@@ -66,16 +69,19 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
-        # Without the names it looks for, what a rule finds is nothing: no query has to say so.
-        silent = rule.needs_names and not _occur(store, rule)
-        return Answer(rule.code) if silent else _asked(store, rule, context)
+        try:
+            # Without the names it looks for, what a rule finds is nothing: no query has to say so.
+            silent = rule.needs_names and not _occur(store, rule)
+            return Answer(rule.code) if silent else _asked(store, rule, context)
+        except SpentError:
+            return Answer(rule.code, spent=True)
 
     answer, error = _attempt(rows)
     return answer or Answer(rule.code, error=error)
 
 
 def conclude(
-    rules: Sequence[Rule], answers: Iterable[Answer], context: Context, crash_rule: Rule | None = None
+    rules: Sequence[Rule], answers: Sequence[Answer], context: Context, crash_rule: Rule | None = None
 ) -> Outcome:
     """The ``answers`` to ``rules``, one each, as ranked findings."""
     findings: list[Finding] = []
@@ -85,15 +91,27 @@ def conclude(
         findings += found or []
         if answer.why_not is not None:
             skipped.append(NotApplicable(rule.code, answer.why_not))
+        elif answer.spent and not answer.rows:
+            skipped.append(NotApplicable(rule.code, str(SpentError())))
         if problem := answer.error or error:
             if crash_rule is None:
                 raise QueryError(f"{rule.code}: {problem}")
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": problem}))
         if answer.cut and crash_rule is not None:
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
+    if spent := [answer.code for answer in answers if answer.spent]:
+        findings += _told_of_the_rest(spent, crash_rule)
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
     over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
     return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, over_ranks), tuple(skipped))
+
+
+def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
+    """One finding about all rules for which nothing was left, however many."""
+    if crash_rule is None:
+        raise SpentError
+    others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""
+    return [make_finding(crash_rule, {"subject": f"{spent[0]}{others}", "error": str(SpentError())})]
 
 
 def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
@@ -175,6 +193,8 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     if not is_shipped(rule):
         found = checked(found)
+        texts = [rule.message, rule.why, *(text for _, text in (*rule.fix.texts, *rule.short_fix.texts))]
+        taken(store).add_rows(len(found), _FINDING_BYTES + sum(map(len, texts)))
     bounded = limited(store, rule.relieves, found, context.step_ns) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 

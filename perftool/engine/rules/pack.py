@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, tuple[str, ...]]
+# Of all packs of a user; the shipped one has a tenth.
+_MOST_RULES = 1_000
+_LARGEST_RULE = 64 << 10
+_LARGEST_PACK = 8 << 20
 _SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -50,10 +55,8 @@ def builtin_folder() -> Path:
 
 def load_pack(folder: Path) -> list[Rule]:
     """Every rule below ``folder``, sorted by code. Raises RuleError for the malformed ones, or without any."""
-    # The cases of a pack may lie beside it.
-    files = [path for path in sorted(folder.rglob("*.toml")) if path.parent.name != CASES]
     rules, problems = [], []
-    for path in files:
+    for path in pack_files(folder):
         try:
             rules.append(load_rule(path))
         except RuleError as error:
@@ -63,6 +66,18 @@ def load_pack(folder: Path) -> list[Rule]:
     if not rules:
         raise RuleError(f"{folder}: holds no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)
+
+
+def pack_files(folder: Path) -> list[Path]:
+    """The rule files below ``folder``, sorted. Raises RuleError for more than anybody writes."""
+    # The cases of a pack may lie beside it.
+    named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
+    files = sorted(islice(named, _MOST_RULES + 1))
+    if len(files) > _MOST_RULES:
+        raise RuleError(f"{folder}: holds more than {_MOST_RULES:,} rules")
+    if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
+        raise RuleError(f"{folder}: its rules are longer than {_LARGEST_PACK >> 20} MB together")
+    return files
 
 
 @cache
@@ -94,6 +109,8 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     rules = list(shipped_rules())
     for folder in folders:
         rules += load_user_pack(folder)
+        if len(rules) - len(shipped_rules()) > _MOST_RULES:
+            raise RuleError(f"the packs hold more than {_MOST_RULES:,} rules together")
     _require_unique(rules)
     return sorted(rules, key=lambda rule: rule.code)
 
@@ -124,7 +141,7 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 def load_rule(path: Path) -> Rule:
     """One rule file. Raises RuleError naming the file and the key."""
     try:
-        data = parse_toml(read_small(path).decode())
+        data = parse_toml(read_small(path, _LARGEST_RULE).decode())
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     _check_keys(path, data, _KEYS, _OPTIONAL)

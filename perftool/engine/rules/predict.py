@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from time import monotonic
 from typing import Any
 
+from perftool.engine.rules.allowance import SpentError, charged
 from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.limits import limited, unsteady
 from perftool.engine.rules.pack import is_shipped
@@ -129,6 +131,9 @@ def _with_prediction(
             rows[at] = {**rows[at], "predicted_ns": max(0, saved)}
             if rule.severity != "info":
                 fixes.setdefault(rule.code, []).extend(changes)
+    except SpentError:
+        fixes.pop(rule.code, None)
+        return replace(answer, rows=tuple(rows), spent=True)
     except (QueryError, KeyError) as error:
         fixes.pop(rule.code, None)
         return replace(answer, error=f"whatif: {error}")
@@ -160,7 +165,8 @@ def _judged(
         if key not in known:
             own = by_subject[key] if key is not None else []
             new = [*own, *(for_every if not known else ())]
-            known[key] = model.replayed_ns - model.predict([*for_every, *own]).step_ns
+            with nullcontext() if is_shipped(rule) else charged(store):
+                known[key] = model.replayed_ns - model.predict([*for_every, *own]).step_ns
         yield number, known[key], new
 
 

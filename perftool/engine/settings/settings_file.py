@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.setting_keys import check_values
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import SettingsError
@@ -16,6 +17,8 @@ from perftool.readers.files.small_file import read_small
 # In the order in which one folder is searched.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
+# A file may extend one that extends another; nobody stacks more.
+_MOST_FILES = 20
 _READ_PATHS = ("extend", "baseline")
 _PATHS = ("output-file", "baseline")
 _PATH_LISTS = ("rule-packs", "source-roots")
@@ -49,14 +52,17 @@ def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -
 
     One that is not ``trusted``, as nobody named it, may not have anything written, nor name files outside its folder.
     """
-    if path.resolve() in seen:
+    real = _real(path)
+    if real in seen:
         raise SettingsError(f"{_shown(path)}: key extend: the files extend each other in a circle")
+    if len(seen) == _MOST_FILES:
+        raise SettingsError(f"{_shown(path)}: key extend: more than {_MOST_FILES} files extend each other")
     values = _read(path)
     check_values(values, _shown(path))
     if not trusted:
         _require_harmless(path, values)
     parent = values.pop("extend", None)
-    inherited = file_layers(path.parent / parent, trusted, (*seen, path.resolve())) if parent else []
+    inherited = file_layers(path.parent / parent, trusted, (*seen, real)) if parent else []
     return [*inherited, Layer(_shown(path), _resolved(values, path.parent))]
 
 
@@ -79,13 +85,19 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
     remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
     if values.get("output-file"):
         raise SettingsError(f"{_shown(path)}: key output-file: a configuration that was found may not write; {remedy}")
-    folder = path.parent.resolve()
+    folder = _real(path.parent)
     for key in (*_READ_PATHS, *_PATH_LISTS):
         named = values.get(key) or []
         for text in [named] if isinstance(named, str) else named:
-            if not (folder / text).resolve().is_relative_to(folder):
+            if not _real(folder / text).is_relative_to(folder):
                 reason = "a configuration that was found may name files of its own folder only"
                 raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is none; {remedy}")
+    for text in values.get("rule-packs") or ():
+        for file in pack_files(folder / text):
+            if not _real(file).is_relative_to(folder):
+                reason = "a configuration that was found may name files of its own folder only"
+                place = f"the rule {file.relative_to(folder)} is a link that leads elsewhere"
+                raise SettingsError(f"{_shown(path)}: key rule-packs: {reason}, and {place}; {remedy}")
 
 
 def _counts(path: Path) -> bool:
@@ -130,6 +142,11 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _from_here(folder: Path, path: str) -> str:
     return os.path.relpath(folder / path)
+
+
+def _real(path: Path) -> Path:
+    """Where links lead. Unlike Path.resolve this does not fail for one that leads to itself; who reads it says so."""
+    return Path(os.path.realpath(path))
 
 
 def _shown(path: Path) -> str:

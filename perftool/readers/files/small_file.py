@@ -17,7 +17,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
             raise OSError(0, "is no regular file")
         data = file.read(most + 1)
     if len(data) > most:
-        raise OSError(0, f"is longer than {most >> 20} MB")
+        raise OSError(0, f"is longer than {most >> 20} MB" if most >> 20 else f"is longer than {most >> 10} kB")
     return data
 
 

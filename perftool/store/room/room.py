@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from perftool.errors import QueryError, QueryTimeoutError
-from perftool.store.room.wire import OUT_OF_MEMORY, BrokenFrameError, encoded, receive, send, unpacked_rows
+from perftool.store.room.wire import OUT_OF_MEMORY, BrokenFrameError, decoded, encoded, read_frame, send, unpacked_rows
 
 # The child runs our own code from where this process has it, with no other module path, site or variable.
 _PROGRAM = (
@@ -25,6 +25,9 @@ _PROGRAM = (
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
 _MOST_THREADS = 4
 _LONGEST_SQL = 1 << 20
+# Of an answer, beside its rows: names of columns.
+_BESIDE_ROWS = 16 << 20
+_LONGEST_ERROR = 2_000
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of a query, up to its bounds; ``cut`` says whether there were more."""
+    """The rows of a query, up to its bounds; ``cut`` says whether there were more, ``bytes`` how long they came."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
     cut: bool
+    bytes: int = 0
 
 
 class Room:
@@ -83,7 +87,7 @@ class Room:
         try:
             with _killed_after(child, bounds.seconds) as late, contextlib.suppress(OSError, BrokenFrameError):
                 send(_pipe(child.stdin), encoded(request))
-                result = _result(_messages(_pipe(child.stdout)), bounds)
+                result = read_result(_pipe(child.stdout), bounds)
         finally:
             if result is None:
                 # After Ctrl-C too: whoever asks next must not read the answer to this.
@@ -150,26 +154,35 @@ def _pipe(pipe: Any) -> BinaryIO:
     return pipe  # type: ignore[no-any-return]
 
 
-def _messages(pipe: BinaryIO) -> Iterator[dict[str, Any]]:
-    while (message := receive(pipe)) is not None:
-        if not isinstance(message, dict):
-            raise BrokenFrameError("a message that is no object")
-        yield message
+def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
+    """The rows that come through ``pipe``; or the error they tell; or None when they end too early.
 
-
-def _result(messages: Iterator[dict[str, Any]], bounds: Bounds) -> Result | str | None:
-    """The rows in ``messages``; or the error they tell; or None when they end too early."""
+    The process at its other end may be in the hands of whoever wrote the SQL. Raises BrokenFrameError when it sends
+    anything else, or more than ``bounds``.
+    """
     columns: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    for message in messages:
+    most = bounds.bytes + _BESIDE_ROWS
+    left = most
+    while (data := read_frame(pipe, left)) is not None:
+        left -= len(data)
+        message = decoded(data)
+        if not isinstance(message, dict):
+            raise BrokenFrameError("a message that is no object")
         if "error" in message:
-            return str(message["error"])
+            return str(message["error"])[:_LONGEST_ERROR]
         if "columns" in message:
-            columns = [str(column) for column in message["columns"]]
+            columns = _names(message["columns"])
         elif "done" in message:
-            return Result(columns, rows, bool(message.get("cut")))
+            return Result(columns, rows, bool(message.get("cut")), most - left)
         else:
-            rows += map(tuple, message["rows"]) if "rows" in message else unpacked_rows(message.get("packed", ()))
+            rows += unpacked_rows(message, len(columns))
         if len(rows) > bounds.rows:
             raise BrokenFrameError("more rows than were asked for")
     return None
+
+
+def _names(columns: Any) -> list[str]:
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise BrokenFrameError("columns without names")
+    return columns

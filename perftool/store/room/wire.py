@@ -6,8 +6,9 @@ JSON on purpose: unpickling what a captured process sends would hand over this o
 from __future__ import annotations
 
 import json
+import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, BinaryIO
@@ -20,6 +21,12 @@ OUT_OF_MEMORY = "it needs more memory than a query may have"
 LONGEST_FRAME = 1 << 30
 # A value of these types is its own JSON. ``json`` writes and reads NaN and the infinities too.
 _PLAIN = (bool, int, float, str, type(None))
+_PLAIN_TYPES = frozenset(_PLAIN)
+_MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+# DuckDB's decimals have 38 digits; one like 1E+999999 would be written out somewhere.
+_MOST_DIGITS = 40
+# Beyond it what writes values would fail.
+_DEEPEST = 100
 # The other types by a letter, each with what turns a value into text and text into a value.
 _AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "number": (Decimal, str, Decimal),
@@ -48,6 +55,12 @@ def send(pipe: BinaryIO, data: bytes) -> None:
 
 def receive(pipe: BinaryIO, longest: int = LONGEST_FRAME) -> Any:
     """The next message; None when the other side has closed. Raises BrokenFrameError for anything else than JSON."""
+    data = read_frame(pipe, longest)
+    return None if data is None else decoded(data)
+
+
+def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
+    """The content of the next frame; None when the other side has closed. Raises BrokenFrameError for a longer one."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -55,12 +68,19 @@ def receive(pipe: BinaryIO, longest: int = LONGEST_FRAME) -> Any:
     if size > longest:
         raise BrokenFrameError(f"a message of {size:,} bytes")
     data = pipe.read(size)
-    if len(data) < size:
-        return None
+    return data if len(data) == size else None
+
+
+def decoded(data: bytes) -> Any:
+    """The message that ``data`` is. Raises BrokenFrameError for anything else than JSON whose texts can be written."""
     try:
-        return json.loads(data)
-    except ValueError as error:
+        message = json.loads(data)
+        if _MAY_BE_HALF.search(data):
+            # Half of a character outside of the first 65,536 is none, and no file takes it.
+            json.dumps(message, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise BrokenFrameError(str(error)) from None
+    return message
 
 
 def packed(value: Any) -> Any:
@@ -83,23 +103,38 @@ def packed(value: Any) -> Any:
 
 def unpacked(value: Any) -> Any:
     """The value that ``packed`` made ``value`` from. Raises BrokenFrameError when it made it from none."""
+    try:
+        return _unpacked(value, _DEEPEST)
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise BrokenFrameError(f"{type(error).__name__}: {error}") from None
+
+
+def _unpacked(value: Any, deepest: int) -> Any:
+    if not deepest:
+        raise ValueError("values nest too deeply")
     if isinstance(value, list):
-        return [unpacked(part) for part in value]
+        return [_unpacked(part, deepest - 1) for part in value]
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
-    try:
-        if kind == "tuple":
-            return tuple(map(unpacked, content))
-        if kind == "dict":
-            return {unpacked(key): unpacked(part) for key, part in content}
-        if kind == "span":
-            return timedelta(*content)
-        return _AS_TEXT[kind][2](content)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise BrokenFrameError(str(error)) from None
+    if kind == "tuple":
+        return tuple(_unpacked(part, deepest - 1) for part in content)
+    if kind == "dict":
+        return {_unpacked(key, deepest - 1): _unpacked(part, deepest - 1) for key, part in content}
+    if kind == "span":
+        return timedelta(*content)
+    found = _AS_TEXT[kind][2](content)
+    if isinstance(found, Decimal) and found.is_finite() and abs(found.adjusted()) > _MOST_DIGITS:
+        raise ValueError("a number of too many digits")
+    return found
 
 
-def unpacked_rows(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Rows of packed values as they were."""
-    return [tuple(map(unpacked, row)) for row in rows]
+def unpacked_rows(message: Any, columns: int) -> list[tuple[Any, ...]]:
+    """The rows in ``message``, each of so many ``columns``. Raises BrokenFrameError when it holds anything else."""
+    plain = "rows" in message
+    rows = message.get("rows" if plain else "packed")
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == columns for row in rows):
+        raise BrokenFrameError("rows that are none")
+    if plain and not {type(value) for row in rows for value in row} <= _PLAIN_TYPES:
+        raise BrokenFrameError("values that are none")
+    return [tuple(row if plain else map(unpacked, row)) for row in rows]

@@ -1,0 +1,26 @@
+"""What this process has used. Windows does not tell these; they are 0 there."""
+
+from __future__ import annotations
+
+try:
+    import resource
+except ModuleNotFoundError:  # pragma: no cover - Windows
+    resource = None  # type: ignore[assignment]
+
+
+def page_faults() -> int:
+    """Page faults of this process that needed no disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource else 0
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if resource else 0
+
+
+def children_seconds() -> float:
+    """CPU time of the processes that this one started and that have ended, compilers for example."""
+    if not resource:
+        return 0.0
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime

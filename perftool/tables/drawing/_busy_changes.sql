@@ -1,0 +1,11 @@
+-- When the device begins and stops working, as a curve: a row for each change, and one where the window begins.
+--
+-- needs: windows, device_busy
+-- column rank: INTEGER, distributed rank
+-- column ts: BIGINT, in ns
+-- column busy: INTEGER, 1 while the device works from this moment on, else 0
+SELECT rank, ts, max(busy)::INTEGER AS busy
+FROM (SELECT rank, ts, 0 AS busy FROM windows
+      UNION ALL SELECT rank, ts, 1 FROM device_busy
+      UNION ALL SELECT rank, "end", 0 FROM device_busy)
+GROUP BY rank, ts ORDER BY rank, ts
