@@ -180,7 +180,7 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler", metavar="WHERE", envvar="HABANA_PERF_TOOL_SCHEDULER", rich_help_panel=_RANKS,
-        help="Where ranks are analysed: local (the default) or dask://HOST:PORT.",
+        help="Where ranks are analysed: local (the default), dask://HOST:PORT, tls://..., or a scheduler file.",
     ),
 ]  # fmt: skip
 

@@ -93,6 +93,20 @@ class RankTimes:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """How much longer ranks take than the median rank, as shares of a step: a row of ``shares`` for each of ``rows``.
+
+    Each row has a value for each of ``ranks``.
+    """
+
+    name: str
+    title: str
+    ranks: tuple[int, ...]
+    rows: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Pictures:
     """All pictures of a report; ``timelines`` by the number of the finding, from 0."""
 
@@ -100,6 +114,7 @@ class Pictures:
     strips: tuple[Strip, ...]
     memory: tuple[MemoryCurve, ...]
     ranks: tuple[RankTimes, ...]
+    heat: tuple[HeatMap, ...] = ()
 
 
 NO_PICTURES = Pictures({}, (), (), ())

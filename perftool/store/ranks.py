@@ -64,6 +64,15 @@ def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
     return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
 
 
+def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
+    """What to say when a trace among others that states no rank is filed under ``rank``."""
+    if stated is not None:
+        return ()
+    return (
+        ImportIssue("rank assumed", 1, f"the trace does not state its rank; by host, process and name it is {rank}"),
+    )
+
+
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:

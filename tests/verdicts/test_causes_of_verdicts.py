@@ -132,12 +132,12 @@ def test_start_up_gives_no_gain_of_the_steady_step(tmp_path: Path) -> None:
 def test_a_trace_that_lacks_most_events_tells_no_idle_time(tmp_path: Path) -> None:
     ops = [x("aten::add", 100 * at, 20, **{"External id": 7 * at}) for at in range(150)]
     works = [event for at in range(150) for event in launch(at + 1, 100 * at + 5, 5, 100 * at + 10, 10)]
-    report = report_of([step(1, 0, 15000), *ops, *works], tmp_path, "GAP101", "GAP104", "TRC108")
+    report = report_of([step(1, 0, 15000), *ops, *works], tmp_path, "GAP101", "GAP104", "TRC109")
 
     assert report.verdict.headline.startswith("Most events of the recording are missing")
     assert report.summary["device_idle_ratio"].value is None
     assert report.idle_causes == ()
-    assert [finding.code for finding in report.findings] == ["TRC108"]
+    assert [finding.code for finding in report.findings] == ["TRC109"]
 
 
 def test_the_wrapper_of_compiled_code_is_python_and_what_it_calls_is_not(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perftool.engine.drawing.heat_maps import heat_maps
 from perftool.engine.drawing.lanes import View, lanes_in
 from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.overview import median
@@ -93,6 +94,7 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
         tuple(sorted((strip for part in parts for strip in part.strips), key=lambda strip: strip.rank)),
         tuple(sorted((curve for part in parts for curve in part.memory), key=lambda curve: curve.rank))[:MOST_CURVES],
         _ranks(store, report.steps),
+        heat_maps(store),
     )
 
 
@@ -260,8 +262,11 @@ def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
     store.build(["_rank_totals"])
     totals = {row["rank"]: row for row in store.select(_TOTALS)}
     found = []
+    steps_of: dict[int, list[Step]] = {}
+    for step in complete:
+        steps_of.setdefault(step.rank, []).append(step)
     for rank in ranks:
-        own = [step for step in complete if step.rank == rank]
+        own = steps_of[rank]
         mean = {part: sum(step.parts_ns[part] for step in own) // len(own) for part in BREAKDOWN}
         length = median([step.dur_ns for step in own])
         whole = totals[rank]

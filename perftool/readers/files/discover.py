@@ -11,7 +11,8 @@ from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
 from perftool.readers.files.companions import COMPANIONS, companions_in, strangers
-from perftool.readers.files.one_run import require_one_run, without_copies
+from perftool.readers.files.duplicates import SetAside, without_duplicates
+from perftool.readers.files.one_run import require_one_run
 from perftool.readers.files.remote import is_url, list_url
 from perftool.readers.files.runs import Chosen, is_recording, newest_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
@@ -29,7 +30,7 @@ _TELLING = 4 << 10
 @dataclass(frozen=True)
 class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
-    that were analysed before.
+    that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show.
 
     ``notes`` are sentences for the user about what was left out.
     """
@@ -38,6 +39,7 @@ class Inputs:
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -57,7 +59,8 @@ def find_inputs(
 
     Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
     for a path that does not exist or is not UTF-8, a folder without inputs, a pattern without matches and, unless
-    ``as_one_run`` says what they are, traces of several runs. The copy of a trace is left out.
+    ``as_one_run`` says what they are, traces of several runs. Copies of a trace and
+    older recordings of a process are set aside.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -76,13 +79,13 @@ def find_inputs(
     for file in (*traces, *found, *parts):
         _require_text(file)
     notes = (*(found.note for found in expanded if found.note), *left_out)
+    aside: Sequence[SetAside] = ()
     chosen = list(dict.fromkeys(traces))
     if len(chosen) > 1:
-        chosen, copies = without_copies(chosen)
-        notes = (*notes, *copies)
+        chosen, aside = without_duplicates(chosen)
         if not as_one_run:
             require_one_run(chosen)
-    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)))
+    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside))
 
 
 def _require_text(path: str) -> None:

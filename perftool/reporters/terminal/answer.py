@@ -100,7 +100,7 @@ def _notes(report: Report, console: Console) -> list[Text]:
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     told = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
-              if issue.kind not in ("handMade", "simulated")]  # fmt: skip
+              if issue.kind not in ("handMade", "simulated", "rank assumed")]  # fmt: skip
     notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in told)]
     shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
     more = len(notes) - _MOST_NOTES

@@ -47,7 +47,7 @@ idle AS (
 SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
-       CASE WHEN n.thinned THEN 'TRC108' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
+       CASE WHEN n.thinned THEN 'TRC109' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t
 JOIN ranks USING (rank)
