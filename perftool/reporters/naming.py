@@ -17,7 +17,9 @@ def run_name(report: Report) -> str:
         return "no input"
     if len(traces) == 1:
         return _last(traces[0].path)
-    return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} files)"
+    ranks = {read.rank for read in traces} - {None}
+    what = "ranks" if len(ranks) == len(traces) else "files"
+    return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} {what})"
 
 
 def device_name(device: Device) -> str:
