@@ -21,22 +21,8 @@ from perftool.model.lint import BaselineEntry
 from perftool.model.metrics import metric_names
 from perftool.model.place import Location, Source
 from perftool.model.replayed import ReplayModel, Together
-from perftool.model.report import (
-    BREAKDOWN,
-    Cause,
-    Device,
-    Engine,
-    Fallback,
-    Finding,
-    Gain,
-    Metric,
-    NotApplicable,
-    RankSummary,
-    Recipe,
-    Run,
-    Share,
-    Step,
-)  # fmt: skip
+from perftool.model.gaudi import Engine, Fallback, Recipe
+from perftool.model.report import BREAKDOWN, Cause, Device, Finding, Gain, Metric, NotApplicable, RankSummary, Run, Share, Step  # fmt: skip
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.choices import Confidence, Severity
 from perftool.model.efficiency import Efficiency
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
@@ -188,46 +189,6 @@ class Share:
     total_ns: int
     count: int
     share: float
-
-
-@dataclass(frozen=True)
-class Engine:
-    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them."""
-
-    rank: int
-    engine: str
-    lanes: int
-    ops: int
-    busy_ns: int
-    busy_ratio: float
-    lane_ns: int
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A compiled Gaudi graph that ran; times are unions over its lanes, in the whole recording."""
-
-    rank: int
-    recipe: int
-    name: str | None
-    launches: int
-    first_step: int | None
-    busy_ns: int
-    mme_ns: int
-    tpc_ns: int
-    dma_ns: int
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """An operator that ran on the CPU: how often in the run, and how long in the trace (None without one)."""
-
-    op: str
-    dtypes: str | None
-    count: int
-    traced: int | None
-    time_ns: int | None
-    source: str
 
 
 @dataclass(frozen=True)

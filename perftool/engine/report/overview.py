@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Run, Share, Step
+from perftool.model.report import BREAKDOWN, Metric, RankSummary, Run, Share, Step
 from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from perftool.engine.report.across_ranks import telling_ranks
 from perftool.model.efficiency import Efficiency
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Finding, RankSummary, Recipe, Share, Step
+from perftool.model.gaudi import Engine, Fallback, Recipe
+from perftool.model.report import BREAKDOWN, Finding, RankSummary, Share, Step
 from perftool.reporters.efficiency import best_text, rate_text, shapes_text
 from perftool.reporters.escape import one_line
 from perftool.units import format_count, format_ns, format_ratio
