@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perftool.model.replayed import BoundShare
+from perftool.replay.bounds import shares
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.links import Kind
 from perftool.replay.model import Model, Prediction, models_of
@@ -185,6 +186,4 @@ def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns
-    whole = max(1, sum(totals.values()))
-    kinds = sorted(totals, key=lambda kind: (-totals[kind], kind))
-    return tuple(BoundShare(kind, totals[kind] / whole) for kind in kinds if totals[kind])
+    return shares(totals)

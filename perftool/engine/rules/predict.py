@@ -17,13 +17,15 @@ from perftool.engine.rules.row_check import whole
 from perftool.errors import QueryError, QueryTimeoutError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
+from perftool.replay.bounds import bounds_of
 from perftool.replay.changes import CHANGE_KINDS, Change
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.model import Model, models_of
-from perftool.replay.path_rows import bound_shares, path_rows
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
+# Of so many fixes with the largest gains the best two and three are sought, where a replay costs little.
+_CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 _LARGEST_FACTOR = 1000
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # What a row of a whatif query is about, as the slice that it names has it.
@@ -180,8 +182,29 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
         error_ratio=model.error_ratio,
         why_not=model.why_not,
         together=together,
-        bounds=bound_shares(path_rows(store, model)) if model.predicts else (),
+        best=_best(model, fixes),
+        bounds=bounds_of(store, model) if model.predicts else (),
     )
+
+
+def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
+    """The best fix, then with it the best second, then the best third: what they save overlaps, so each is replayed."""
+    if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
+        return ()
+    alone = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
+    candidates = sorted(alone, key=lambda code: (alone[code], code))[:_CANDIDATES]
+    chosen, changes = [candidates[0]], list(fixes[candidates[0]])
+    found = [Together((candidates[0],), alone[candidates[0]])]
+    while len(found) < _MOST_TOGETHER and len(chosen) < len(candidates):
+        rest = [code for code in candidates if code not in chosen]
+        taken = {code: model.predict([*changes, *fixes[code]]).step_ns for code in rest}
+        best = min(rest, key=lambda code: (taken[code], code))
+        if taken[best] >= found[-1].step_ns:
+            break
+        chosen.append(best)
+        changes += fixes[best]
+        found.append(Together(tuple(sorted(chosen)), taken[best]))
+    return tuple(found)
 
 
 def _no_model(rank: int, why_not: str) -> ReplayModel:
