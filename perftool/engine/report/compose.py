@@ -32,7 +32,7 @@ def compose(
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
     store.build(
-        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "_device_windows", *EFFICIENCY_TABLES]
+        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows", *EFFICIENCY_TABLES]
     )
     outcome = evaluated(context_of(store, steps, device.type))
     inputs = (*store.inputs_with_issues(), *store.unreadable)
@@ -71,7 +71,13 @@ def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> 
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
     median_ns = overview.median([step.dur_ns for step in steps if not step.partial])
-    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0)
+    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0, _simulated(store))
+
+
+def _simulated(store: TraceStore) -> bool:
+    """Whether no trace of ``store`` was recorded."""
+    traces = [read for read in store.inputs if read.kind == "trace"]
+    return bool(traces) and all(any(issue.kind == "simulated" for issue in read.issues) for read in traces)
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
