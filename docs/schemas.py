@@ -15,28 +15,26 @@ from perftool.engine.rules import pack
 from perftool.engine.settings.setting_keys import KEYS
 from perftool.model.choices import FAIL_ON, SEVERITIES
 from perftool.model.efficiency import Efficiency
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.links import DOCUMENTATION
 from perftool.model.lint import BaselineEntry
 from perftool.model.metrics import metric_names
 from perftool.model.place import Location, Source
 from perftool.model.replayed import ReplayModel, Together
-from perftool.model.report import (
+from perftool.model.report import (  # fmt: skip
     BREAKDOWN,
     Cause,
     Device,
-    Engine,
-    Fallback,
     Finding,
     Gain,
     Metric,
     NotApplicable,
     RankSummary,
-    Recipe,
     Run,
     Share,
     Step,
-)  # fmt: skip
+)
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -262,7 +262,7 @@ def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
         steps_of.setdefault(step.rank, []).append(step)
     for rank in ranks:
         own = steps_of[rank]
-        mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
+        mean = {part: sum(step.parts_ns[part] for step in own) // len(own) for part in BREAKDOWN}
         length = median([step.dur_ns for step in own])
         whole = totals[rank]
         found.append(

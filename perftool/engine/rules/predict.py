@@ -12,6 +12,7 @@ from typing import Any
 
 from perftool.engine.rules.allowance import SpentError, charged
 from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
+from perftool.engine.rules.limits import limited, unsteady
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.row_check import whole
 from perftool.errors import QueryError, QueryTimeoutError
@@ -48,8 +49,10 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        if isinstance(model, str):
-            models.append(_no_model(rank, model))
+        # What start-up or a thinned recording shows predicts no gain, however well it replays.
+        reason = unsteady(store, rank) or (model if isinstance(model, str) else None)
+        if reason or isinstance(model, str):
+            models.append(_no_model(rank, reason or str(model)))
             continue
         fixes: dict[str, list[Change]] = {}
         if model.predicts:
@@ -136,7 +139,7 @@ def _with_prediction(
     except (QueryError, KeyError) as error:
         fixes.pop(rule.code, None)
         return replace(answer, error=f"whatif: {error}")
-    return replace(answer, rows=tuple(rows))
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
 
 
 def _judged(
