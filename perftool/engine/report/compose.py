@@ -16,6 +16,7 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
+from perftool.store.captures import read_capture
 from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
 from perftool.store.trace_store import TraceStore
@@ -84,12 +85,13 @@ def unreadable(path: str, error: InputError) -> InputFile:
     return InputFile(path, "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
 
 
-def read_texts(paths: Iterable[str]) -> tuple[list[Reading], list[InputFile]]:
-    """The logs, metrics files and configuration at ``paths``, and those that cannot be read."""
+def read_texts(paths: Iterable[str], captures: Iterable[str] = ()) -> tuple[list[Reading], list[InputFile]]:
+    """What ``paths`` (logs, metrics, configuration) and ``captures`` say, and those that cannot be read."""
     readings, failed = [], []
-    for path in paths:
+    wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
+    for path, read in wanted:
         try:
-            readings.append(read_text(path))
+            readings.append(read(path))
         except InputError as error:
             failed.append(unreadable(path, error))
     return readings, failed

@@ -32,7 +32,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
     that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show.
 
-    ``notes`` are sentences for the user about what was left out.
+    ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
+    that the run replays.
     """
 
     traces: tuple[str, ...]
@@ -40,11 +41,12 @@ class Inputs:
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    captures: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.traces, *self.texts, *self.parts)
+        return (*self.traces, *self.texts, *self.parts, *self.captures)
 
 
 def find_inputs(
