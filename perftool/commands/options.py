@@ -83,6 +83,13 @@ Metrics = Annotated[
         help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable.",
     ),
 ]  # fmt: skip
+Captures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--capture", metavar="FILE", rich_help_panel=_FILES,
+        help="Trace of the capture of device graphs, whose ops stand for the kernels of their replays; repeatable.",
+    ),
+]  # fmt: skip
 Exclude = Annotated[
     list[str] | None,
     typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.", rich_help_panel=_FILES),

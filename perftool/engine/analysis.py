@@ -52,7 +52,7 @@ class Run:
         self._files = number_files(inputs.traces, inputs.set_aside)
         apart = any(map(asked_apart, rules))
         self._batches = batches(self._files, schedule.workers, apart=apart)
-        self._texts = read_texts(inputs.texts)
+        self._texts = read_texts(inputs.texts, inputs.captures)
         self._before = together([(path, self._read_part(path)) for path in inputs.parts])
 
     @cached_property

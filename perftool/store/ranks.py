@@ -84,10 +84,14 @@ def ranks_of_run(
     hosts = hosts_of(list(paths.values()), {paths[rank]: top for rank, top in metadata.items() if rank in paths})
     status = {read.rank: "unreadable" for read in unreadable if read.rank is not None}
     status |= dict.fromkeys(metadata, "ok")
-    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
-    size = max((size for size in sizes if size is not None), default=0)
-    status |= {rank: "missing" for rank in range(size) if rank not in status}
+    status |= {rank: "missing" for rank in range(world_size(metadata) or 0) if rank not in status}
     return [(rank, known, hosts.get(paths.get(rank, ""))) for rank, known in sorted(status.items())]
+
+
+def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """How many ranks the run had, by what its traces state; None when none does."""
+    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
+    return max((size for size in sizes if size is not None), default=None)
 
 
 def _number(value: object, most: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -111,17 +112,48 @@ def test_what_lies_in_a_folder_and_is_no_file_is_left_out(tmp_path: Path) -> Non
     (tmp_path / "folder.json").mkdir()
     # A file of the system says it is empty, and may never end.
     (tmp_path / "empty").touch()
-    leading = {
-        "empty.json": "empty",
-        "a.env": "empty",
-        "zero.json": "/dev/zero",
-        "b.log": "/dev/zero",
-        "c.json": "c.json",
-    }
-    for name, target in leading.items():
+    for name, target in {"a.json": "empty", "a.env": "empty", "b.json": "/dev/zero", "c.json": "c.json"}.items():
         os.symlink(target, tmp_path / name)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.json")
         os.mkfifo(tmp_path / "pipe.log")
     assert find_inputs([str(tmp_path)]).files == (str(tmp_path / "run.json"),)
     assert find_inputs([str(tmp_path / "run.json")]).files == (str(tmp_path / "run.json"),)
+
+
+FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "trace", "metadata", "found"),
+    [
+        ("scaler.log", "scaler.json", "", True),
+        ("scaler_rank0.log", "scaler.json", '"distributedInfo": {"rank": 0}, ', True),
+        ("console.log", "resnet.json", "", True),
+        ("scaler.log", "rank0.json", "", True),
+        ("scaler.log", "resnet.json", "", False),
+        ("console-rank1.log", "resnet.json", '"distributedInfo": {"rank": 0}, ', False),
+        ("console.log", "resnet.json", '"deviceProperties": [{"name": "NVIDIA A100"}], ', False),
+        ("console.log", "resnet.json", '"deviceProperties": [{"name": "GAUDI2"}], ', True),
+    ],
+)
+def test_a_log_beside_a_trace_is_read_when_it_can_be_of_the_same_run(
+    log: str, trace: str, metadata: str, found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / trace).write_text(f'{{{metadata}"traceEvents": [{{"ph": "X", "ts": 1, "dur": 1, "name": "a"}}]}}')
+    (tmp_path / log).write_text(FALLBACKS)
+
+    inputs = find_inputs([str(tmp_path / trace)])
+
+    assert [Path(path).name for path in inputs.texts] == [log] * found
+    assert [note for note in inputs.notes if "is left out" in note] == list(inputs.notes)
+    assert len(inputs.notes) == (not found)
+
+
+def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> None:
+    for name in ("trace.json", "scaler.json"):
+        (tmp_path / name).write_text('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a"}]}')
+    (tmp_path / "scaler.log").write_text(FALLBACKS)
+
+    assert find_inputs([str(tmp_path / "trace.json")]).texts == ()
+    assert len(find_inputs([str(tmp_path / "scaler.json")]).texts) == 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
+from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.one_run import require_one_run
 from perftool.readers.files.remote import is_url, list_url
@@ -22,11 +22,6 @@ from perftool.readers.trace.profiler_csv import reject_hltv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
-COMPANIONS = (
-    "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
-    "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
-)  # fmt: skip
 _GLOB = set("*?[")
 # Our documents name the program that near their beginning or end.
 _TELLING = 4 << 10
@@ -37,7 +32,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
     that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show.
 
-    ``notes`` are sentences for the user about what was left out.
+    ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
+    that the run replays.
     """
 
     traces: tuple[str, ...]
@@ -45,11 +41,12 @@ class Inputs:
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
+    captures: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.traces, *self.texts, *self.parts)
+        return (*self.traces, *self.texts, *self.parts, *self.captures)
 
 
 def find_inputs(
@@ -79,10 +76,11 @@ def find_inputs(
     others = [file for file in given if file not in traces and file not in parts]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
+    beside, left_out = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
+    found = (*others, *named, *beside)
     for file in (*traces, *found, *parts):
         _require_text(file)
-    notes = tuple(found.note for found in expanded if found.note)
+    notes = (*(found.note for found in expanded if found.note), *left_out)
     aside: Sequence[SetAside] = ()
     chosen = list(dict.fromkeys(traces))
     if len(chosen) > 1:
@@ -115,10 +113,10 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
-    files = sorted(str(file) for file in named if _is_kept(file))
+    files = sorted(str(file) for file in named if is_kept(file))
     files = [file for file in files if not _is_our_own(file)]
-    texts = [file for file in _companions(place, recursive=True) if file not in files]
-    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if _is_kept(file))):
+    texts = [file for file in companions_in(place, recursive=True) if file not in files]
+    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))):
         return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
@@ -130,7 +128,9 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
     beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
-    return Chosen((*newest.files, *beside), newest.note)
+    kept, notes = _of_the_run([file for file in beside if file in texts], newest.files or files)
+    beside = [file for file in beside if file not in texts or file in kept]
+    return Chosen((*newest.files, *beside), " ".join(filter(None, (newest.note, *notes))) or newest.note)
 
 
 def _may_be_input(path: str) -> bool:
@@ -226,26 +226,17 @@ def _beside(traces: Iterable[str]) -> list[str]:
     return [
         file
         for folder in folders
-        for file in _companions(folder)
+        for file in companions_in(folder)
         if file not in taken and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
     ]
 
 
-def _companions(folder: Path, *, recursive: bool = False) -> list[str]:
-    find = folder.rglob if recursive else folder.glob
-    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if _is_kept(file)})
-
-
-def _is_kept(file: Path) -> bool:
-    """Whether what lies in a folder is a file. A pipe or a device is nobody's trace, and may never end.
-
-    Nor may what a link to a file leads to that says it is empty, as those of the system do.
-    """
-    try:
-        found = file.stat()
-    except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and (found.st_size > 0 or not file.is_symlink())
+def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of the files ``beside`` the ``traces`` that are of their run, and a sentence about each other one."""
+    local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
+    apart = dict(strangers([(file, _text_kind(file)) for file in beside], local))
+    notes = [f"{file} lies beside the traces and is left out: {why}; --log reads it" for file, why in apart.items()]
+    return [file for file in beside if file not in apart], notes
 
 
 def _excluded(path: str, patterns: Iterable[str]) -> bool:

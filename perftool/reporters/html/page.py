@@ -18,6 +18,7 @@ from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.heat import heat_chart
 from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
+from perftool.reporters.html.timeline import DrawnTimeline, draw_path
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import origins
@@ -48,6 +49,7 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    path: DrawnTimeline | None
     heat: Sequence[Chart]
     told_ranks: Sequence[RankTimes]
     roofline: RooflineChart | None
@@ -115,6 +117,7 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
+        path=draw_path(pictures.path) if pictures.path else None,
         heat=list(map(heat_chart, pictures.heat)),
         told_ranks=_told_ranks(report, pictures),
         roofline=roofline_chart(report.efficiency) if report.efficiency else None,

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from perftool.engine.report.across_ranks import telling_ranks
 from perftool.model.efficiency import Efficiency
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Finding, RankSummary, Recipe, Share, Step
+from perftool.model.gaudi import Engine, Fallback, Recipe
+from perftool.model.report import BREAKDOWN, Finding, RankSummary, Share, Step
 from perftool.reporters.efficiency import best_text, rate_text, shapes_text
 from perftool.reporters.escape import one_line
 from perftool.units import format_count, format_ns, format_ratio
@@ -29,15 +30,16 @@ _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 def steps_table(steps: Sequence[Step]) -> Table:
     """The breakdown of each step in ms, without parts that no step has; long recordings are cut in the middle."""
-    used = [part for part in BREAKDOWN if any(step.breakdown_ns[part] for step in steps)]
+    used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = _table("step", "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
     ranks = len({step.rank for step in steps}) > 1
     for at, step in enumerate(shown):
         if len(shown) < len(steps) and at == _MOST_STEPS - 2:
             table.add_row(f"… {len(steps) - len(shown)} more", *[""] * (len(used) + 1))
-        name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{' (partial)' if step.partial else ''}"
-        parts = [_ms(step.breakdown_ns[part]) for part in used]
+        why = f" ({step.left_out or 'partial'})" if step.partial else ""
+        name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{why}"
+        parts = [_ms(step.parts_ns[part]) for part in used]
         table.add_row(Text(one_line(name)), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
     return table
 
