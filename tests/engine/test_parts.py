@@ -15,7 +15,7 @@ from culprits import one_rank, write_run
 
 from perftool.commands.merge import merge
 from perftool.engine.analysis import analysed, analyze
-from perftool.engine.ranks.part_file import render_part
+from perftool.engine.ranks.part_file import read_part, render_part
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 from perftool.readers.files.discover import find_inputs
@@ -116,3 +116,9 @@ def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
 def test_merge_takes_parts_only(run: list[str]) -> None:
     with pytest.raises(PerfToolError, match=r"rank0.json: is no part; make one with analyze"):
         merge([run[0], "node000/rank0.json"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")
+def test_a_device_is_not_read_for_ever() -> None:
+    with pytest.raises(InputError, match="/dev/zero: is no regular file, so no part"):
+        read_part("/dev/zero")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,6 +74,9 @@ def render_part(made: PartFile) -> bytes:
 
 def read_part(path: str) -> PartFile:
     """The part at ``path``. Raises InputError, in one sentence, for what is none, is damaged, or of another version."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        # A device or a pipe may never end.
+        raise InputError(f"{path}: is no regular file, so no part")
     try:
         with zipfile.ZipFile(path) as archive:
             head = json.loads(_bytes(archive, _HEAD))
