@@ -14,28 +14,27 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from perftool.engine.rules import pack
 from perftool.engine.settings.setting_keys import KEYS
 from perftool.model.choices import FAIL_ON, SEVERITIES
+from perftool.model.efficiency import Efficiency
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.links import DOCUMENTATION
 from perftool.model.lint import BaselineEntry
 from perftool.model.metrics import metric_names
 from perftool.model.place import Location, Source
 from perftool.model.replayed import ReplayModel, Together
-from perftool.model.report import (
+from perftool.model.report import (  # fmt: skip
     BREAKDOWN,
     Cause,
     Device,
-    Engine,
-    Fallback,
     Finding,
     Gain,
     Metric,
     NotApplicable,
     RankSummary,
-    Recipe,
     Run,
     Share,
     Step,
-)  # fmt: skip
+)
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -131,7 +130,7 @@ def _report() -> Schema:
         **{name: _list(_of(Share)) for name in ("idle_causes", "top_device_ops", "top_ops")},
         "recipes": _list(_of(Recipe)), "fallbacks": _list(_of(Fallback)), "findings": _list(_object(finding)),
         "model": _null(_of(ReplayModel, without=("together",))), "together": _null(_of(Together)),
-        "not_applicable": _list(_of(NotApplicable)),
+        "not_applicable": _list(_of(NotApplicable)), "efficiency": _null(_of(Efficiency)),
     }  # fmt: skip
     return _object(parts)
 

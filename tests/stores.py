@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ Rows = Callable[..., list[dict[str, Any]]]
 
 
 @contextmanager
-def store_over(*traces: list[Event]) -> Iterator[TraceStore]:
+def store_over(
+    *traces: list[Event], replay: Callable[[TraceStore], Sequence[tuple[Any, ...]]] | None = None
+) -> Iterator[TraceStore]:
     """A store with one rank for each of ``traces``."""
-    with tempfile.TemporaryDirectory() as folder, TraceStore() as store:
+    with tempfile.TemporaryDirectory() as folder, TraceStore(replay=replay) as store:
         for number, events in enumerate(traces):
             path = Path(folder) / f"rank{number}.json"
             path.write_bytes(document(events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ def analyze(
     paths: options.Paths = None,
     log: options.Logs = None,
     metrics: options.Metrics = None,
+    capture: options.Captures = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     extend_select: options.ExtendSelect = None,
@@ -92,8 +93,7 @@ def analyze(
 ) -> None:
     """Print where the time goes and what to change
 
-    Several traces are several ranks of one run. Logs, metrics files and configuration can be given too, alone or
-    with a trace; those that lie beside a trace are found.
+    Several traces are ranks of one run. Logs, metrics files and configuration that lie beside a trace are found.
 
     Examples:
 
@@ -107,24 +107,25 @@ def analyze(
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude,
                   output_format and output_format.value, output_file, min_severity=min_severity)  # fmt: skip
     prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
+    view = View(full, top, each, part, tuple(capture or ()))
     if settings:
         show_settings(prepared.settings)
     else:
-        ranks = Ranks(jobs, scheduler, as_one_run)
-        run(paths or [], texts, prepared, color, quiet, View(full, top, each, part), ranks)
+        run(paths or [], texts, prepared, color, quiet, view, Ranks(jobs, scheduler, as_one_run))
 
 
 @dataclass(frozen=True)
 class View:
     """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own.
 
-    ``part`` is the file to write a part to, instead of all this.
+    ``part`` is the file to write a part to, instead of all this, ``captures`` are traces of captures of graphs.
     """
 
     full: bool = False
     top: int | None = None
     each: bool = False
     part: str | None = None
+    captures: tuple[str, ...] = ()
 
 
 def run(
@@ -148,7 +149,7 @@ def run(
     settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
     # Of several runs each trace is looked at by itself, or all are taken for one.
     any_run = ranks.as_one_run or view.each
-    inputs = find_inputs(paths, logs, settings.exclude, as_one_run=any_run)
+    inputs = replace(find_inputs(paths, logs, settings.exclude, as_one_run=any_run), captures=view.captures)
     require_no_input([settings.output_file, view.part], inputs.files)
     if view.part is not None:
         require_part_name(view.part)

@@ -18,7 +18,10 @@ from perftool.errors import PerfToolError
 from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perftool.model.diff import Comparison, RunSide
+    from perftool.model.rule import Rule
 
 
 class Format(str, Enum):
@@ -72,7 +75,7 @@ def diff(
     prepared = prepare([new], config or [], isolated, given, trust_config)
     with progress(quiet or silent) as show:
         sides = [load_side(path, prepared.rules, show, jobs, scheduler, as_one_run) for path in (base, new)]
-    result = _compared(*sides)
+    result = _compared(sides[0], sides[1], prepared.rules)
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
     note(() if quiet or silent else [*prepared.warnings, *said(output_file)])
@@ -80,13 +83,13 @@ def diff(
         raise typer.Exit(1)
 
 
-def _compared(base: RunSide, new: RunSide) -> Comparison:
+def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
     """The comparison of the two sides, with no absolute path in it."""
     from perftool.engine.compare.diff import compare
     from perftool.engine.report.portable import shown_paths
 
     shown = shown_paths([base.name, new.name], project_root())
-    return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]))
+    return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]), rules)
 
 
 def _require_sides(base: str, new: str, output_file: str | None) -> None:

@@ -164,7 +164,7 @@ def lint(
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Example:
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Examples:
 
       habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif"""
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,

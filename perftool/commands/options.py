@@ -83,6 +83,13 @@ Metrics = Annotated[
         help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable.",
     ),
 ]  # fmt: skip
+Captures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--capture", metavar="FILE", rich_help_panel=_FILES,
+        help="Trace of the capture of device graphs, whose ops stand for the kernels of their replays; repeatable.",
+    ),
+]  # fmt: skip
 Exclude = Annotated[
     list[str] | None,
     typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.", rich_help_panel=_FILES),
@@ -180,7 +187,7 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler", metavar="WHERE", envvar="HABANA_PERF_TOOL_SCHEDULER", rich_help_panel=_RANKS,
-        help="Where ranks are analysed: local (the default) or dask://HOST:PORT.",
+        help="Where ranks are analysed: local (the default), dask://HOST:PORT, tls://..., or a scheduler file.",
     ),
 ]  # fmt: skip
 

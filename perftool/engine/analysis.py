@@ -49,10 +49,10 @@ class Run:
     ) -> None:
         self._inputs, self._rules, self._schedule, self._progress = inputs, tuple(rules), schedule, progress
         self._open_until = open_until
-        self._files = number_files(inputs.traces)
+        self._files = number_files(inputs.traces, inputs.set_aside)
         apart = any(map(asked_apart, rules))
         self._batches = batches(self._files, schedule.workers, apart=apart)
-        self._texts = read_texts(inputs.texts)
+        self._texts = read_texts(inputs.texts, inputs.captures)
         self._before = together([(path, self._read_part(path)) for path in inputs.parts])
 
     @cached_property

@@ -47,8 +47,18 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """An arrow from one mark to another: the numbers of their lanes, and when they begin."""
+
+    source: int
+    source_ts_ns: int
+    target: int
+    target_ts_ns: int
+
+
+@dataclass(frozen=True)
 class Annotations:
-    """All that is drawn for one rank: ``findings`` of the report, idle time and counters.
+    """All that is drawn for one rank: ``findings`` of the report, the critical path, idle time and counters.
 
     ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
     trace does not use. ``view`` is the stretch of the trace to look at first, and ``select`` the place to click on
@@ -62,3 +72,4 @@ class Annotations:
     select: Location | None
     lanes: tuple[Lane, ...]
     counters: tuple[Counter, ...]
+    flows: tuple[Flow, ...] = ()

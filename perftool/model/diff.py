@@ -23,6 +23,18 @@ class OpTotal:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Where a run ran: its device (None when unknown), the ranks that were given, and how many it had."""
+
+    device: str | None = None
+    ranks: tuple[int, ...] = ()
+    world_size: int | None = None
+
+
+UNKNOWN = Setting()
+
+
+@dataclass(frozen=True)
 class RunSide:
     """What is compared of one run.
 
@@ -38,6 +50,7 @@ class RunSide:
     ops: tuple[OpTotal, ...]
     findings: tuple[Finding, ...]
     all_ops: bool = True
+    setting: Setting = UNKNOWN
     rates: tuple[OpRate, ...] = ()
     device: str | None = None
 
@@ -103,7 +116,11 @@ class PartChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps."""
+    """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
+
+    ``differences`` are those of the settings, in words. Findings that one side lacks and that stand just above the
+    threshold of their rule on the other have crossed it, which little may do: they are neither new nor fixed.
+    """
 
     base: RunSide
     new: RunSide
@@ -115,4 +132,6 @@ class Comparison:
     ops: tuple[OpChange, ...]
     new_findings: tuple[Finding, ...]
     fixed_findings: tuple[Finding, ...]
+    crossed_findings: tuple[Finding, ...] = ()
+    differences: tuple[str, ...] = ()
     rates: tuple[RateChange, ...] = ()

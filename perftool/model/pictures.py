@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-LaneSide = Literal["idle", "device", "host"]
+LaneSide = Literal["idle", "device", "host", "path"]
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,24 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A host thread, a device lane (on Gaudi: all lanes of an engine), or the causes of idle time, cut to a view."""
+    """A host thread, a device lane (on Gaudi: all lanes of an engine), or the causes of idle time, cut to a view.
+
+    ``key`` is the track (tracks.id) or the engine whose lane it is.
+    """
 
     name: str
     side: LaneSide
     rows: int
     bars: tuple[Bar, ...]
+    key: str = ""
 
 
 @dataclass(frozen=True)
 class Timeline:
     """What went on around the place of a finding: the view in ns, the marked stretch in it, and its lanes.
 
-    ``left_out`` counts the bars that were dropped to keep the picture small.
+    ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` are stretches of the critical path
+    (start and length) by the ``key`` of their lane.
     """
 
     rank: int
@@ -47,6 +52,7 @@ class Timeline:
     step: str | None
     lanes: tuple[Lane, ...]
     left_out: int = 0
+    lit: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,13 +99,29 @@ class RankTimes:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """How much longer ranks take than the median rank, as shares of a step: a row of ``shares`` for each of ``rows``.
+
+    Each row has a value for each of ``ranks``.
+    """
+
+    name: str
+    title: str
+    ranks: tuple[int, ...]
+    rows: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Pictures:
-    """All pictures of a report; ``timelines`` by the number of the finding, from 0."""
+    """All pictures of a report; ``timelines`` by the number of the finding, from 0; ``path`` that of a median step."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]
     memory: tuple[MemoryCurve, ...]
     ranks: tuple[RankTimes, ...]
+    path: Timeline | None = None
+    heat: tuple[HeatMap, ...] = ()
 
 
 NO_PICTURES = Pictures({}, (), (), ())

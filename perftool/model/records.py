@@ -18,7 +18,22 @@ from perftool.model.inputs import ImportIssue
 FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
 CompilationSource = Literal["metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"]
 ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json"]
-ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config"]
+ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config", "capture"]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedKernel:
+    """A kernel that an op launched while a device graph was captured, in order; ``op`` numbers the call of the op.
+
+    Shapes, types and arguments are the JSON of the profiler's record, None where none is recorded.
+    """
+
+    kernel: str
+    op: int
+    op_name: str
+    input_dims: str | None
+    input_types: str | None
+    concrete_inputs: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +160,7 @@ class LogReading:
     metrics: tuple[MetricSnapshot, ...] = ()
     events: tuple[LogEvent, ...] = ()
     config: tuple[ConfigEntry, ...] = ()
+    captured: tuple[CapturedKernel, ...] = ()
     issues: tuple[ImportIssue, ...] = ()
     kind: ReadingKind | None = None
 
@@ -158,7 +174,8 @@ class LogReading:
     @property
     def records(self) -> int:
         """How many records were used: the ``events`` of an input in the report."""
-        return sum(map(len, (self.fallbacks, self.compilations, self.metrics, self.events, self.config)))
+        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured)
+        return sum(map(len, parts))
 
 
 def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> LogReading:
@@ -170,6 +187,7 @@ def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> 
         metrics=tuple(record for part in parts for record in part.metrics),
         events=tuple(record for part in parts for record in part.events),
         config=tuple(record for part in parts for record in part.config),
+        captured=tuple(record for part in parts for record in part.captured),
         issues=tuple(issue for part in parts for issue in part.issues),
         kind=kind,
     )

@@ -26,6 +26,7 @@ class ReplayModel:
     """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
 
     ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
+    ``best`` are the fix, the two and the three that give most together, as far as there are so many.
     ``bounds`` says who bounds the step, the largest share first; empty when nothing is predicted.
     """
 
@@ -36,4 +37,5 @@ class ReplayModel:
     error_ratio: float | None
     why_not: str | None
     together: Together | None = None
+    best: tuple[Together, ...] = ()
     bounds: tuple[BoundShare, ...] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from perftool.model.choices import Confidence, Severity
 from perftool.model.efficiency import Efficiency
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
@@ -109,7 +110,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """A profiler step; the parts of ``breakdown_ns`` (see ``BREAKDOWN``) add up to ``dur_ns``."""
+    """A profiler step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
+    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why a ``partial`` step counts in no number."""
 
     rank: int
     name: str
@@ -117,6 +119,13 @@ class Step:
     dur_ns: int
     breakdown_ns: Mapping[str, int]
     partial: bool
+    left_out: str | None = None
+    time_ns: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def parts_ns(self) -> Mapping[str, int]:
+        """The parts to show: ``time_ns`` where it is known."""
+        return self.time_ns or self.breakdown_ns
 
 
 @dataclass(frozen=True)
@@ -130,9 +139,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Run:
-    """What the run did. ``kind`` is None when its traces do not show it."""
+    """What the run did. ``kind`` is None when its traces do not show it, ``world_size`` when they state none."""
 
     kind: Literal["training", "inference"] | None
+    world_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,46 +189,6 @@ class Share:
     total_ns: int
     count: int
     share: float
-
-
-@dataclass(frozen=True)
-class Engine:
-    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them."""
-
-    rank: int
-    engine: str
-    lanes: int
-    ops: int
-    busy_ns: int
-    busy_ratio: float
-    lane_ns: int
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A compiled Gaudi graph that ran; times are unions over its lanes, in the whole recording."""
-
-    rank: int
-    recipe: int
-    name: str | None
-    launches: int
-    first_step: int | None
-    busy_ns: int
-    mme_ns: int
-    tpc_ns: int
-    dma_ns: int
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """An operator that ran on the CPU: how often in the run, and how long in the trace (None without one)."""
-
-    op: str
-    dtypes: str | None
-    count: int
-    traced: int | None
-    time_ns: int | None
-    source: str
 
 
 @dataclass(frozen=True)

@@ -35,21 +35,41 @@ class Stretch:
 
 def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
     """The path to the last thing done in ``replay``, in order of time; from where the replay counts."""
-    found: list[Stretch] = []
-    begun = replay.done - replay.dur
+    return tuple(
+        _work(graph, node, bound) if link is None else _between(graph, link, bound)
+        for node, link, bound in walk(graph, replay)
+    )
+
+
+def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
+    """The path as nodes that take time, and links that cause a delay before a node (None for the node itself).
+
+    With each goes how much of the replay it takes, in ns.
+    """
+    # Plain lists: the path visits single elements by the ten thousands.
+    done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
+    begun = (replay.done - replay.dur).tolist()
+    by_target, bounds = graph.by_target.tolist(), graph.bounds.tolist()
+    found: list[tuple[int, int | None, int]] = []
     node, cursor = _last(graph, replay.done), reach(graph, replay.done)
     while cursor > replay.since:
-        until, cursor = cursor, max(min(cursor, int(begun[node])), replay.since)
-        if until > cursor and replay.dur[node]:
-            found.append(_work(graph, node, until - cursor))
-        link = _binding(graph, replay, node, int(begun[node]))
-        if link is None:
-            break
-        node = int(graph.links.source[link])
-        until, cursor = cursor, max(min(cursor, int(replay.done[node])), replay.since)
+        until, cursor = cursor, max(min(cursor, begun[node]), replay.since)
         if until > cursor:
-            found.append(_between(graph, link, until - cursor))
-    return tuple(reversed(found))
+            found.append((node, None, until - cursor))
+        # Of several links that let it begin no earlier, the one with the least delay.
+        binds = [
+            (abs(lag[link]), link)
+            for link in by_target[bounds[node] : bounds[node + 1]]
+            if done[source[link]] + lag[link] == begun[node]
+        ]
+        if not binds:
+            break
+        link = min(binds)[1]
+        until, cursor = cursor, max(min(cursor, done[source[link]]), replay.since)
+        if until > cursor:
+            found.append((node, link, until - cursor))
+        node = source[link]
+    return found[::-1]
 
 
 def _last(graph: Graph, done: Int64s) -> int:
@@ -57,14 +77,6 @@ def _last(graph: Graph, done: Int64s) -> int:
     launched = graph.first_task + np.flatnonzero(graph.step_of != NONE)
     nodes = np.concatenate([graph.step_end, launched])
     return int(nodes[np.argmax(done[nodes])])
-
-
-def _binding(graph: Graph, replay: Replay, node: int, begun: int) -> int | None:
-    """The link that lets ``node`` begin no earlier, of several the one with the least delay; None without one."""
-    into = graph.by_target[graph.bounds[node] : graph.bounds[node + 1]]
-    arrived = replay.done[graph.links.source[into]] + replay.lag[into]
-    binds = into[arrived == begun]
-    return int(binds[np.argmin(np.abs(replay.lag[binds]))]) if len(binds) else None
 
 
 def _work(graph: Graph, node: int, bound_ns: int) -> Stretch:

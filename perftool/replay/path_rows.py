@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perftool.model.replayed import BoundShare
+from perftool.replay.bounds import shares
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.links import Kind
 from perftool.replay.model import Model, Prediction, models_of
@@ -115,7 +116,7 @@ class _Names:
             return [_Part(found["kind"], found["id"], found["name"], found["track"], stretch.ts, stretch.end)]
         if stretch.side == "delay":
             return [_Part("delay", None, _BETWEEN[stretch.link], None, stretch.ts, stretch.end)]
-        return list(_host_parts(stretch, self.host.get(stretch.thread), self.tracks[stretch.thread]))
+        return list(_host_parts(stretch, self.host.get(stretch.thread), self.tracks.get(stretch.thread)))
 
 
 def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> _Names:
@@ -150,7 +151,7 @@ def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) ->
     }  # fmt: skip
 
 
-def _host_parts(stretch: Stretch, slices: _Slices | None, track: int) -> Iterator[_Part]:
+def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> Iterator[_Part]:
     """``stretch`` cut where a slice begins or ends; what lies in none has no task."""
     at = stretch.ts
     if slices is not None:
@@ -185,6 +186,4 @@ def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns
-    whole = max(1, sum(totals.values()))
-    kinds = sorted(totals, key=lambda kind: (-totals[kind], kind))
-    return tuple(BoundShare(kind, totals[kind] / whole) for kind in kinds if totals[kind])
+    return shares(totals)

@@ -30,6 +30,7 @@ _KINDS: dict[str, str] = {
     "runtime": "runtime", "sync": "runtime", "launch_call": "runtime", "launch_latency": "latency",
     "dataloader": "data", "cpu_op": "op", "framework_op": "op", "autograd": "op", "compile": "compile",
     "graph_build": "graph", "fallback": "fallback", "optimizer": "optimizer", "queued": "queued", "python": "python",
+    "host": "python", "delay": "latency", "beside": "data",
 }  # fmt: skip
 
 

@@ -24,9 +24,9 @@ _LONGEST_NAME = 80
 
 def render_diff_text(result: Comparison) -> bytes:
     """The verdict first, then what moved."""
-    lines = [headline(result), ""]
+    lines = [*_apart(result), headline(result), ""]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
-    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+    for title, findings in _findings(result):
         if findings:
             lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
     for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
@@ -43,10 +43,11 @@ def render_diff_text(result: Comparison) -> bytes:
 
 def render_diff_markdown(result: Comparison) -> bytes:
     """A comment for a pull request."""
-    lines = ["### habana_perf_tool", "", markdown_cell(headline(result)), ""]
+    lines = ["### habana_perf_tool", "", *(part for text in _apart(result) for part in (markdown_cell(text), ""))]
+    lines += [markdown_cell(headline(result)), ""]
     lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
-    for title, findings in (("New findings", result.new_findings), ("Fixed findings", result.fixed_findings)):
+    for title, findings in _findings(result):
         if findings:
             lines += [
                 "",
@@ -82,8 +83,27 @@ def render_diff_json(result: Comparison) -> bytes:
         "rates": [{**asdict(change), "factor": change.factor} for change in result.rates],
         "new_findings": [_plain(finding) for finding in result.new_findings],
         "fixed_findings": [_plain(finding) for finding in result.fixed_findings],
+        "crossed_findings": [_plain(finding) for finding in result.crossed_findings],
+        "differences": list(result.differences),
     }
     return dump(data, indent=True)
+
+
+def _apart(result: Comparison) -> list[str]:
+    """What to know before all else: the runs differ in more than what they do."""
+    return (
+        [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
+        if result.differences
+        else []
+    )
+
+
+def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
+    return (
+        ("New findings", result.new_findings),
+        ("Fixed findings", result.fixed_findings),
+        ("At their threshold: found on one side only, by little", result.crossed_findings),
+    )
 
 
 def headline(result: Comparison) -> str:

@@ -54,7 +54,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "steps": [
             {
                 "rank": step.rank, "name": step.name, "ts_ns": step.ts_ns, "dur_ns": step.dur_ns,
-                "breakdown_ns": dict(step.breakdown_ns), "partial": step.partial,
+                "breakdown_ns": dict(step.breakdown_ns), "time_ns": dict(step.parts_ns), "partial": step.partial,
+                "left_out": step.left_out,
             }
             for step in report.steps
         ],

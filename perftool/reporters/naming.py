@@ -17,7 +17,9 @@ def run_name(report: Report) -> str:
         return "no input"
     if len(traces) == 1:
         return _last(traces[0].path)
-    return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} files)"
+    ranks = {read.rank for read in traces} - {None}
+    what = "ranks" if len(ranks) == len(traces) else "files"
+    return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} {what})"
 
 
 def device_name(device: Device) -> str:
@@ -27,12 +29,18 @@ def device_name(device: Device) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """The device, the steps and their median, and how busy the device is: those of them that the input shows."""
+    """Those that the input shows: the device, what the run does, its steps and their median, how busy the device is."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value
+    if report.run.kind:
+        known.append(report.run.kind)
     if steps:
-        known.append(f"{steps:.0f} step{'s' if steps > 1 else ''}, median {format_metric(summary['step_time_ms'])}")
+        early = len({step.name for step in report.steps if step.left_out == "warm-up"})
+        after = f" after {early} of warm-up" if early else ""
+        known.append(
+            f"{steps:.0f} step{'s' if steps > 1 else ''}{after}, median {format_metric(summary['step_time_ms'])}"
+        )
     elif window is not None:
         known.append(f"{format_metric(summary['window_ms'])} without steps")
     busy = summary["device_busy_ratio"].value

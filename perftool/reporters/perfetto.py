@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from perftool.model.annotations import CATEGORY, Annotations, Counter, Lane
+from perftool.model.annotations import CATEGORY, Annotations, Counter, Flow, Lane
 from perftool.reporters.json import cleaned
 
 # Perfetto sorts processes by this. Profilers begin at 0, and some write -1 for what they want on top.
@@ -36,6 +36,8 @@ def _events(annotations: Annotations) -> Iterator[dict[str, Any]]:
         yield _name("thread_name", pid, tid, name=lane.name)
         yield _name("thread_sort_index", pid, tid, sort_index=tid - pid)
         yield from _lane(lane, pid, tid)
+    for number, flow in enumerate(annotations.flows, 1):
+        yield from _flow(flow, number, pid)
 
 
 def _lane(lane: Lane, pid: int, tid: int) -> Iterator[dict[str, Any]]:
@@ -50,6 +52,13 @@ def _lane(lane: Lane, pid: int, tid: int) -> Iterator[dict[str, Any]]:
         open_ends.append(mark.ts_ns + mark.dur_ns)
     for end in reversed(open_ends):
         yield {"cat": CATEGORY, "ph": "E", **where, "ts": _us(end)}
+
+
+def _flow(flow: Flow, number: int, pid: int) -> Iterator[dict[str, Any]]:
+    """From one slice to the other, told by their tracks and starts."""
+    shared = {"cat": CATEGORY, "name": "critical path", "id": number, "pid": pid}
+    yield {**shared, "ph": "s", "tid": pid + 1 + flow.source, "ts": _us(flow.source_ts_ns)}
+    yield {**shared, "ph": "f", "bp": "e", "tid": pid + 1 + flow.target, "ts": _us(flow.target_ts_ns)}
 
 
 def _counter(counter: Counter, pid: int) -> Iterator[dict[str, Any]]:

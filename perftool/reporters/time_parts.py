@@ -27,6 +27,8 @@ def time_parts(report: Report) -> tuple[TimePart, ...]:
     """
     summary = report.summary
     busy, kernels = (summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))
+    if summary["device_unknown_ratio"].value == 1:
+        return ()
     if busy is None or kernels is None:
         return _host_parts(report)
     exposed = _known(summary["exposed_collective_ratio"])
@@ -44,7 +46,7 @@ def _host_parts(report: Report) -> tuple[TimePart, ...]:
     whole = sum(step.dur_ns for step in complete)
     totals: Counter[str] = Counter()
     for step in complete:
-        totals.update(step.breakdown_ns)
+        totals.update(step.parts_ns)
     return _present(TimePart(kind, kind_label(kind), ns / whole) for kind, ns in totals.items() if whole)
 
 

@@ -31,11 +31,16 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Im
     """Make the table ``_nesting`` (id, depth, parent, outermost) of the host's slices."""
     import numpy as np
 
-    # Old traces write steps as ops, and every op of a step lies inside it.
+    # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
     spans = connection.execute(
-        """SELECT id, track, ts, "end",
-                  (hash(CASE WHEN is_step(name) THEN 'step' ELSE cat END) >> 1)::BIGINT AS cat
-           FROM _spans WHERE side = 'host'"""
+        """WITH wrappers AS (
+               SELECT DISTINCT n.name
+               FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
+               JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.name) GLOB v.pattern)
+           SELECT id, track, ts, "end",
+                  (hash(CASE WHEN is_step(name) THEN 'step' WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper'
+                             ELSE cat END) >> 1)::BIGINT AS cat
+           FROM _spans LEFT JOIN wrappers AS w USING (name) WHERE side = 'host'"""
     ).fetchnumpy()
     ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
     order, depth, parent = nest(track, start, end)

@@ -64,6 +64,15 @@ def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
     return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
 
 
+def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
+    """What to say when a trace among others that states no rank is filed under ``rank``."""
+    if stated is not None:
+        return ()
+    return (
+        ImportIssue("rank assumed", 1, f"the trace does not state its rank; by host, process and name it is {rank}"),
+    )
+
+
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:
@@ -75,10 +84,14 @@ def ranks_of_run(
     hosts = hosts_of(list(paths.values()), {paths[rank]: top for rank, top in metadata.items() if rank in paths})
     status = {read.rank: "unreadable" for read in unreadable if read.rank is not None}
     status |= dict.fromkeys(metadata, "ok")
-    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
-    size = max((size for size in sizes if size is not None), default=0)
-    status |= {rank: "missing" for rank in range(size) if rank not in status}
+    status |= {rank: "missing" for rank in range(world_size(metadata) or 0) if rank not in status}
     return [(rank, known, hosts.get(paths.get(rank, ""))) for rank, known in sorted(status.items())]
+
+
+def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """How many ranks the run had, by what its traces state; None when none does."""
+    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
+    return max((size for size in sizes if size is not None), default=None)
 
 
 def _number(value: object, most: int) -> int | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.hpu_ops import is_registered, unsupported
 from perftool.model.inputs import InputFile
-from perftool.model.records import LogReading
+from perftool.model.records import CapturedKernel, LogReading
 from perftool.readers.files.remote import local_copy
 from perftool.readers.files.stream import STDIN
 from perftool.readers.logs.compilation_choice import chosen_compilations
@@ -61,6 +62,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
         "unsupported_dtypes": _missing_dtypes(totals),
         # Inputs that would tell of fallbacks: with one of them, none means none.
         "_log_fallback_sources": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
+        "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [
             (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
             for c in chosen_compilations(parts)
@@ -80,6 +82,17 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             for v in s.values
         ],
     }
+
+
+def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
+    """Each kernel with its number among those of its name, and how many these are."""
+    times, seen = Counter(one.kernel for one in kernels), Counter[str]()
+    rows = []
+    for one in kernels:
+        seen[one.kernel] += 1
+        call = (one.op, one.op_name, one.input_dims, one.input_types, one.concrete_inputs)
+        rows.append((one.kernel, seen[one.kernel], times[one.kernel], *call))
+    return rows
 
 
 # A record of many compilations becomes that many rows, up to this.

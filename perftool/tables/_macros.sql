@@ -73,7 +73,7 @@ CREATE TYPE activity AS ENUM (
     'process_group', 'other_call', 'other_loading', 'other_op', 'call', 'copy_call',
     'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer',
     'python', 'group_annotation', 'device_wait', 'compile', 'submitted_late', 'submitted_early',
-    'input_copy', 'optimizer_op', 'start_up'
+    'input_copy', 'optimizer_op', 'start_up', 'wrapper'
 );
 CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 

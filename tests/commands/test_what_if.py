@@ -15,6 +15,8 @@ from perftool.errors import PerfToolError, RuleError
 from perftool.model.replayed import BoundShare
 from perftool.model.what_if import Applied
 
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
 
 def steps(busy: float = 50, count: int = 4) -> list[Event]:
     """Steps of 1 ms: 600 us for a batch, an op of 100 us that launches a kernel of ``busy`` us, and a long wait."""
@@ -116,3 +118,15 @@ def test_names_may_hold_any_sign() -> None:
 def test_a_factor_is_a_number_from_0_on(text: str) -> None:
     with pytest.raises(PerfToolError, match="must be KIND:PATTERN"):
         parse_scale(text)
+
+
+def test_the_best_fixes_together_are_replays_of_their_own() -> None:
+    model = perftool.analyze(SAMPLES / "gaudi2_unoptimised").model
+    assert model is not None
+    assert model.together is not None
+    assert [made.codes for made in model.best] == [("SYN101",), ("GAP102", "SYN101"), ("GAP102", "PRC101", "SYN101")]
+    steps = [model.replayed_step_ns, *(made.step_ns for made in model.best), model.together.step_ns]
+    assert steps == sorted(steps, reverse=True)
+    # What the second gives beside the first is what a replay of both says, and less than it gives alone.
+    both = perftool.whatif(SAMPLES / "gaudi2_unoptimised", ["GAP102", "SYN101"])
+    assert both.predicted_step_ns == model.best[1].step_ns

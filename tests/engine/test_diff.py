@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from perftool.engine.compare.op_totals import totals
 from perftool.engine.compare.run_side import step_lengths
 from perftool.engine.compare.significance import change_of_median, verdict_on
 from perftool.engine.report.saved_report import read_saved
+from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
-from perftool.model.diff import OpTotal, RunSide
+from perftool.model.diff import OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
-from perftool.model.report import BREAKDOWN, Share, Step
+from perftool.model.report import BREAKDOWN, Finding, Location, Share, Step
 from perftool.reporters.diff import headline, render_diff_json, render_diff_markdown, render_diff_text
 
 NOISE = (-3, 1, -1, 2, 0, 3, -2, 1, 0, -1)
@@ -146,6 +149,47 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
     with pytest.raises(InputError) as caught:
         read_saved(str(saved))
     assert message in str(caught.value)
+
+
+def found(code: str, rank: int, **evidence: float) -> Finding:
+    subject = f"rank {rank}"
+    return Finding(
+        code, "name", "warning", "high", subject, "m", "w", "f", rank, Location(), (), evidence, None,
+        fingerprint(code, subject), None,
+    )  # fmt: skip
+
+
+def test_what_the_runs_ran_on_is_said_first() -> None:
+    base = replace(side(steps(100_000)), setting=Setting("V100", (0,), 8))
+    new = replace(side(steps(50_000)), setting=Setting("A100", (1, 2), 16))
+    result = compare(base, new)
+
+    first = render_diff_text(result).decode().splitlines()[0]
+    assert first == (
+        "These runs cannot show what the code changed: the device is V100, then A100; the run has 8 ranks, then 16; "
+        "rank 0 was given, then rank 1-2."
+    )
+    assert first in render_diff_markdown(result).decode()
+    assert len(json.loads(render_diff_json(result))["differences"]) == 3
+
+
+def test_what_a_side_does_not_tell_differs_in_nothing() -> None:
+    known = replace(side(steps(100_000)), setting=Setting("V100", (0,), 8))
+    assert compare(known, side(steps(100_000))).differences == ()
+
+
+def test_the_same_finding_on_another_rank_is_the_same() -> None:
+    base = replace(side(steps(100_000)), findings=(found("GAP101", 0),))
+    new = replace(side(steps(100_000)), findings=(found("GAP101", 3),))
+    assert (compare(base, new).new_findings, compare(base, new).fixed_findings) == ((), ())
+
+
+@pytest.mark.parametrize(("idle", "fixed"), [(0.24, 0), (0.26, 1)])
+def test_what_stood_just_above_its_threshold_is_not_fixed(idle: float, fixed: int) -> None:
+    rules = [rule for rule in load_pack(builtin_folder()) if rule.code == "GAP101"]
+    base = replace(side(steps(100_000)), findings=(found("GAP101", 0, idle_ratio=idle),))
+    result = compare(base, side(steps(100_000)), rules)
+    assert (len(result.fixed_findings), len(result.crossed_findings)) == (fixed, 1 - fixed)
 
 
 def rated(name: str, dims: str | None, ns: int, share: float, calls: int = 2, source: str = "op") -> OpRate:

@@ -196,9 +196,12 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
     joined = analyze(paths, rules, as_one_run=True)
 
     assert as_dict(joined) == as_dict(in_one_store(paths, rules))
-    assert [read.rank for read in joined.inputs] == [1, 0, 2]
+    assert [read.rank for read in joined.inputs] == [2, 0, 1]
     issues = [issue.message for read in joined.inputs for issue in read.issues]
-    assert issues == ["rank 0 was read before; this file is shown as rank 2"]
+    assert issues == [
+        "the trace does not state its rank; by host, process and name it is 2",
+        "rank 0 was read before; this file is shown as rank 1",
+    ]
 
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:

@@ -121,8 +121,17 @@ def pids(cluster: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("after", ["1 of 4", "4 of 4"])
-def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, cluster: Any, after: str) -> None:
-    schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
+def test_a_cluster_that_loses_a_worker_gives_the_same_report(
+    folder: Path, cluster: Any, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = cluster.scheduler_address.replace("tcp://", "dask://")
+    with monkeypatch.context() as other:
+        other.setattr("perftool.engine.ranks.cluster.__version__", "9.9")
+        with pytest.raises(PerfToolError, match=r"the worker tcp://\S+ has .*this is 9.9"):
+            connect(address)
+    schedule = connect(address)
+    # The workers run in another folder than the one that paths count from.
+    monkeypatch.chdir(folder)
     progress, killed = killing(lambda: pids(cluster), after)
 
     def progress_and_wait(stage: str, done: int) -> None:
@@ -132,11 +141,11 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(folder: Path, clust
         while set(killed) & set(pids(cluster)) and time.monotonic() < deadline:
             time.sleep(0.05)
 
-    report = analyze([str(folder)], RULES, progress_and_wait, schedule=schedule)
+    report = analyze(["."], RULES, progress_and_wait, schedule=schedule)
     schedule.client.close()
 
     assert len(killed) == 1
-    assert as_dict(report) == as_dict(analyze([str(folder)], RULES))
+    assert as_dict(report) == as_dict(analyze(["."], RULES))
 
 
 def test_a_cluster_that_nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,14 @@ SELECT t.name, c.ts, c.value FROM counter AS c JOIN process_counter_track AS t O
 WHERE t.upid IN ({OURS}) ORDER BY t.name, c.ts
 """
 COUNTER_NAMES = {"device busy", "queue depth", "memory hpu:0 allocated bytes", "memory hpu:0 reserved bytes"}
-FLOWS = "SELECT count(*) FROM flow"
+FLOWS = f"""
+SELECT count(*) FROM flow JOIN slice AS s ON s.id = flow.slice_out JOIN thread_track AS t ON t.id = s.track_id
+JOIN thread USING (utid) WHERE upid NOT IN ({OURS})
+"""
+ARROWS = f"""
+SELECT a.name, b.name FROM flow JOIN slice AS a ON a.id = flow.slice_out JOIN slice AS b ON b.id = flow.slice_in
+JOIN thread_track AS t ON t.id = a.track_id JOIN thread USING (utid) WHERE upid IN ({OURS}) ORDER BY a.ts
+"""
 
 EVENTS = [
     step(1, 0, 1000), loader(10, 700), *launch(1, 750, 5, 760, 200, "one"),
@@ -64,10 +71,12 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
 def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(EVENTS))
-    lanes, counters, problems = query(annotated(path, "--select", "GAP102"), LANES, COUNTERS, PROBLEMS)
-    assert problems == []
+    lanes, counters, problems, arrows = query(annotated(path, "--select", "GAP102"), LANES, COUNTERS, PROBLEMS, ARROWS)
+    assert (problems, arrows) == ([], [])
     ours = "habana_perf_tool"
-    finding, example, *idle = lanes
+    path = [row for row in lanes if str(row[0]).startswith("critical path: ")]
+    finding, example, *idle = [row for row in lanes if row not in path]
+    assert path
     assert (finding[0], str(finding[1])[:8], *finding[2:]) == (
         "GAP102 dataloader-wait", "GAP102: ", "10000", "700000", "0", ours
     )  # fmt: skip
@@ -85,11 +94,13 @@ def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
 def unchanged(original: Path | str, copy: Path) -> Rows:
     """Holds that ``copy`` shows the recording as ``original`` does; returns our lanes."""
     before = query(original, RECORDED, PROBLEMS, FLOWS)
-    *after, lanes, counters = query(copy, RECORDED, PROBLEMS, FLOWS, LANES, COUNTERS)
+    *after, lanes, counters, arrows = query(copy, RECORDED, PROBLEMS, FLOWS, LANES, COUNTERS, ARROWS)
     assert after == before
     assert len(before[0]) > 10
     assert all(row[5] == "habana_perf_tool" for row in lanes)
     assert {str(row[0]) for row in counters} <= COUNTER_NAMES
+    # The critical path of the Gaudi goes from the host to the device and back, again and again.
+    assert len(arrows) > 100 or "gaudi" not in str(original)
     return lanes
 
 

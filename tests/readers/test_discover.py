@@ -104,3 +104,41 @@ def test_a_name_that_no_report_could_show_is_refused(folder: Path) -> None:
         str(caught.value)
         == "r\\xe4nk.json.gz: the name is not valid text on this system; rename the file, or set PYTHONUTF8=1"
     )
+
+
+FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "trace", "metadata", "found"),
+    [
+        ("scaler.log", "scaler.json", "", True),
+        ("scaler_rank0.log", "scaler.json", '"distributedInfo": {"rank": 0}, ', True),
+        ("console.log", "resnet.json", "", True),
+        ("scaler.log", "rank0.json", "", True),
+        ("scaler.log", "resnet.json", "", False),
+        ("console-rank1.log", "resnet.json", '"distributedInfo": {"rank": 0}, ', False),
+        ("console.log", "resnet.json", '"deviceProperties": [{"name": "NVIDIA A100"}], ', False),
+        ("console.log", "resnet.json", '"deviceProperties": [{"name": "GAUDI2"}], ', True),
+    ],
+)
+def test_a_log_beside_a_trace_is_read_when_it_can_be_of_the_same_run(
+    log: str, trace: str, metadata: str, found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / trace).write_text(f'{{{metadata}"traceEvents": [{{"ph": "X", "ts": 1, "dur": 1, "name": "a"}}]}}')
+    (tmp_path / log).write_text(FALLBACKS)
+
+    inputs = find_inputs([str(tmp_path / trace)])
+
+    assert [Path(path).name for path in inputs.texts] == [log] * found
+    assert [note for note in inputs.notes if "is left out" in note] == list(inputs.notes)
+    assert len(inputs.notes) == (not found)
+
+
+def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> None:
+    for name in ("trace.json", "scaler.json"):
+        (tmp_path / name).write_text('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a"}]}')
+    (tmp_path / "scaler.log").write_text(FALLBACKS)
+
+    assert find_inputs([str(tmp_path / "trace.json")]).texts == ()
+    assert len(find_inputs([str(tmp_path / "scaler.json")]).texts) == 1

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from events import document, x
 
+from perftool.engine.analysis import analyze
+from perftool.engine.ranks.batch import number_files
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.readers.files.discover import find_inputs
 from perftool.readers.files.one_run import list_runs
@@ -77,7 +80,57 @@ def test_a_copy_is_left_out_and_a_stated_rank_kept() -> None:
     found = find_inputs(["a/run.json", "b/run.json"])
 
     assert found.traces == ("a/run.json",)
-    assert found.notes == ("b/run.json is a copy of a/run.json, rank 1: left out",)
+    assert list(map(str, found.set_aside)) == ["b/run.json is a copy, rank 1, and was set aside for a/run.json"]
+
+
+def recorded(name: str, minutes: float, pid: int, rank: int = 0) -> str:
+    at = DAY + minutes * 60e6
+    events = [x("aten::mm", at, 5, pid=pid), x("aten::add", at + 10, 5, pid=pid)]
+    Path(name).write_bytes(document(events, distributedInfo={"rank": rank, "world_size": 2}))
+    return name
+
+
+def test_of_several_recordings_of_a_process_the_last_is_taken() -> None:
+    first = [recorded(f"rank{rank}-cycle1.json", 0, 4000 + rank, rank) for rank in range(2)]
+    last = [recorded(f"rank{rank}-cycle2.json", 20, 4000 + rank, rank) for rank in range(2)]
+
+    found = find_inputs([*last, *first])
+
+    assert found.traces == tuple(last)
+    assert [(one.path, one.instead, one.why) for one in found.set_aside] == [
+        (early, late, "older recording") for early, late in zip(first, last, strict=True)
+    ]
+    assert find_inputs([*first, *last]).traces == tuple(last)
+
+
+def test_a_trace_of_another_process_is_of_another_run() -> None:
+    with pytest.raises(InputError, match="of 2 runs"):
+        find_inputs([recorded("rank0-a.json", 0, 4000), recorded("rank0-b.json", 20, 5000)])
+
+
+def test_what_was_set_aside_is_a_finding_in_every_output() -> None:
+    recorded("rank0.json", 0, 4000)
+    Path("copies").mkdir()
+    Path("copies/rank0.json").write_bytes(Path("rank0.json").read_bytes())
+
+    rules = [rule for rule in load_pack(builtin_folder()) if rule.code in ("TRC101", "TRC107", "TRC108")]
+    found = analyze(["."], rules).findings
+
+    assert [(one.code, one.message) for one in found] == [
+        ("TRC107", "1 of the 2 ranks of the run have no trace here: 1"),
+        ("TRC108", "rank0.json is a copy, rank 0, and was set aside for copies/rank0.json"),
+    ]
+
+
+def test_traces_without_a_rank_are_numbered_by_host_and_process() -> None:
+    names = ["b_9.1700000000000000000.pt.trace.json", "b_10.1700000000000000000.pt.trace.json",
+             "a_300.1700000000000000000.pt.trace.json"]  # fmt: skip
+    traces = [write(name) for name in names]
+
+    assert [(file.rank, [issue.kind for issue in file.issues]) for file in number_files(traces)] == [
+        (1, ["rank assumed"]), (2, ["rank assumed"]), (0, ["rank assumed"])
+    ]  # fmt: skip
+    assert [file.rank for file in number_files(["run10.json", "run9.json"])] == [1, 0]
 
 
 def test_metadata_behind_the_events_counts_too() -> None:

@@ -139,3 +139,44 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
 )  # fmt: skip
 def test_one_sentence_says_why_there_is_no_prediction(events: list[Event], why: str) -> None:
     assert whole(*events).why_not == why
+
+
+BODY = launched(1, 100, 108, 50)
+
+
+@pytest.mark.parametrize(
+    ("events", "steps", "measured_ns"),
+    [
+        (steps_of(BODY, count=1), 1, 1_000_000),
+        (steps_of(BODY, count=2), 2, 1_000_000),
+        # However many there are, three are replayed; those that are cut count in none.
+        (steps_of(BODY, count=40), 3, 1_000_000),
+        # Without steps the recording is replayed as it is, once.
+        ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),
+        # A device without launches, and a host without a device.
+        ([step(n, n * LONG, LONG) for n in range(4)], 3, 1_000_000),
+    ],
+)  # fmt: skip
+def test_what_there_is_of_steps_is_replayed(events: list[Event], steps: int, measured_ns: int) -> None:
+    found = whole(*events)
+    assert (found.steps, found.measured_ns, found.replayed_ns, found.why_not) == (steps, measured_ns, measured_ns, None)
+
+
+def test_work_without_any_launch_is_no_basis_for_a_prediction() -> None:
+    found = whole(*steps_of([kernel("k", 100, 400), kernel("k", 700, 100)]))
+    assert found.why_not == "the trace does not show what launched 100.0 % of the device work"
+
+
+@pytest.mark.parametrize("events", [[], [kernel("k", 0, 10)]])
+def test_nothing_to_replay_is_a_sentence_or_no_prediction(events: list[Event]) -> None:
+    found = model(*events)
+    assert isinstance(found, str) or found.why_not is not None
+
+
+def test_more_work_than_is_replayed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = [*launched(1, 100, 108, 50), *launched(2, 200, 208, 50)]
+    monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 4)
+    # One step is left of three.
+    assert whole(*steps_of(two)).steps == 1
+    monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 1)
+    assert model(*steps_of(two)) == "a step has 2 units of device work, more than the 1 that are replayed"

@@ -20,10 +20,11 @@ from events import document, step, x
 import perftool
 from perftool.engine.analysis import analyze, empty_report
 from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.model.gaudi import Fallback
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.links import cause_url
 from perftool.model.pictures import NO_PICTURES
-from perftool.model.report import BREAKDOWN, Fallback, Location, Share, Source, Step
+from perftool.model.report import BREAKDOWN, Location, Share, Source, Step
 from perftool.reporters.html import render_html
 from perftool.reporters.html.view import evidence_of
 from perftool.reporters.notebook import render_notebook

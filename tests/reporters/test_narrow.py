@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from perftool.model.report import BREAKDOWN, Fallback, Share, Step
+from perftool.model.gaudi import Fallback
+from perftool.model.report import BREAKDOWN, Share, Step
 from perftool.reporters.terminal.tables import fallbacks_table, print_table, shares_table, steps_table
 
 STEPS = [Step(0, "ProfilerStep#4", 0, 111_428_000, dict.fromkeys(BREAKDOWN, 50_223_456), partial=False)]

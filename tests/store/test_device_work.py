@@ -54,7 +54,7 @@ def test_busy_and_explained_idle_time_make_up_the_window(random_traces: list[Tra
     with store_over(*(trace.events for trace in random_traces)) as store:
         store.build(["gaps", "device_busy"])
         # Before the first recorded work nothing may be known of the device.
-        windows = {row["rank"]: (row["ts"], row["end"]) for row in store.rows("_device_windows")}
+        windows = {row["rank"]: (row["ts"], row["end"]) for row in store.rows("device_windows")}
         busy, gaps = store.rows("device_busy"), store.rows("gaps")
         causes = store.rows("gap_causes")
     for rank in {row["rank"] for row in busy}:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from events import Event, document, kernel, launch, memcpy, runtime, step, x
 
+from perftool.errors import InputError
+from perftool.store.captures import read_capture
+from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
@@ -182,3 +186,73 @@ def test_one_rank_that_says_nothing_silences_the_summary(tmp_path: Path) -> None
     ranked = {**H100, "distributedInfo": {}}
     assert "mfu_ratio" in metrics(tmp_path, product, product, metadata=ranked)
     assert metrics(tmp_path, product, [*STEP, *op("mine::op", 100, 80, 1)], metadata=ranked) == {}
+
+
+def replay(correlation: int, ts: float, *kernels: tuple[str, float]) -> list[Event]:
+    """A launch of a captured graph and its kernels, 20 us after one another."""
+    work = [kernel(name, ts + 50 + 20 * at, took, correlation) for at, (name, took) in enumerate(kernels)]
+    return [runtime("cudaGraphLaunch", ts, 10, correlation), *work]
+
+
+def captured(folder: Path, *events: Event) -> Reading:
+    path = folder / "capture.json"
+    path.write_bytes(document(list(events)))
+    return read_capture(str(path))
+
+
+def joined(folder: Path, capture: Reading, events: list[Event]) -> list[Row]:
+    path = folder / "rank0.json"
+    path.write_bytes(document(events, **H100))
+    with TraceStore() as store:
+        store.add_trace(str(path))
+        store.add_reading(capture)
+        return store.rows("op_efficiency")
+
+
+def test_the_ops_of_a_capture_stand_for_the_kernels_of_its_replays(tmp_path: Path) -> None:
+    other = {"Input Dims": [[8, 8], [8, 8]], "Input type": [BF16, BF16]}
+    capture = captured(
+        tmp_path, *op("aten::mm", 0, 5, 1, "gemm", **PRODUCT), *op("aten::mm", 200, 5, 2, "gemm", **other),
+        *op("mine::op", 400, 5, 3, "twice"), runtime("cudaLaunchKernel", 415, 2, 4), kernel("twice", 600, 3, 4),
+    )  # fmt: skip
+    once = [("gemm", 10.0), ("twice", 1.0), ("twice", 2.0), ("gemm", 4.0), ("unheard of", 3.0)]
+    rows = joined(tmp_path, capture, [*STEP, *replay(1, 100, *once), *replay(2, 500, *once)])
+    assert [(row["name"], row["source"], row["calls"], row["kernel_ns"]) for row in rows] == [
+        ("aten::mm", "graph", 2, 20_000), ("aten::mm", "graph", 2, 8_000), ("mine::op", "graph", 2, 6_000),
+        ("unheard of", "graph", 2, 6_000),
+    ]  # fmt: skip
+    assert (rows[0]["flops"], rows[0]["bound"]) == (51_581_550_592, "compute")
+
+
+def test_a_replay_of_another_number_of_kernels_keeps_their_names(tmp_path: Path) -> None:
+    capture = captured(tmp_path, *op("aten::mm", 0, 5, 1, "gemm"), *op("aten::bmm", 200, 5, 2, "gemm"))
+    rows = joined(tmp_path, capture, [*STEP, *replay(1, 100, ("gemm", 1.0), ("gemm", 1.0), ("gemm", 1.0))])
+    assert [(row["name"], row["calls"]) for row in rows] == [("gemm", 3)]
+
+
+def test_calls_that_name_their_kernels_need_no_device(tmp_path: Path) -> None:
+    call = x("hipLaunchKernel", 5, 5, "cuda_runtime", kernel="gemm", correlation=1)
+    capture = captured(tmp_path, x("aten::mm", 0, 20, **PRODUCT), call)
+    rows = joined(tmp_path, capture, [*STEP, *replay(1, 100, ("gemm", 80.0))])
+    assert [(row["name"], row["bound"]) for row in rows] == [("aten::mm", "compute")]
+
+
+def test_a_capture_without_kernels_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no op of this trace launches a kernel whose name is recorded"):
+        captured(tmp_path, x("aten::mm", 0, 20))
+
+
+@pytest.mark.parametrize("dims", ["[[0,1024],[1024,2816]]", '[["s0",1024],[1024,2816]]', "[[8944,1024]]", "[]", "{"])
+def test_odd_shapes_have_times_and_no_shares(tmp_path: Path, dims: str) -> None:
+    shapes = {"Input Dims": json.loads(dims) if dims != "{" else dims, "Input type": [BF16, BF16]}
+    (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84, 1, **shapes)])
+    assert (row["kernel_ns"], row["tflops"] or 0) == (84_000, 0)
+
+
+def test_several_kernels_of_an_op_are_one_call_and_an_op_without_any_is_none(tmp_path: Path) -> None:
+    events = [
+        *STEP, *op("aten::mm", 100, 40, 1, **PRODUCT), runtime("cudaLaunchKernel", 112, 3, 2),
+        kernel("reduce", 200, 4, 2), x("aten::view", 400, 5, **PRODUCT),
+    ]  # fmt: skip
+    rows = asked(tmp_path, "op_efficiency", events)
+    assert [(row["name"], row["calls"], row["kernel_ns"]) for row in rows] == [("aten::mm", 1, 44_000)]

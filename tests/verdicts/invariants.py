@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from perftool.model.devices import find_device
 from perftool.model.report import Report
 
 TRAINING_ONLY = {"FUS101", "FUS102", "FUS105", "FUS107", "COL104", "COL107", "CPY104"}
 LARGE = 0.2
+# How advice names a type of 16 bit or less, or TF32.
+_TYPES = {"bf16": "with BF16", "tf32": "allow TF32", "fp16": "with FP16"}
+_COLLECTIVE = re.compile(r"nccl|rccl|hccl|all_?reduce|all_?gather|reduce_?scatter", re.I)
 _PERCENT = re.compile(r"([\d,]+(?:\.\d+)?) %")
 
 
@@ -21,10 +25,30 @@ def breaches(report: Report) -> Iterator[str]:
     if report.run.kind == "inference":
         yield from (f"{f.code} on inference" for f in report.findings if f.code in TRAINING_ONLY)
         yield from (f"{f.code}: learning rate on inference" for f in report.findings if "learning rate" in f.fix)
+    yield from _types(report)
+    yield from _collectives(report)
     if not report.verdict.headline:
         yield "no headline"
     if any(not finding.advice for finding in report.advice):
         yield "trace health among the advice"
+
+
+def _types(report: Report) -> Iterator[str]:
+    """No data type is advised that the matrix engines of a known device lack."""
+    known = find_device(report.device.name or "")
+    if known is None:
+        return
+    taken = {peak.dtype for peak in known.peaks if peak.unit == "matrix"}
+    for finding in report.findings:
+        advised = {kind for kind, text in _TYPES.items() if text in " ".join((finding.fix + finding.short_fix).split())}
+        yield from (f"{finding.code} advises {kind} on {known.name}" for kind in sorted(advised - taken))
+
+
+def _collectives(report: Report) -> Iterator[str]:
+    """Whoever wrote a collective, its time is communication."""
+    named = [row.name for row in report.top_device_ops if _COLLECTIVE.search(row.name)]
+    if named and not report.summary["collective_time_ms"].value:
+        yield f"{named[0]} is no communication"
 
 
 def _gains(report: Report) -> Iterator[str]:
@@ -40,6 +64,8 @@ def _gains(report: Report) -> Iterator[str]:
             yield f"{finding.code}: a gain for what concerns the trace"
         if step is None or finding.gain.ns_per_step > step * 1e6 + 1:
             yield f"{finding.code}: gains more than the step"
+        if finding.gain.share_of_step > 1:
+            yield f"{finding.code}: gains more than all of a step"
         if finding.code in host_side and idle is not None and one_rank and finding.gain.share_of_step > idle + 1e-6:
             yield f"{finding.code}: gains more than the idle time"
 

@@ -8,13 +8,17 @@ import pytest
 from events import Event, document, kernel, launch, loader, memcpy, runtime, step, x
 
 from perftool.engine.analysis import analyze
+from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.report import Report
 
+PACK = load_pack(builtin_folder())
 
-def report_of(events: list[Event], folder: Path) -> Report:
+
+def report_of(events: list[Event], folder: Path, *codes: str) -> Report:
+    """The report on ``events`` with the rules of ``codes`` alone."""
     path = folder / "trace.json"
     path.write_bytes(document(events))
-    return analyze([str(path)])
+    return analyze([str(path)], [rule for rule in PACK if rule.code in codes])
 
 
 def test_before_its_first_recorded_work_a_device_with_a_queue_is_not_idle(tmp_path: Path) -> None:
@@ -36,7 +40,7 @@ def test_a_device_that_begins_at_once_was_idle_before(tmp_path: Path) -> None:
 def test_a_fetch_counts_whole_though_the_device_still_works_for_the_step_before(tmp_path: Path) -> None:
     first = [step(1, 0, 1000), *launch(1, 900, 5, 905, 595)]
     second = [step(2, 1000, 2000), loader(1000, 1500), *launch(2, 2500, 5, 2505, 495)]
-    report = report_of([*first, *second], tmp_path)
+    report = report_of([*first, *second], tmp_path, "GAP102")
 
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
     assert finding.evidence["wait_ns"] == 1_500_000
@@ -51,7 +55,144 @@ def test_faster_kernels_give_nothing_where_the_host_sets_the_pace(tmp_path: Path
     for at in range(10):
         op = x("aten::mm", 1000 * at, 990, **{"Input type": ["float", "float"]})
         events += [op, *launch(at + 1, 1000 * at + 980, 5, 1000 * at + 985, 900, "ampere_sgemm_128x64_tn")]
-    report = report_of([*events, kernel("last", 9990, 10)], tmp_path)
+    report = report_of([*events, kernel("last", 9990, 10)], tmp_path, "PRC101")
 
     found = [finding for finding in report.findings if finding.code == "PRC101"]
     assert [finding.gain and finding.gain.share_of_step < 0.09 for finding in found] == [True]
+
+
+def add_launching(number: int, at: float, work_at: float, work: float = 100) -> list[Event]:
+    return [x("aten::add", at, 20), *launch(number, at + 5, 5, work_at, work)]
+
+
+def test_after_its_last_recorded_work_a_device_is_unknown_once_ops_leave_no_trace(tmp_path: Path) -> None:
+    recorded = [event for at in range(4) for event in add_launching(at + 1, 100 * at, 100 * at + 10)]
+    lost = [x("aten::add", 100 * at, 20) for at in range(5, 9)]
+    report = report_of([step(1, 0, 1000), *recorded, *lost], tmp_path)
+
+    assert report.summary["device_unknown_ratio"].value == 0.5
+    assert report.summary["device_idle_ratio"].value == pytest.approx(0.2)
+
+
+def test_after_a_wait_that_returned_a_device_is_idle(tmp_path: Path) -> None:
+    recorded = [event for at in range(4) for event in add_launching(at + 1, 100 * at, 100 * at + 10)]
+    on_host = [runtime("cudaDeviceSynchronize", 390, 50), *(x("aten::add", 100 * at, 20) for at in range(5, 9))]
+    report = report_of([step(1, 0, 1000), *recorded, *on_host], tmp_path)
+
+    assert report.summary["device_unknown_ratio"].value == 0.0
+    assert report.summary["device_idle_ratio"].value == 0.6
+
+
+def test_a_kernel_that_only_waits_is_no_work_anywhere(tmp_path: Path) -> None:
+    waiting = kernel("spin_kernel", 0, 1000, stream=8)
+    report = report_of([step(1, 0, 1000), *launch(1, 0, 10, 200, 300), waiting], tmp_path)
+
+    assert report.summary["device_busy_ratio"].value == 0.3
+    assert [row.name for row in report.top_device_ops] == ["k"]
+
+
+def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
+    """Steps of these lengths, in us, in each of which a graph is compiled for so long."""
+    events, at = [], 0.0
+    for number, (length, compiled) in enumerate(zip(lengths, compiles, strict=True), 1):
+        frames = [x("entire_frame_compile", at, compiled)] if compiled else []
+        events += [step(number, at, length), *frames, *launch(number, at + length - 20, 5, at + length - 15, 10)]
+        at += length
+    return events
+
+
+def test_the_first_steps_that_compile_count_in_no_number_of_a_step(tmp_path: Path) -> None:
+    report = report_of(
+        compiling_steps([5000, 3000, 100, 100, 100], [4000, 2000, 0, 0, 0]), tmp_path, "STP102", "GAP105"
+    )
+
+    assert [step.left_out for step in report.steps] == ["warm-up", "warm-up", None, None, None]
+    assert report.summary["step_time_ms"].value == 0.1
+    assert report.summary["window_ms"].value == 0.3
+    assert report.summary["compile_ratio"].value == 0.0
+    assert [finding.code for finding in report.findings] == ["STP102"]
+
+
+@pytest.mark.parametrize("compiles", [[4000, 4000, 4000, 0], [4000, 0, 4000, 4000], [4000, 4000, 4000, 4000]])
+def test_compiling_as_a_habit_is_no_warm_up(compiles: list[float], tmp_path: Path) -> None:
+    report = report_of(compiling_steps([5000] * 4, compiles), tmp_path)
+
+    assert [step.left_out for step in report.steps] == [None] * 4
+
+
+def test_start_up_gives_no_gain_of_the_steady_step(tmp_path: Path) -> None:
+    slow = [runtime("cudaLaunchKernel", 0, 6000, 1), kernel("first", 6000, 10, 1)]
+    rest = [event for at in range(20) for event in launch(at + 2, 6500 + 100 * at, 5, 6506 + 100 * at, 10)]
+    report = report_of([step(1, 0, 10000), *slow, *rest], tmp_path, "BAT101", "GAP101", "GAP104", "STP103")
+
+    assert "start-up" in report.verdict.headline
+    assert {finding.gain for finding in report.findings} == {None}
+
+
+def test_a_trace_that_lacks_most_events_tells_no_idle_time(tmp_path: Path) -> None:
+    ops = [x("aten::add", 100 * at, 20, **{"External id": 7 * at}) for at in range(150)]
+    works = [event for at in range(150) for event in launch(at + 1, 100 * at + 5, 5, 100 * at + 10, 10)]
+    report = report_of([step(1, 0, 15000), *ops, *works], tmp_path, "GAP101", "GAP104", "TRC109")
+
+    assert report.verdict.headline.startswith("Most events of the recording are missing")
+    assert report.summary["device_idle_ratio"].value is None
+    assert report.idle_causes == ()
+    assert [finding.code for finding in report.findings] == ["TRC109"]
+
+
+def test_the_wrapper_of_compiled_code_is_python_and_what_it_calls_is_not(tmp_path: Path) -> None:
+    region = [x("Torch-Compiled Region: 0/0", 0, 900), x("aten::mm", 100, 300)]
+    report = report_of([step(1, 0, 1000), *region, *launch(1, 890, 5, 895, 105)], tmp_path)
+
+    assert {cause.name: cause.total_ns for cause in report.idle_causes} == {
+        "python": 590_000,
+        "framework_op": 300_000,
+        "launch_call": 5_000,
+    }
+
+
+def test_a_step_shows_collectives_as_communication_while_nothing_computes(tmp_path: Path) -> None:
+    works = [*launch(1, 0, 5, 10, 490), *launch(2, 20, 5, 300, 600, "ncclDevKernel_AllReduce_Sum_f32")]
+    (shown,) = report_of([step(1, 0, 1000), *works], tmp_path).steps
+
+    assert (shown.breakdown_ns["kernel"], shown.breakdown_ns["communication"]) == (890_000, 0)
+    assert (shown.time_ns["kernel"], shown.time_ns["communication"]) == (490_000, 400_000)
+    assert sum(shown.time_ns.values()) == shown.dur_ns
+
+
+def test_what_a_few_steps_cost_is_no_gain_of_most(tmp_path: Path) -> None:
+    waits = [step(1, 0, 100), *launch(1, 0, 5, 5, 95), step(2, 100, 100), *launch(2, 100, 5, 105, 95)]
+    late = [step(3, 200, 9800), loader(200, 9700), *launch(3, 9900, 5, 9905, 95)]
+    report = report_of([*waits, *late], tmp_path, "GAP102")
+
+    (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
+    assert finding.gain is None or finding.gain.ns_per_step < 100_000
+
+
+def test_advice_to_compile_is_not_given_to_compiled_code(tmp_path: Path) -> None:
+    region = x("Torch-Compiled Region: 0/0", 0, 900)
+    works = [event for at in range(24) for event in launch(at + 1, 40 * at, 5, 40 * at + 6, 5)]
+    report = report_of([step(1, 0, 1000), region, *works], tmp_path, "GAP101", "GAP104")
+
+    assert [finding.code for finding in report.findings] == ["GAP104", "GAP101"]
+    assert [finding.code for finding in report.findings if "compiled already" not in finding.fix] == ["GAP101"]
+    assert not any("torch.compile" in finding.fix for finding in report.findings)
+
+
+def test_lines_are_named_where_ops_alone_have_stacks(tmp_path: Path) -> None:
+    stack = {"Call stack": "train.py(12): step;train.py(3): main"}
+    first = [x("aten::add", 0, 20, **stack), *launch(1, 0, 10, 10, 90)]
+    second = [x("aten::mul", 300, 20, **stack), *launch(2, 300, 10, 310, 690)]
+    (finding,) = report_of([step(1, 0, 1000), *first, *second], tmp_path, "GAP106").findings
+
+    assert "with_stack" not in finding.fix
+    assert [(place.file, place.line) for place in finding.location.sources] == [("train.py", 12)]
+
+
+def test_a_simulated_trace_gets_no_advice_about_its_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([x("aten::add", 0, 10)], simulated="by a test"))
+    report = analyze([str(path)], [rule for rule in PACK if rule.code == "TRC102"])
+
+    assert report.findings == ()
+    assert [rule.code for rule in report.not_applicable] == ["TRC102"]

@@ -25,5 +25,6 @@ def test_the_verdict_is_the_experts(expected: dict[str, Any]) -> None:
     assert [text for text in expected["headline"] if text not in report.verdict.headline] == []
     assert [text for text in expected.get("never", []) if any(text in one for one in said)] == []
     assert "first" not in expected or (first[0] in expected["first"] if first else expected["first"] == [])
+    assert expected.get("gains", True) or {finding.gain for finding in report.findings} <= {None}
     assert set(expected.get("quiet", [])) & {finding.code for finding in report.findings} == set()
     assert (report.run.kind or "unknown") == expected["run"]

@@ -8,8 +8,10 @@ from statistics import median
 
 from perftool.engine.analysis import analysed
 from perftool.engine.compare.op_rates import rate_changes
-from perftool.engine.compare.run_side import run_side
+from perftool.engine.compare.run_side import run_side, setting_of
+from perftool.engine.compare.settings import differences
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
+from perftool.engine.compare.thresholds import is_near
 from perftool.engine.ranks.choice import choose_schedule
 from perftool.engine.ranks.schedule import Progress
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
@@ -42,19 +44,29 @@ def load_side(
     inputs = find_inputs([path], as_one_run=as_one_run)
     with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
         report = run.report
+        device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
+        setting = setting_of(
+            report.device.name or report.device.type,
+            [read.rank for read in report.inputs if read.kind == "trace"],
+            report.run.world_size,
+        )
         return run_side(
-            path, report.steps, shares(run.store, DEVICE_OPS), shares(run.store, OPS), report.findings,
+            path, report.steps, device_ops, ops, report.findings, setting=setting,
             rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         )  # fmt: skip
 
 
-def compare(base: RunSide, new: RunSide) -> Comparison:
-    """``new`` against ``base``."""
+def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
+    """``new`` against ``base``; ``rules`` are those that found their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
     reason = None if interval else f"{few} steps are too few; {FEWEST_STEPS} on both sides are the least"
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)
+    asked = {rule.code: rule for rule in rules}
+    appeared = [finding for key, finding in seen.items() if key not in known]
+    vanished = [finding for key, finding in known.items() if key not in seen]
+    crossed = [finding for finding in (*vanished, *appeared) if is_near(finding, asked.get(finding.code))]
     return Comparison(
         base=base,
         new=new,
@@ -64,8 +76,10 @@ def compare(base: RunSide, new: RunSide) -> Comparison:
         parts=tuple(PartChange(part, base.breakdown_ns[part], new.breakdown_ns[part]) for part in BREAKDOWN),
         device_ops=_changes(base.device_ops, new.device_ops, floor, base.all_ops, new.all_ops),
         ops=_changes(base.ops, new.ops, floor, base.all_ops, new.all_ops),
-        new_findings=tuple(finding for key, finding in seen.items() if key not in known),
-        fixed_findings=tuple(finding for key, finding in known.items() if key not in seen),
+        new_findings=tuple(finding for finding in appeared if finding not in crossed),
+        fixed_findings=tuple(finding for finding in vanished if finding not in crossed),
+        crossed_findings=tuple(crossed),
+        differences=tuple(differences(base.setting, new.setting)),
         rates=rate_changes(base.rates, new.rates),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.model.diff import RunSide
+from perftool.model.diff import UNKNOWN, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
@@ -18,6 +18,7 @@ def run_side(
     findings: Iterable[Finding],
     *,
     all_ops: bool = True,
+    setting: Setting = UNKNOWN,
     rates: Iterable[OpRate] = (),
     device: str | None = None,
 ) -> RunSide:
@@ -30,14 +31,20 @@ def run_side(
     return RunSide(
         name=name,
         step_ns=step_lengths(complete),
-        breakdown_ns={part: sum(step.breakdown_ns[part] for step in complete) / count for part in BREAKDOWN},
+        breakdown_ns={part: sum(step.parts_ns[part] for step in complete) / count for part in BREAKDOWN},
         device_ops=totals(device_ops, count),
         ops=totals(ops, count),
         findings=tuple(findings),
         all_ops=all_ops,
+        setting=setting,
         rates=tuple(rates),
         device=device,
     )
+
+
+def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:
+    """Where a run ran, by what its report says."""
+    return Setting(device, tuple(sorted({rank for rank in ranks if rank is not None})), world_size)
 
 
 def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Findings, idle time and counters of a rank as slices and counters to draw into its trace."""
+"""Findings, the critical path, idle time and counters of a rank as slices and counters to draw into its trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
+from perftool.engine.drawing.path import path_marks
+from perftool.model.annotations import Annotations, Counter, Flow, Lane, Mark, Sample
 from perftool.model.report import Finding, Location, Report
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
@@ -23,7 +24,7 @@ WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY 
 
 
 def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
-    """What to draw for ``rank``: its findings and those of the whole run, idle time by cause, and counters.
+    """What to draw for ``rank``: its findings and those of the whole run, critical path, idle time by cause, counters.
 
     The idle time and the counters are read from ``store`` while they are drawn.
     """
@@ -35,9 +36,12 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
     view, select = _attention(findings, window)
     if store.has_rows("gap_causes"):
         lanes.append(Lane("idle time by cause", _idle(store, rank)))
+    path, way = path_marks(store, rank)
+    flows = tuple(Flow(len(lanes) + a, ts, len(lanes) + b, until) for a, ts, b, until in way)
+    lanes += path
     counters = tuple(_counters(store, report, rank))
     pid = _free_pid(store, len(lanes))
-    return Annotations(rank, pid, len(findings), view, select, tuple(lanes), counters)
+    return Annotations(rank, pid, len(findings), view, select, tuple(lanes), counters, flows)
 
 
 def _window(store: TraceStore, rank: int) -> Location:

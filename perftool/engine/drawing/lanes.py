@@ -88,8 +88,18 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
     """Idle time by cause, the device lanes and the feeding host threads in ``view``, those with nothing left out."""
     store.build(_NEEDS)
     idle = _bars(store, _IDLE, view)
-    lanes = [_lane("Idle, by cause", "idle", idle.get("", []), view, 1)] if idle else []
+    lanes = [_lane("", "Idle, by cause", "idle", idle.get("", []), view, 1)] if idle else []
     return (*lanes, *_host_lanes(store, view), *_device_lanes(store, view))
+
+
+def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
+    """The lanes with their longest bars, ``most`` in all, and how many that leaves out."""
+    lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
+    if len(lengths) <= most:
+        return tuple(lanes), 0
+    least = lengths[most]
+    kept = tuple(replace(lane, bars=tuple(bar for bar in lane.bars if bar.dur_ns > least)) for lane in lanes)
+    return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
 
 
 def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
@@ -97,7 +107,7 @@ def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
     busiest = sorted(bars, key=lambda lane: (-sum(bar.dur_ns for bar in bars[lane]), _place(lane)))[:_DEVICE_LANES]
     names = {str(row["id"]): row["thread"] or row["tid"] for row in store.select("SELECT id, thread, tid FROM tracks")}
     for lane in sorted(busiest, key=_place):
-        yield _lane(str(names.get(lane, lane)).strip(), "device", bars[lane], view, 1)
+        yield _lane(lane, str(names.get(lane, lane)).strip(), "device", bars[lane], view, 1)
 
 
 def _place(lane: str) -> tuple[int, str]:
@@ -112,7 +122,7 @@ def _host_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
     for row in tracks:
         own = bars.get(str(row["id"]))
         if own:
-            yield _lane(_thread_name(row), "host", _nested(own), view, _HOST_ROWS)
+            yield _lane(str(row["id"]), _thread_name(row), "host", _nested(own), view, _HOST_ROWS)
 
 
 def _thread_name(row: dict[str, Any]) -> str:
@@ -133,9 +143,9 @@ def _values(view: View, *names: str) -> dict[str, Any]:
     return {name: getattr(view, name) for name in names}
 
 
-def _lane(name: str, side: LaneSide, bars: Sequence[Bar], view: View, most_rows: int) -> Lane:
+def _lane(key: str, name: str, side: LaneSide, bars: Sequence[Bar], view: View, most_rows: int) -> Lane:
     kept = _coalesced([bar for bar in bars if bar.row < most_rows], view.pixel)
-    return Lane(name, side, max((bar.row for bar in kept), default=0) + 1, tuple(kept))
+    return Lane(name, side, max((bar.row for bar in kept), default=0) + 1, tuple(kept), key)
 
 
 def _nested(bars: Sequence[Bar]) -> list[Bar]:

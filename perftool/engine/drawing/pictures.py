@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perftool.engine.drawing.lanes import View, lanes_in
+from perftool.engine.drawing.heat_maps import heat_maps
+from perftool.engine.drawing.lanes import View, capped, lanes_in
+from perftool.engine.drawing.path import path_timeline
 from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.overview import median
-from perftool.model.pictures import Lane, MemoryCurve, Pictures, RankTimes, Strip, Timeline
+from perftool.model.pictures import MemoryCurve, Pictures, RankTimes, Strip, Timeline
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
@@ -42,11 +44,13 @@ class Wanted:
     timelines: Mapping[int, Wish]
     strips: tuple[int, ...]
     memory: tuple[int, ...]
+    path: int | None = None
 
     @property
     def ranks(self) -> frozenset[int]:
         """The ranks whose events are needed."""
-        return frozenset((*self.strips, *self.memory, *(wish.view.rank for wish in self.timelines.values())))
+        paths = () if self.path is None else (self.path,)
+        return frozenset((*self.strips, *self.memory, *paths, *(wish.view.rank for wish in self.timelines.values())))
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Taken:
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]
     memory: tuple[MemoryCurve, ...]
+    path: Timeline | None = None
 
 
 def pictures_of(store: TraceStore, report: Report) -> Pictures:
@@ -71,6 +76,7 @@ def choose_pictures(store: TraceStore, report: Report) -> Wanted:
         timelines=_wishes(report),
         strips=tuple(row["rank"] for row in ranks if row["device"])[:MOST_STRIPS],
         memory=tuple(row["rank"] for row in ranks)[:MOST_CURVES],
+        path=report.model.rank if report.model and report.model.bounds else None,
     )
 
 
@@ -82,6 +88,7 @@ def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
         {number: timeline for number, timeline in drawn.items() if timeline},
         _strips(store, wanted.strips),
         _memory(store, wanted.memory),
+        None if wanted.path not in store.metadata else path_timeline(store, wanted.path, MOST_BARS),
     )
 
 
@@ -93,6 +100,8 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
         tuple(sorted((strip for part in parts for strip in part.strips), key=lambda strip: strip.rank)),
         tuple(sorted((curve for part in parts for curve in part.memory), key=lambda curve: curve.rank))[:MOST_CURVES],
         _ranks(store, report.steps),
+        path=next((part.path for part in parts if part.path), None),
+        heat=heat_maps(store),
     )
 
 
@@ -140,23 +149,11 @@ def _timeline(store: TraceStore, wish: Wish) -> Timeline | None:
     lanes = lanes_in(store, view)
     if not lanes:
         return None
-    kept, left_out = _capped(lanes)
+    kept, left_out = capped(lanes, MOST_BARS)
     return Timeline(
         view.rank, view.begin, view.until - view.begin, view.mark, view.mark_end - view.mark, wish.name, wish.step,
         kept, left_out,
     )  # fmt: skip
-
-
-def _capped(lanes: Sequence[Lane]) -> tuple[tuple[Lane, ...], int]:
-    """The lanes with their longest bars, ``MOST_BARS`` in all, and how many that leaves out."""
-    lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
-    if len(lengths) <= MOST_BARS:
-        return tuple(lanes), 0
-    least = lengths[MOST_BARS]
-    kept = tuple(
-        Lane(lane.name, lane.side, lane.rows, tuple(bar for bar in lane.bars if bar.dur_ns > least)) for lane in lanes
-    )
-    return kept, len(lengths) - sum(len(lane.bars) for lane in kept)
 
 
 # What the device did in each bin of the window, as a position in $kinds: DuckDB 2.0 fails on the texts themselves when
@@ -260,9 +257,12 @@ def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
     store.build(["_rank_totals"])
     totals = {row["rank"]: row for row in store.select(_TOTALS)}
     found = []
+    steps_of: dict[int, list[Step]] = {}
+    for step in complete:
+        steps_of.setdefault(step.rank, []).append(step)
     for rank in ranks:
-        own = [step for step in complete if step.rank == rank]
-        mean = {part: sum(step.breakdown_ns[part] for step in own) // len(own) for part in BREAKDOWN}
+        own = steps_of[rank]
+        mean = {part: sum(step.parts_ns[part] for step in own) // len(own) for part in BREAKDOWN}
         length = median([step.dur_ns for step in own])
         whole = totals[rank]
         found.append(

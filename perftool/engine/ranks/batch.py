@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from math import ceil
 from operator import itemgetter
 
+from perftool.model.inputs import ImportIssue
+from perftool.readers.files.duplicates import SetAside
+from perftool.readers.files.host_name import hosts_of, process_of
 from perftool.readers.files.identity import metadata_of
+from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
-from perftool.store.ranks import number_ranks, rank_of
+from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
 # Making the tables costs a quarter of a second, whether of one small trace or of many.
@@ -19,10 +25,20 @@ BATCH_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class RankFile:
-    """A trace and the rank to file it under; None for the one it states, when that shows only while it is read."""
+    """A trace and the rank to file it under; None for the one it states, when that shows only while it is read.
+
+    ``issues`` are known before that. ``folder`` is what a relative path counts from, for processes on other machines.
+    """
 
     path: str
     rank: int | None = None
+    issues: tuple[ImportIssue, ...] = ()
+    folder: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the file is, also for a process that runs elsewhere than ``path`` counts from."""
+        return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 
 @dataclass(frozen=True)
@@ -35,20 +51,43 @@ class Batch:
         """The same traces, each by itself."""
         return [Batch((file,)) for file in self.files]
 
+    def seen_from(self, folder: str) -> Batch:
+        """The same traces for a process that runs anywhere; relative paths count from ``folder``."""
+        return Batch(tuple(replace(file, folder=folder) for file in self.files))
+
     def only(self, ranks: Container[int]) -> Batch:
         """Those of the traces that are one of ``ranks``."""
         return Batch(tuple(file for file in self.files if file.rank in ranks))
 
 
-def number_files(paths: Sequence[str]) -> tuple[RankFile, ...]:
+def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tuple[RankFile, ...]:
     """Each of ``paths`` with its rank: the one it states, or a free one for those that state none.
+
+    These are numbered by host and process, then by name, where numbers count as such. What was ``set_aside`` for a
+    trace is an issue of it.
 
     A single trace, and what can be read only once, tell their rank while they are read.
     """
+    left_out: dict[str, list[ImportIssue]] = {path: [] for path in paths}
+    for aside in set_aside:
+        left_out[aside.instead].append(ImportIssue(aside.why, 1, str(aside)))
     if len(paths) < 2 or any(map(reads_once, paths)):
-        return tuple(map(RankFile, paths))
-    ranks = number_ranks([rank_of(path, metadata_of(path)) for path in paths])
-    return tuple(map(RankFile, paths, ranks))
+        return tuple(RankFile(path, None, tuple(left_out[path])) for path in paths)
+    metadata = {path: metadata_of(path) for path in paths}
+    stated = {path: rank_of(path, metadata[path]) for path in paths}
+    hosts = hosts_of(paths, metadata)
+    order = sorted(
+        paths, key=lambda path: (stated[path] is None, hosts.get(path, ""), process_of(path) or 0, _natural(path))
+    )
+    ranks = dict(zip(order, number_ranks([stated[path] for path in order]), strict=True))
+    return tuple(
+        RankFile(path, ranks[path], (*left_out[path], *assumed_rank(stated[path], ranks[path]))) for path in paths
+    )
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    """Sorts names with the numbers in them as numbers."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d{1,18})", path)]
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import importlib
+import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any
 
+from perftool import __version__
 from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Count, Lost, Made, Progress, Work
 from perftool.errors import MissingExtraError, PerfToolError, SettingsError
 
-_SCHEME = "dask://"
+# What the address begins with, and what Dask calls it.
+_SCHEMES = {"dask://": "tcp://", "tcp://": "tcp://", "tls://": "tls://"}
 _CONNECT_S = 20.0
 # An error of a task that is none of its input may pass: a full disk, a network that is down.
 _RETRIES = 2
+# Tasks that the scheduler knows of, for each thread: enough to keep it busy, few enough for ten thousand ranks.
+_AHEAD = 4
+# Nothing came back for so long: what is still out hangs.
+_STALLED_S = 900.0
+# A task takes seconds.
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers behind ``client``, a Dask client. They must see the files and have the same version installed."""
+    """The workers behind ``client``, a Dask client. They must see the files, by the same absolute paths or by URL."""
 
     client: Any
+    stalled_s: float = _STALLED_S
 
     @property
     def workers(self) -> int:
@@ -33,33 +45,77 @@ class Cluster:
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """Work on the cluster. Dask gives the task of a lost worker to another one."""
-        # Pure tasks of the same arguments would share results, though the files may have changed. What is shared is
-        # part of the graph: scattered data would be lost with the workers that hold it.
-        futures = self.client.map(work, tasks, pure=False, retries=_RETRIES)
-        task_of = {future.key: task for task, future in zip(tasks, futures, strict=True)}
+        """Work on the cluster. Dask gives the task of a lost worker to another one; one that hangs is lost."""
+        waiting = deque(tasks)
+        out: dict[Any, Batch] = {}
+        results: dict[Batch, Made | Lost] = {}
         show = Count(tasks, progress)
-        results: dict[str, Made | Lost] = {}
-        for future in _distributed("").as_completed(futures, loop=self.client.loop):
-            # Fetched at once: a worker that dies later takes the results it still holds with it.
-            results[future.key] = _result(future)
-            show.add(task_of[future.key])
-        yield from (results[future.key] for future in futures)
+        here = os.getcwd()
+        while waiting or out:
+            while waiting and len(out) < _AHEAD * self.workers:
+                task = waiting.popleft()
+                # Pure tasks of the same arguments would share results, though the files may have changed.
+                out[self.client.submit(work, task.seen_from(here), None, pure=False, retries=_RETRIES)] = task
+            done = self._done(list(out))
+            for future in done or list(out):
+                task = out.pop(future)
+                # Fetched at once: a worker that dies later takes the results it still holds with it.
+                results[task] = _result(future) if done else self._given_up(future)
+                show.add(task)
+        yield from (results[task] for task in tasks)
+
+    def _done(self, futures: Sequence[Any]) -> Sequence[Any]:
+        """Those of ``futures`` that are finished, once there are any; none when nothing happens for too long."""
+        until = monotonic() + self.stalled_s
+        while not (done := [future for future in futures if future.done()]) and monotonic() < until:
+            sleep(_POLL_S)
+        return done
+
+    def _given_up(self, future: Any) -> Lost:
+        future.cancel()
+        return Lost(f"the cluster gave no answer for {self.stalled_s:g} s")
 
 
 def connect(address: str) -> Cluster:
-    """The cluster at ``dask://HOST:PORT``.
+    """The cluster at ``dask://HOST:PORT`` or ``tls://HOST:PORT``, or that of a scheduler file.
 
-    Raises SettingsError for another address, MissingExtraError without Dask, PerfToolError when no scheduler answers.
+    TLS takes its certificates from Dask's configuration. Raises SettingsError for another address, MissingExtraError
+    without Dask, PerfToolError when no scheduler answers, or its workers are none or have another version of this
+    program.
     """
-    place = address.removeprefix(_SCHEME)
-    if not address.startswith(_SCHEME) or not place:
-        raise SettingsError(f"--scheduler {address}: must be local or dask://HOST:PORT")
+    scheme = next((scheme for scheme in _SCHEMES if address.startswith(scheme)), None)
+    place = address.removeprefix(scheme or "")
+    if not place or (scheme is None and not address.endswith(".json")):
+        raise SettingsError(
+            f"--scheduler {address}: must be local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file (*.json)"
+        )
+    if scheme is None and not os.path.isfile(address):
+        raise PerfToolError(f"--scheduler {address}: no such file")
     distributed = _distributed(address)
+    where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
     try:
-        return Cluster(distributed.Client(f"tcp://{place}", timeout=_CONNECT_S, set_as_default=False))
-    except (OSError, ValueError) as error:
+        client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, KeyError, distributed.TimeoutError) as error:
         raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({error})") from None
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_S)
+    except distributed.TimeoutError:
+        raise PerfToolError(f"--scheduler {address}: the Dask scheduler has no workers") from None
+    _require_version(address, client)
+    return Cluster(client)
+
+
+def _require_version(address: str, client: Any) -> None:
+    """Raise PerfToolError unless every worker has this version of the program."""
+    for worker, version in sorted(client.run(_version, on_error="return").items()):
+        if version != __version__:
+            has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"
+            text = f"--scheduler {address}: the worker {worker} has {has}, and this is {__version__}; install the same"
+            raise PerfToolError(text)
+
+
+def _version() -> str:
+    return __version__
 
 
 def _distributed(address: str) -> Any:

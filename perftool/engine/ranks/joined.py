@@ -95,7 +95,7 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
     def answer(rule: Rule) -> Answer:
         if rule.scope == "ranks":
             return ask(store, rule, context)
-        reason = why_not(rule, context.device, has_rows)
+        reason = why_not(rule, context, has_rows)
         if reason is not None:
             return Answer(rule.code, why_not=reason)
         answers = [answers[rule.code] for answers in given]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -81,7 +81,7 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
     Lost when one of them breaks the program.
     """
     try:
-        with TraceStore.for_files([file.path for file in batch.files], critical_path_rows) as store:
+        with TraceStore.for_files([file.place for file in batch.files], critical_path_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             read_files(store, batch.files, progress)
             if not store.inputs:
@@ -101,7 +101,7 @@ def draw_batch(
 ) -> Taken | Lost:
     """The pictures ``wanted`` of the ranks in ``batch``, their times counted from ``base_ns``."""
     try:
-        with TraceStore.for_files([file.path for file in batch.files], critical_path_rows) as store:
+        with TraceStore.for_files([file.place for file in batch.files], critical_path_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             store.base_ns = base_ns
             read_files(store, batch.files, progress)
@@ -118,9 +118,10 @@ def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress 
         label = file.path if len(files) == 1 else f"rank {number} of {len(files)}"
         kept = None if file.rank is None else partial(_keep, file.rank)
         try:
-            store.add_trace(file.path, partial(progress, label) if progress else None, kept)
+            read = store.add_trace(file.place, partial(progress, label) if progress else None, kept)
+            store.inputs[-1] = replace(read, path=file.path, issues=(*read.issues, *file.issues))
         except InputError as error:
-            store.unreadable.append(unreadable(file.path, error))
+            store.unreadable.append(unreadable(file.path, InputError(str(error).replace(file.place, file.path))))
 
 
 def _keep(rank: int, _: int | None) -> int:

@@ -1,11 +1,11 @@
-"""The same finding on several ranks, told once."""
+"""The same finding on several ranks, told once, and the ranks worth showing of many."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from perftool.model.report import Finding
+from perftool.model.report import Finding, RankSummary
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
@@ -28,3 +28,33 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
                 known[finding.fingerprint, nth] = group
         group.append(at)
     return tuple(map(tuple, groups))
+
+
+def telling_ranks(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
+    """At most ``most`` of ``ranks``, in their order.
+
+    First come those that could not be read, then those that findings name, then those whose compute, waiting,
+    exposed collectives and steps differ most from the median rank.
+    """
+    if len(ranks) <= most:
+        return list(ranks)
+    late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
+    alone = Counter(found.code for found in findings if found.rank is not None)
+    # What is found on every rank singles out none.
+    late |= {found.rank for found in findings if found.rank is not None and alone[found.code] <= most // 2}
+    columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
+    usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]
+
+    def order(row: RankSummary) -> tuple[bool, bool, float, int]:
+        apart = sum(abs(own - middle) for own, middle in zip(_times(row), usual, strict=True))
+        return row.status == "ok", row.rank not in late, -apart, row.rank
+
+    return sorted(sorted(ranks, key=order)[:most], key=lambda row: row.rank)
+
+
+def _times(row: RankSummary) -> tuple[float, float, float, float]:
+    """Compute, waiting, exposed collectives and all steps of a rank, as shares of its window."""
+    whole = row.window_ns or 1
+    shares = (row.compute_ns, row.waited_ns, row.exposed_ns, (row.step_ns or 0) * row.steps)
+    compute, waited, exposed, steps = ((ns or 0) / whole for ns in shares)
+    return compute, waited, exposed, steps

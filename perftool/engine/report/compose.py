@@ -16,6 +16,7 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
+from perftool.store.captures import read_capture
 from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
 from perftool.store.trace_store import TraceStore
@@ -31,7 +32,7 @@ def compose(
     ranks = overview.ranks(store)
     # Rules are asked only now: they run without access to files, and from then on so do all tables.
     store.build(
-        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "_device_windows", *EFFICIENCY_TABLES]
+        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows", *EFFICIENCY_TABLES]
     )
     outcome = evaluated(context_of(store, steps, device.type))
     inputs = (*store.inputs_with_issues(), *store.unreadable)
@@ -70,7 +71,13 @@ def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> 
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
     median_ns = overview.median([step.dur_ns for step in steps if not step.partial])
-    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0)
+    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0, _simulated(store))
+
+
+def _simulated(store: TraceStore) -> bool:
+    """Whether no trace of ``store`` was recorded."""
+    traces = [read for read in store.inputs if read.kind == "trace"]
+    return bool(traces) and all(any(issue.kind == "simulated" for issue in read.issues) for read in traces)
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
@@ -78,12 +85,13 @@ def unreadable(path: str, error: InputError) -> InputFile:
     return InputFile(path, "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
 
 
-def read_texts(paths: Iterable[str]) -> tuple[list[Reading], list[InputFile]]:
-    """The logs, metrics files and configuration at ``paths``, and those that cannot be read."""
+def read_texts(paths: Iterable[str], captures: Iterable[str] = ()) -> tuple[list[Reading], list[InputFile]]:
+    """What ``paths`` (logs, metrics, configuration) and ``captures`` say, and those that cannot be read."""
     readings, failed = [], []
-    for path in paths:
+    wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
+    for path, read in wanted:
         try:
-            readings.append(read_text(path))
+            readings.append(read(path))
         except InputError as error:
             failed.append(unreadable(path, error))
     return readings, failed

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Engine, Fallback, Metric, RankSummary, Recipe, Run, Share, Step
+from perftool.model.report import BREAKDOWN, Metric, RankSummary, Run, Share, Step
+from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
 _TOP = 15
+
+
+# The parts of a step that the columns of steps split another way: by what the device is there for.
+_USES = {"kernel": "compute", "communication": "collective", "memcpy": "copy", "memset": "fill"}
 
 
 def summary(store: TraceStore) -> dict[str, Metric]:
@@ -33,7 +39,8 @@ def steps(store: TraceStore) -> Iterable[Step]:
     """The steps of every rank, in order of time."""
     for row in store.rows("steps"):
         parts = {part: row[part] for part in BREAKDOWN}
-        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"])
+        uses = {**parts, **{part: row[use] for part, use in _USES.items()}}
+        yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
 _RANKING = """
@@ -41,7 +48,7 @@ SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / (SELECT sum("end" - ts) FROM {window}) AS share
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
-IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="_device_windows")
+IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="device_windows")
 DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="windows")
 OPS = _RANKING.format(table="_op_totals", window="windows")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
@@ -50,7 +57,7 @@ TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
     """One of the rankings above, largest first."""
-    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "_device_windows"])
+    store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 
 
@@ -93,9 +100,10 @@ def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
 def run(store: TraceStore) -> Run:
     """What the run did: training when any rank shows it, inference when all ranks do."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
+    ranks = world_size(store.metadata)
     if "training" in kinds:
-        return Run("training")
-    return Run("inference" if kinds == {"inference"} else None)
+        return Run("training", ranks)
+    return Run("inference" if kinds == {"inference"} else None, ranks)
 
 
 def roofline(store: TraceStore) -> float | None:

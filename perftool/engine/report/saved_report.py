@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from perftool.engine.compare.run_side import run_side
+from perftool.engine.compare.run_side import run_side, setting_of
 from perftool.errors import InputError
-from perftool.model.diff import RunSide
+from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding, Location, Share, Step
 
@@ -55,18 +55,28 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         [Share(**row) for row in data["top_ops"]],
         [_finding(found) for found in data["findings"]],
         all_ops=False,
+        setting=_setting(data),
         rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
         device=data["device"]["name"],
     )
 
 
+def _setting(data: Mapping[str, Any]) -> Setting:
+    device, run = data["device"], data.get("run") or {}
+    ranks = [read["rank"] for read in data["inputs"] if read["kind"] == "trace"]
+    return setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
+
+
 def _step(step: Mapping[str, Any]) -> Step:
-    return Step(step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"])
+    return Step(
+        step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"],
+        step.get("left_out"), step.get("time_ns", {}),
+    )  # fmt: skip
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:
     texts = {key: found[key] for key in _TEXTS}
     return Finding(
-        **texts, rank=found["rank"], location=Location(), related=(), evidence={}, gain=None,
+        **texts, rank=found["rank"], location=Location(), related=(), evidence=found["evidence"], gain=None,
         fingerprint=found["fingerprint"], benchmark=None,
     )  # fmt: skip

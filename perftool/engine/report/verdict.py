@@ -21,7 +21,15 @@ _WELL_FED = 0.10
 # Kernels that take about as long as the device needs at its best leave little to win.
 _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
+_UNKNOWN = (
+    "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
+    "without sampling or filtering."
+)
 _ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
+# What a single step compiles may be paid once, or in every step.
+_ONE_STEP = {"compile": " Whether this recurs, one step does not show: record later steps."}
+# A smaller share of the step is lost in what differs from run to run.
+FELT = 0.005
 
 
 @dataclass(frozen=True)
@@ -45,19 +53,34 @@ def verdict(run: Told) -> Verdict:
     """What findings and numbers come to: the largest thing that is known, whether a rule names it or not."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
-    step_ns = int(step * 1e6) if step else 0
-    first = next((finding for finding in findings if finding.advice), None)
+    whole = _Whole(int(step * 1e6) if step else 0, int(summary["steps"].value or 0))
+    first = next(
+        (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= FELT)), None
+    )
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
     # A symptom says that time is lost, and the cause where.
-    if untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
-        headline = _cause_sentence(untold, step_ns)
+    if summary["device_unknown_ratio"].value == 1:
+        headline = _UNKNOWN
+    elif untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
+        headline = _cause_sentence(untold, whole)
     elif first:
-        headline = _finding_sentence(first, rules, gain, step_ns)
+        headline = _finding_sentence(first, rules, gain, whole)
     else:
         headline = _nothing_found(run)
     return Verdict(headline, _detail(run.inputs, summary, run.idle_causes), tuple(causes), _together(run.model))
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What times are part of: the median step, or, without ``steps``, the recording."""
+
+    ns: int
+    steps: int
+
+    def __str__(self) -> str:
+        return f"a step of {format_ns(self.ns)}" if self.steps else f"the {format_ns(self.ns)} recorded"
 
 
 def _together(model: ReplayModel | None) -> str:
@@ -65,7 +88,7 @@ def _together(model: ReplayModel | None) -> str:
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
-    if together.step_ns >= model.replayed_step_ns:
+    if together.step_ns > (1 - FELT) * model.replayed_step_ns:
         return ""
     steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step"
     return f"All fixes together that can be modelled: {steps} (predicted)."
@@ -75,15 +98,17 @@ def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
     return any(rule.code == finding.code and rule.explained_by and not rule.explains for rule in rules)
 
 
-def _cause_sentence(cause: Cause, step_ns: int) -> str:
+def _cause_sentence(cause: Cause, whole: _Whole) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, step_ns))} a step"
-    return f"{text} {lost}{stretch}.{_ADVICE.get(cause.name, '')}"
+    each = " a step" if whole.steps > 1 else ""
+    lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, whole.ns))}{each}"
+    advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
+    return f"{text} {lost}{stretch}.{advice}"
 
 
-def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns: int) -> str:
+def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and first.gain:
         # Who keeps the others waiting matters more than that somebody does.
@@ -91,9 +116,9 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, step_ns:
     title = rule.summary if rule else first.name.replace("-", " ")
     # A symptom knows the largest of its causes.
     title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
-    if gain and step_ns:
+    if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
-        lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of a step of {format_ns(step_ns)}"
+        lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
         return f"{lost} is lost ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
@@ -116,7 +141,7 @@ def _nothing_found(run: Told) -> str:
         best = run.summary["roofline_ratio"].value
         only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
         return f"The device is the limit: it works {format_ratio(1 - idle)} of the time,{only} {share}{reached}."
-    parts = {part: sum(step.breakdown_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
+    parts = {part: sum(step.parts_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
     total = sum(parts.values())
     part, ns = max(parts.items(), key=lambda item: item[1])
     if idle is None and total and ns > LARGE * total and part != "other":
@@ -136,13 +161,11 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
         return ""
     if summary["window_ms"].value is None:
         return "No trace was read, so no times are known: this is what logs, metrics and configuration tell."
+    if summary["device_unknown_ratio"].value == 1:
+        return ""
     if idle is None:
         return "The input shows no work of a device, so nothing is said about how busy one is."
-    unknown = summary["device_unknown_ratio"]
-    untold = ""
-    if unknown.value and unknown.numerator:
-        what = f"its state in the first {format_ns(unknown.numerator * 1e6)} is not recorded and counts as neither"
-        untold = f" ({what})"
+    untold = f" ({what})" if (what := _unknown(summary)) else ""
     if idle < _WELL_FED:
         best = _best(summary)
         if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
@@ -152,6 +175,14 @@ def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_cau
     return (
         f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
     )
+
+
+def _unknown(summary: Mapping[str, Metric]) -> str:
+    """How long the recording does not show what the device does."""
+    unknown = summary["device_unknown_ratio"]
+    if not unknown.value or not unknown.numerator:
+        return ""
+    return f"its state in {format_ns(unknown.numerator * 1e6)} at the edge is not recorded and counts as neither"
 
 
 def _best(summary: Mapping[str, Metric]) -> str:

@@ -68,11 +68,12 @@ def _on_gaudi(event: Event) -> Event:
 
 def _copies(event: Event) -> Iterator[Event]:
     base: dict[str, Any] = {"ph": "X", "ts": 0, "args": {}}
-    base |= {key: value for key, value in event.items() if key not in ("on", "rank", "repeat", "every")}
+    base |= {key: value for key, value in event.items() if key not in ("on", "rank", "repeat", "every", "count")}
     for index in range(event.get("repeat", 1)):
         args = dict(base["args"])
         if "correlation" in args:
             args["correlation"] += index
+        args |= {key: args[key] + index * more for key, more in event.get("count", {}).items()}
         yield {**base, "args": args, "ts": base["ts"] + index * event.get("every", 0)}
 
 

@@ -30,7 +30,8 @@ class Case:
     """The inputs of one run and the findings of one rule on it.
 
     ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
-    device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``;
+    device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``, and
+    with other arguments larger by ``count``;
     ``rank`` puts it into the trace of that rank. Events with ``on`` (an engine, op, note, bridge, synapse, compiler)
     stand where a Gaudi trace has them, and ``device`` is its name. ``metadata`` are further keys of the trace.
 

@@ -22,12 +22,16 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks)."""
+    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks).
+
+    Of ``simulated`` traces nothing that concerns a recorder is worth saying.
+    """
 
     device: str | None
     steps: int
     step_ns: int
     window_ns: int
+    simulated: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ Made = TypeVar("Made")
 # Of one rule and rank: nobody reads more.
 MOST_FINDINGS = 1_000
 _TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
+# The tag of rules whose advice is about how to record.
+RECORDER = "recorder"
 # Of a finding in memory and in a document, beside the texts of its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
@@ -38,7 +40,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
-    "sources",
+    "sources", "explained_by",
 }  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
     """The rows that ``rule`` finds in ``store``; a failure is part of the answer."""
 
     def rows() -> Answer:
-        reason = why_not(rule, context.device, store.has_rows)
+        reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
@@ -154,6 +156,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         benchmark=row.get("benchmark") or rule.benchmark,
         url=rule_url(rule.code, rule.references),
         advice=rule.advice,
+        explained_by=row.get("explained_by") if rule.advice else None,
     )
 
 
@@ -162,10 +165,12 @@ def _location(row: Mapping[str, Any]) -> Location:
     return Location(row.get("track"), row.get("step"), row.get("ts"), row.get("dur"), sources=sources)
 
 
-def why_not(rule: Rule, device: str | None, has_rows: Callable[[str], bool]) -> str | None:
-    """Why ``rule`` is not asked about a run on ``device`` with these tables; None when it is."""
-    if not rule.applies_to(device):
-        return f"is for {', '.join(rule.devices)}; this run used {device or 'no known device'}"
+def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
+    """Why ``rule`` is not asked about a run with these tables; None when it is."""
+    if not rule.applies_to(context.device):
+        return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+    if context.simulated and RECORDER in rule.tags:
+        return "is about recording; these traces are simulated"
     for need in rule.needs:
         alternatives = need.split(" or ")
         if unknown := [name for name in alternatives if name not in catalog()]:
@@ -190,7 +195,7 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
         found = checked(found)
         texts = [rule.message, rule.why, *(text for _, text in (*rule.fix.texts, *rule.short_fix.texts))]
         taken(store).add_rows(len(found), _FINDING_BYTES + sum(map(len, texts)))
-    bounded = limited(store, rule.relieves, found, context.step_ns) if rule.relieves and found else found
+    bounded = limited(store, rule.relieves, found, context.step_ns) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
@@ -199,7 +204,20 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
     gain_ns = row.get("gain_ns") if predicted_ns is None else predicted_ns
     if gain_ns is None or context is None or context.step_ns <= 0:
         return None
-    bounded = max(0, min(int(gain_ns), context.step_ns))
+    if predicted_ns is None:
+        bounded = _of_step(gain_ns, context)
+        return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
-    most = None if allowed is None else max(0, min(int(allowed), context.step_ns)) / context.step_ns
-    return Gain(bounded, bounded / context.step_ns, "bound" if predicted_ns is None else "predicted", most)
+    most = None if allowed is None else _of_step(allowed, context) / context.step_ns
+    saved = max(0, min(int(gain_ns), context.step_ns))
+    return Gain(saved, saved / context.step_ns, "predicted", most)
+
+
+def _of_step(evidence_ns: float, context: Context) -> int:
+    """What ``evidence_ns`` per step is of the median step.
+
+    Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
+    """
+    mean_ns = context.window_ns / max(context.steps, 1)
+    share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0
+    return max(0, min(int(evidence_ns), int(share * context.step_ns)))

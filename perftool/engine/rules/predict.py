@@ -12,18 +12,21 @@ from typing import Any
 
 from perftool.engine.rules.allowance import SpentError, charged
 from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
+from perftool.engine.rules.limits import limited, unsteady
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.row_check import whole
 from perftool.errors import QueryError, QueryTimeoutError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
+from perftool.replay.bounds import bounds_of
 from perftool.replay.changes import CHANGE_KINDS, Change
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.model import Model, models_of
-from perftool.replay.path_rows import bound_shares, path_rows
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
+# Of so many fixes with the largest gains the best two and three are sought, where a replay costs little.
+_CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 _LARGEST_FACTOR = 1000
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # What a row of a whatif query is about, as the slice that it names has it.
@@ -46,8 +49,10 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        if isinstance(model, str):
-            models.append(_no_model(rank, model))
+        # What start-up or a thinned recording shows predicts no gain, however well it replays.
+        reason = unsteady(store, rank) or (model if isinstance(model, str) else None)
+        if reason or isinstance(model, str):
+            models.append(_no_model(rank, reason or str(model)))
             continue
         fixes: dict[str, list[Change]] = {}
         if model.predicts:
@@ -134,7 +139,7 @@ def _with_prediction(
     except (QueryError, KeyError) as error:
         fixes.pop(rule.code, None)
         return replace(answer, error=f"whatif: {error}")
-    return replace(answer, rows=tuple(rows))
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
 
 
 def _judged(
@@ -180,8 +185,29 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
         error_ratio=model.error_ratio,
         why_not=model.why_not,
         together=together,
-        bounds=bound_shares(path_rows(store, model)) if model.predicts else (),
+        best=_best(model, fixes),
+        bounds=bounds_of(store, model) if model.predicts else (),
     )
+
+
+def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
+    """The best fix, then with it the best second, then the best third: what they save overlaps, so each is replayed."""
+    if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
+        return ()
+    alone = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
+    candidates = sorted(alone, key=lambda code: (alone[code], code))[:_CANDIDATES]
+    chosen, changes = [candidates[0]], list(fixes[candidates[0]])
+    found = [Together((candidates[0],), alone[candidates[0]])]
+    while len(found) < _MOST_TOGETHER and len(chosen) < len(candidates):
+        rest = [code for code in candidates if code not in chosen]
+        taken = {code: model.predict([*changes, *fixes[code]]).step_ns for code in rest}
+        best = min(rest, key=lambda code: (taken[code], code))
+        if taken[best] >= found[-1].step_ns:
+            break
+        chosen.append(best)
+        changes += fixes[best]
+        found.append(Together(tuple(sorted(chosen)), taken[best]))
+    return tuple(found)
 
 
 def _no_model(rank: int, why_not: str) -> ReplayModel:

@@ -9,6 +9,8 @@ from perftool.model.report import Finding
 
 # Times of a rank that differ by no more are about the same thing.
 _ALIKE = 1.5
+# What a symptom keeps beside its cause is a bound less a bound; a smaller part is within their error.
+_REST = 0.1
 _SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -34,8 +36,10 @@ def claimed_once(
         if not explained:
             return finding
         left = finding.gain.ns_per_step - explained
+        if left < _REST * finding.gain.ns_per_step:
+            return replace(finding, gain=None, explained_by=code)
         share = finding.gain.share_of_step * left / max(finding.gain.ns_per_step, 1)
-        own = replace(finding.gain, ns_per_step=left, share_of_step=share) if left > 0 else None
+        own = replace(finding.gain, ns_per_step=left, share_of_step=share)
         return replace(finding, gain=own, explained_by=code)
 
     return list(map(rest, findings))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -68,6 +68,10 @@ def _sources(store: TraceStore, rule: Rule, row: Mapping[str, Any]) -> tuple[dic
     spent: Counter[Line] = Counter()
     for track in tracks:
         spent.update(_overlap(track, stake, loops=bool(idle)))
+    if idle and not spent:
+        # Ops alone were recorded with stacks: the line that calls the next op is where the time before it went.
+        for track in tracks:
+            spent.update(_next_lines(track, stake))
     whole = sum(end - ts for ts, end in stake)
     heaviest = sorted(spent.items(), key=lambda item: (-item[1], str(item[0])))[:MOST_SOURCES]
     return tuple(
@@ -182,6 +186,17 @@ def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, i
         at = run_to(calls[around[-1]][1])
         around.pop()
     return parents, pieces
+
+
+def _next_lines(track: Sequence[Stretch], stake: Sequence[Interval]) -> Counter[Line]:
+    """How much of ``stake``, in ns, comes right before each line of a track."""
+    spent: Counter[Line] = Counter()
+    begins = [stretch[0] for stretch in track]
+    for ts, end in stake:
+        at = bisect_left(begins, end)
+        if at < len(track):
+            spent[track[at][2]] += end - ts
+    return spent
 
 
 def _overlap(track: Sequence[Stretch], stake: Sequence[Interval], *, loops: bool) -> Counter[Line]:

@@ -10,7 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
-from perftool.readers.files.one_run import require_one_run, without_copies
+from perftool.readers.files.companions import COMPANIONS, companions_in, strangers
+from perftool.readers.files.duplicates import SetAside, without_duplicates
+from perftool.readers.files.one_run import require_one_run
 from perftool.readers.files.remote import is_url, list_url
 from perftool.readers.files.runs import Chosen, is_recording, newest_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
@@ -20,11 +22,6 @@ from perftool.readers.trace.profiler_csv import reject_hltv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
-COMPANIONS = (
-    "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
-    "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
-)  # fmt: skip
 _GLOB = set("*?[")
 # Our documents name the program that near their beginning or end.
 _TELLING = 4 << 10
@@ -33,20 +30,23 @@ _TELLING = 4 << 10
 @dataclass(frozen=True)
 class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
-    that were analysed before.
+    that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show.
 
-    ``notes`` are sentences for the user about what was left out.
+    ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
+    that the run replays.
     """
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    captures: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
         """All of them."""
-        return (*self.traces, *self.texts, *self.parts)
+        return (*self.traces, *self.texts, *self.parts, *self.captures)
 
 
 def find_inputs(
@@ -61,7 +61,8 @@ def find_inputs(
 
     Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
     for a path that does not exist or is not UTF-8, a folder without inputs, a pattern without matches and, unless
-    ``as_one_run`` says what they are, traces of several runs. The copy of a trace is left out.
+    ``as_one_run`` says what they are, traces of several runs. Copies of a trace and
+    older recordings of a process are set aside.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -75,17 +76,18 @@ def find_inputs(
     others = [file for file in given if file not in traces and file not in parts]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    found = (*others, *named, *(file for file in beside if not _excluded(file, patterns)))
+    beside, left_out = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
+    found = (*others, *named, *beside)
     for file in (*traces, *found, *parts):
         _require_text(file)
-    notes = tuple(found.note for found in expanded if found.note)
+    notes = (*(found.note for found in expanded if found.note), *left_out)
+    aside: Sequence[SetAside] = ()
     chosen = list(dict.fromkeys(traces))
     if len(chosen) > 1:
-        chosen, copies = without_copies(chosen)
-        notes = (*notes, *copies)
+        chosen, aside = without_duplicates(chosen)
         if not as_one_run:
             require_one_run(chosen)
-    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)))
+    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside))
 
 
 def _require_text(path: str) -> None:
@@ -114,7 +116,7 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     # A pipe that lies in a folder is nobody's trace, and may never end.
     files = sorted(str(file) for file in named if file.is_file())
     files = [file for file in files if not _is_our_own(file)]
-    texts = [file for file in _companions(place, recursive=True) if file not in files]
+    texts = [file for file in companions_in(place, recursive=True) if file not in files]
     if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if file.is_file())):
         return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
     if not files and not texts:
@@ -127,7 +129,9 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
     beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
-    return Chosen((*newest.files, *beside), newest.note)
+    kept, notes = _of_the_run([file for file in beside if file in texts], newest.files or files)
+    beside = [file for file in beside if file not in texts or file in kept]
+    return Chosen((*newest.files, *beside), " ".join(filter(None, (newest.note, *notes))) or newest.note)
 
 
 def _may_be_input(path: str) -> bool:
@@ -223,14 +227,17 @@ def _beside(traces: Iterable[str]) -> list[str]:
     return [
         file
         for folder in folders
-        for file in _companions(folder)
+        for file in companions_in(folder)
         if file not in taken and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
     ]
 
 
-def _companions(folder: Path, *, recursive: bool = False) -> list[str]:
-    find = folder.rglob if recursive else folder.glob
-    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if file.is_file()})
+def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of the files ``beside`` the ``traces`` that are of their run, and a sentence about each other one."""
+    local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
+    apart = dict(strangers([(file, _text_kind(file)) for file in beside], local))
+    notes = [f"{file} lies beside the traces and is left out: {why}; --log reads it" for file, why in apart.items()]
+    return [file for file in beside if file not in apart], notes
 
 
 def _excluded(path: str, patterns: Iterable[str]) -> bool:

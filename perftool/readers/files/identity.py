@@ -7,10 +7,11 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, mode
 from typing import Any
 
 from perftool.errors import InputError
+from perftool.readers.files.host_name import process_of
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import beginning, is_url
 from perftool.readers.files.stream import CODECS, COMPRESSED_BLOCK, ByteStream, reads_once
@@ -19,6 +20,8 @@ from perftool.readers.trace import envelope
 # Kineto writes a few hundred bytes behind the events.
 _TAIL = 64 << 10
 _TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
+_PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
+_LARGEST_LANE = 99
 _FIRST_TIMES = 99
 # Times before the year 2001 count from something else, such as the start of the machine.
 _EARLIEST_NS = 10**18
@@ -26,13 +29,17 @@ _EARLIEST_NS = 10**18
 
 @dataclass(frozen=True)
 class Identity:
-    """What a trace says of its place in a run; None where it says nothing. ``start_ns`` counts from 1970."""
+    """What a trace says of its place in a run; None where it says nothing.
+
+    ``start_ns`` counts from 1970, ``process`` is the number of the process that recorded it.
+    """
 
     path: str
     rank: int | None
     world_size: int | None
     device: str | None
     start_ns: int | None
+    process: int | None = None
 
 
 def identify(path: str) -> Identity:
@@ -49,6 +56,7 @@ def identify(path: str) -> Identity:
         world_size=_whole(info.get("world_size")),
         device=device if isinstance(device, str) and device else None,
         start_ns=_start_ns(head, _whole(metadata.get("baseTimeNanoseconds")) or 0),
+        process=process_of(path) or _process(head),
     )
 
 
@@ -115,6 +123,13 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
     start = int(median(times)) * 1000 + base_ns if times else 0
     return start if start > _EARLIEST_NS else None
+
+
+def _process(events: bytes) -> int | None:
+    """The process that most of the first events are of. Lanes of devices count from 0, so small numbers tell none."""
+    numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
+    told = [number for number in numbers if number > _LARGEST_LANE]
+    return mode(told) if told else None
 
 
 def _whole(value: object) -> int | None:

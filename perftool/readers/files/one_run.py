@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import filecmp
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.errors import InputError
 from perftool.readers.files.identity import Identity, identify
-from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 from perftool.units import NS_PER_S
 
@@ -61,32 +59,6 @@ def require_one_run(traces: Sequence[str]) -> None:
     ways = "name the files of one, look at --each trace, or join them with --as-one-run"
     text = f"these {len(traces)} traces are of {len(runs)} runs; {ways}:"
     raise InputError("\n".join([text, *lines]))
-
-
-def without_copies(traces: Sequence[str]) -> tuple[list[str], list[str]]:
-    """``traces`` without those that hold the same bytes as one before, and a sentence about each that is left out."""
-    kept: dict[int, list[str]] = {}
-    files, notes = [], []
-    for trace in traces:
-        if is_url(trace) or reads_once(trace):
-            files.append(trace)
-            continue
-        rank = identify(trace).rank
-        same = next((other for other in kept.get(rank, ()) if _same(trace, other)), None) if rank is not None else None
-        if same is None:
-            files.append(trace)
-            if rank is not None:
-                kept.setdefault(rank, []).append(trace)
-        else:
-            notes.append(f"{trace} is a copy of {same}, rank {rank}: left out")
-    return files, notes
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return filecmp.cmp(one, other, shallow=False)
-    except OSError:
-        return False
 
 
 def _differ(one: Identity, other: Identity) -> bool:

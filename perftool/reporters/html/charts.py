@@ -79,7 +79,7 @@ def _step_chart(steps: Sequence[Step], rank: int, several: bool) -> Chart:
     per_column = -(-len(steps) // _MOST_COLUMNS)
     groups = [steps[at : at + per_column] for at in range(0, len(steps), per_column)]
     names = [_group_name(group) for group in groups]
-    parts = {part: [sum(s.breakdown_ns[part] for s in group) / len(group) for group in groups] for part in BREAKDOWN}
+    parts = {part: [sum(s.parts_ns[part] for s in group) / len(group) for group in groups] for part in BREAKDOWN}
     parts = {part: values for part, values in parts.items() if any(values)}
     note = f"each column is the mean of {per_column} steps" if per_column > 1 else ""
     title = f"Rank {rank}" if several else "Parts of each step"

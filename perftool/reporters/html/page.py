@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perftool import __version__
+from perftool.engine.report.across_ranks import telling_ranks
 from perftool.model.links import IDLE_TIME
-from perftool.model.pictures import NO_PICTURES, Pictures
+from perftool.model.pictures import NO_PICTURES, Pictures, RankTimes
 from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
 from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
 from perftool.reporters.html.environment import asset, environment
+from perftool.reporters.html.heat import heat_chart
 from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
+from perftool.reporters.html.timeline import DrawnTimeline, draw_path
 from perftool.reporters.naming import run_name
 from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import origins
@@ -46,6 +49,9 @@ class Page:
     steps: Sequence[Chart]
     memory: Sequence[Chart]
     ranks: Chart | None
+    path: DrawnTimeline | None
+    heat: Sequence[Chart]
+    told_ranks: Sequence[RankTimes]
     roofline: RooflineChart | None
     efficiency_notes: Sequence[str]
     # From the page to the root of the project, where its sources lie.
@@ -111,6 +117,15 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
+        path=draw_path(pictures.path) if pictures.path else None,
+        heat=list(map(heat_chart, pictures.heat)),
+        told_ranks=_told_ranks(report, pictures),
         roofline=roofline_chart(report.efficiency) if report.efficiency else None,
         efficiency_notes=efficiency_notes(report.efficiency) if report.efficiency else [],
     )
+
+
+def _told_ranks(report: Report, pictures: Pictures) -> list[RankTimes]:
+    """The ranks that the table lists: those that findings name, and that differ most."""
+    told = {row.rank for row in telling_ranks(report.ranks, report.findings, _MOST_STEPS_LISTED)}
+    return [row for row in pictures.ranks if row.rank in told]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perftool.model.pictures import Bar, Lane, Timeline
 from perftool.model.words import kind_label
@@ -32,12 +32,13 @@ class Box:
 
 @dataclass(frozen=True)
 class DrawnLane:
-    """A lane as drawn; ``height`` in pixels."""
+    """A lane as drawn; ``height`` in pixels, ``lit`` stretches of the critical path in percent: place and width."""
 
     name: str
     side: str
     height: int
     boxes: tuple[Box, ...]
+    lit: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,21 @@ def draw(timeline: Timeline) -> DrawnTimeline:
     return DrawnTimeline(mark_x, mark_width, lanes, _ticks(timeline), _caption(timeline))
 
 
+def draw_path(timeline: Timeline) -> DrawnTimeline:
+    """Place the bars of ``timeline``, which shows a step and what bounds it."""
+    drawn = draw(timeline)
+    left_out = f"; {format_count(timeline.left_out)} of the shortest bars left out" if timeline.left_out else ""
+    caption = f"{timeline.step or 'The recording'}, {format_ns(timeline.dur_ns)}, rank {timeline.rank}{left_out}."
+    return replace(drawn, caption=f"Underlined: what bounds {caption}", mark_width=0.0)
+
+
 def _lane(lane: Lane, timeline: Timeline) -> DrawnLane:
     boxes = tuple(_box(bar, lane, timeline) for bar in lane.bars)
-    return DrawnLane(lane.name, lane.side, lane.rows * _ROW, boxes)
+    lit = tuple(
+        (_percent(ts - timeline.ts_ns, timeline), max(_percent(dur, timeline), _LEAST_WIDTH))
+        for ts, dur in timeline.lit.get(lane.key, ())
+    )
+    return DrawnLane(lane.name, lane.side, lane.rows * _ROW, boxes, lit)
 
 
 def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:

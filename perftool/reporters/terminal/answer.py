@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
+from perftool.engine.report.verdict import FELT
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
@@ -22,14 +23,13 @@ from perftool.reporters.verdict import gain_text, origins
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
-# A smaller share of the step is lost in what differs from run to run.
-_FELT = 0.005
 _MOST_NOTES = 2
 _MOST_CODES = 6
 # From here on a finding with its fix takes one line.
 _WIDE = 150
 _NO_STACKS = "Lines of code: record with with_stack=True (the recorded steps take longer)."
 _HEADS = ("What to change", "gain per step", "where")
+_HEADS_OF_ONE = ("What to change", "gain", "where")
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 
@@ -56,7 +56,8 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     above += [Text(), *picture] if picture else []
     rows = _rows(report, choice)
     shown = rows[: choice.top] if choice.top is not None else _fitting(rows, MOST_LINES - len(above), report, console)
-    for line in [*above, *_table(shown, console), Text(), *_below(report, choice, shown, console)]:
+    heads = _HEADS if report.summary["steps"].value else _HEADS_OF_ONE
+    for line in [*above, *_table(shown, console, heads), Text(), *_below(report, choice, shown, console)]:
         console.print(line, soft_wrap=True)
 
 
@@ -99,7 +100,7 @@ def _notes(report: Report, console: Console) -> list[Text]:
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     told = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
-              if issue.kind not in ("handMade", "simulated")]  # fmt: skip
+              if issue.kind not in ("handMade", "simulated", "rank assumed")]  # fmt: skip
     notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in told)]
     shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
     more = len(notes) - _MOST_NOTES
@@ -126,7 +127,7 @@ def _worth_a_row(finding: Finding) -> bool:
     """Whether the fix would be felt: what is true but gives nothing back of its own stands under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
-    return finding.gain.share_of_step >= _FELT
+    return finding.gain.share_of_step >= FELT
 
 
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:
@@ -137,11 +138,11 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     return _Row(first, cells, one_line(first.short_fix))
 
 
-def _table(rows: Sequence[_Row], console: Console) -> list[Text]:
+def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str] = _HEADS) -> list[Text]:
     if not rows:
         return []
     rows = [_spelled(row, console) for row in rows]
-    heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(_HEADS))
+    heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(names))
     widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
     # Where the lines of code are too long to stand beside the gains, each has a line of its own.
     beside = sum(widths) + 4 <= console.width
@@ -194,7 +195,8 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(together), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    if shown and not any(row.cells[2] for row in shown) and report.summary["window_ms"].value is not None:
+    recorded = report.summary["window_ms"].value is not None and not origins(report)
+    if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
     return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]
 

@@ -9,8 +9,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from perftool.engine.report.across_ranks import telling_ranks
 from perftool.model.efficiency import Efficiency
-from perftool.model.report import BREAKDOWN, Engine, Fallback, RankSummary, Recipe, Share, Step
+from perftool.model.gaudi import Engine, Fallback, Recipe
+from perftool.model.report import BREAKDOWN, Finding, RankSummary, Share, Step
 from perftool.reporters.efficiency import best_text, rate_text, shapes_text
 from perftool.reporters.escape import one_line
 from perftool.units import format_count, format_ns, format_ratio
@@ -28,15 +30,16 @@ _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 def steps_table(steps: Sequence[Step]) -> Table:
     """The breakdown of each step in ms, without parts that no step has; long recordings are cut in the middle."""
-    used = [part for part in BREAKDOWN if any(step.breakdown_ns[part] for step in steps)]
+    used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = _table("step", "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
     ranks = len({step.rank for step in steps}) > 1
     for at, step in enumerate(shown):
         if len(shown) < len(steps) and at == _MOST_STEPS - 2:
             table.add_row(f"… {len(steps) - len(shown)} more", *[""] * (len(used) + 1))
-        name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{' (partial)' if step.partial else ''}"
-        parts = [_ms(step.breakdown_ns[part]) for part in used]
+        why = f" ({step.left_out or 'partial'})" if step.partial else ""
+        name = f"{f'rank {step.rank} ' if ranks else ''}{step.name}{why}"
+        parts = [_ms(step.parts_ns[part]) for part in used]
         table.add_row(Text(one_line(name)), _ms(step.dur_ns), *parts, style="dim" if step.partial else None)
     return table
 
@@ -57,10 +60,10 @@ def efficiency_table(told: Efficiency) -> Table:
     return table
 
 
-def ranks_table(ranks: Sequence[RankSummary]) -> Table:
-    """One line per rank; times are shares of its window. Long runs show the ranks that differ most."""
+def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = ()) -> Table:
+    """One line per rank; times are shares of its window. Long runs show those of ``findings`` and that differ most."""
     table = _table("rank", "steps", "median step", "busy", "compute", "exposed", "waiting", "clock")
-    for row in _telling(ranks):
+    for row in telling_ranks(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
         clock = "" if row.offset_ns is None else f"{row.offset_ns / 1e6:+,.3f} ms"
         parts = (_share(ns, row.window_ns) for ns in (row.busy_ns, row.compute_ns, row.exposed_ns, row.waited_ns))
@@ -68,16 +71,6 @@ def ranks_table(ranks: Sequence[RankSummary]) -> Table:
         host = "" if row.host is None else f" {one_line(row.host)}"
         table.add_row(f"{row.rank}{host}{state}", str(row.steps) if row.steps else "", step, *parts, clock)
     return table
-
-
-def _telling(ranks: Sequence[RankSummary]) -> list[RankSummary]:
-    """At most ``_MOST_RANKS``, in order: the unreadable ones, then those whose compute is farthest from the median."""
-    if len(ranks) <= _MOST_RANKS:
-        return list(ranks)
-    loads = sorted(row.compute_ns or row.step_ns or 0 for row in ranks if row.status == "ok")
-    middle = loads[len(loads) // 2] if loads else 0
-    order = sorted(ranks, key=lambda r: (r.status == "ok", -abs((r.compute_ns or r.step_ns or 0) - middle), r.rank))
-    return sorted(order[:_MOST_RANKS], key=lambda row: row.rank)
 
 
 def _share(ns: int | None, whole: int | None) -> str:

@@ -1,5 +1,5 @@
 -- Time of each rank by name of the device work, inside the window. Lanes that run the same kernel together count once,
--- so no time exceeds the window.
+-- so no time exceeds the window. Kernels that only wait are left out.
 --
 -- needs: device_ops, windows
 -- column rank: INTEGER, distributed rank
@@ -9,7 +9,7 @@
 WITH work AS (
     SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
-    WHERE d.valid
+    WHERE d.valid AND d.kind <> 'wait'
 ),
 numbers AS (SELECT name, row_number() OVER (ORDER BY name)::INTEGER AS class FROM work GROUP BY name),
 named AS (SELECT w.rank, n.class, w.ts, w."end" FROM work AS w JOIN numbers AS n USING (name)),

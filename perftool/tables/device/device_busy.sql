@@ -1,13 +1,14 @@
--- One row per stretch of time in which a device of the rank works, inside the window. Overlapping work counts once.
+-- One row per stretch of time in which a device of the rank works, inside the part of the window that shows it. Overlapping
+-- work counts once, kernels that only wait not at all.
 --
--- needs: device_ops, windows
+-- needs: device_ops, device_windows
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 WITH work AS (
     SELECT d.rank, 0 AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN windows AS w USING (rank)
+    FROM device_ops AS d JOIN device_windows AS w USING (rank)
     WHERE d.valid AND d.kind <> 'wait'
 )
 SELECT rank, ts, "end" - ts AS dur, "end" FROM interval_union(work) ORDER BY rank, ts

@@ -1,7 +1,7 @@
 -- The device work that starts inside the window: by the op that launched it, the innermost op or annotation; what a
 -- captured graph, a recipe or a step launched, by its name on the device.
 --
--- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, _recomputed
+-- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, _recomputed, _captured
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it
@@ -33,31 +33,47 @@ named AS (
     LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
 ),
+-- A replay runs what the capture launched: the nth kernel of a name is the nth of this name there. Where the capture has
+-- another number of them (not a multiple, as of several captures), nothing is known of any.
+numbered AS (
+    SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
+    FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
+),
+replayed AS (
+    SELECT n.id, n.launch, c.op, c.op_name FROM numbered AS n
+    JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
+),
+calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
 sizes AS (
     SELECT name, coalesce(try_cast(nullif(regexp_extract(name, 'OpaqueType<(\d+)', 1), '') AS INTEGER),
                           CASE regexp_extract(name, 'Functor<(float|double|c10::Half|c10::BFloat16)', 1)
                               WHEN 'float' THEN 4 WHEN 'double' THEN 8 WHEN 'c10::Half' THEN 2 WHEN 'c10::BFloat16' THEN 2 END) AS element_bytes
-    FROM (SELECT DISTINCT name FROM named WHERE by_op)
+    FROM (SELECT DISTINCT name FROM named)
 ),
 launched AS (
-    SELECT d.rank, d.source, CASE WHEN d.by_op THEN d.op END AS op, CASE WHEN d.by_op THEN d.op_name ELSE d.name END AS name,
+    SELECT d.rank, d.source, CASE WHEN d.by_op THEN d.op END AS op, g.op AS captured, g.launch,
+           coalesce(g.op_name, CASE WHEN d.by_op THEN d.op_name ELSE d.name END) AS name,
            CASE WHEN min(d.engine) = max(d.engine) THEN min(d.engine) END AS engine, min(s.element_bytes) AS element_bytes,
            count(*) AS kernels, sum(d.dur)::BIGINT AS kernel_ns, coalesce(sum(d.dur) FILTER (d.matrix), 0)::BIGINT AS matrix_ns,
            bool_or(d.tf32) AS tf32, bool_or(d.transfer) AS transfer
-    FROM named AS d LEFT JOIN sizes AS s ON s.name = d.name AND d.by_op
-    GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, CASE WHEN d.by_op THEN d.op_name ELSE d.name END,
+    FROM named AS d LEFT JOIN replayed AS g ON g.id = d.id LEFT JOIN sizes AS s ON s.name = d.name
+    GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, g.op, g.launch,
+             coalesce(g.op_name, CASE WHEN d.by_op THEN d.op_name ELSE d.name END),
              -- Work of no op runs on one engine per row.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
 described AS (
-    SELECT l.*, o.input_dims, o.input_types, o.concrete_inputs, r.op IS NOT NULL AS recomputed,
-           p.input_dims AS outer_dims
+    SELECT l.* EXCLUDE (element_bytes), coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
+           coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
+           p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
     FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
+    LEFT JOIN calls AS c ON c.op = l.captured
     LEFT JOIN ops AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes) AS id,
        rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes,
-       CASE WHEN source = 'op' THEN count(op) ELSE sum(kernels) END::BIGINT AS calls,
+       -- Each row of described is one call, unless nobody knows the op.
+       sum(CASE WHEN source = 'op' OR captured IS NOT NULL THEN 1 ELSE kernels END)::BIGINT AS calls,
        sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
 FROM described
 GROUP BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes

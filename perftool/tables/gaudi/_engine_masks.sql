@@ -9,7 +9,7 @@ WITH work AS (
                AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN tracks AS t ON t.id = d.track
     JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
-    WHERE d.valid AND t.engine IS NOT NULL
+    WHERE d.valid AND d.kind <> 'wait' AND t.engine IS NOT NULL
 ),
 engines AS (SELECT * FROM interval_union(work))
 SELECT rank, mask, sum("end" - ts)::BIGINT AS ns FROM interval_sweep(engines) WHERE mask > 0 GROUP BY rank, mask

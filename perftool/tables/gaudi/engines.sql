@@ -1,4 +1,5 @@
--- One row per engine group of a device, over the window. Lanes of a group that overlap count once.
+-- One row per engine group of a device, over the window. Lanes of a group that overlap count once, kernels
+-- that only wait not at all.
 --
 -- needs: device_ops, windows
 -- column rank: INTEGER, distributed rank
@@ -10,7 +11,8 @@
 -- column lane_ns: BIGINT, sum over the lanes of the time each works
 WITH work AS (
     SELECT d.rank, d.engine, d.track, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
-    FROM device_ops AS d JOIN windows AS w USING (rank) WHERE d.valid
+    FROM device_ops AS d JOIN windows AS w USING (rank)
+    WHERE d.valid AND d.kind <> 'wait'
 ),
 groups AS (SELECT rank, engine, row_number() OVER (ORDER BY rank, engine) AS class FROM work GROUP BY rank, engine),
 by_group AS (SELECT w.rank, g.class::INTEGER AS class, w.ts, w."end" FROM work AS w JOIN groups AS g USING (rank, engine)),

@@ -1,6 +1,6 @@
 -- Stretches of the window in which the device of a rank does nothing, as far as the trace shows it.
 --
--- needs: device_busy, _device_windows
+-- needs: device_busy, device_windows
 -- column id: BIGINT, identifies the gap
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
@@ -9,10 +9,10 @@ WITH points AS (
     SELECT rank, "end" AS ts, lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS "end" FROM device_busy
     UNION ALL
     -- A device that works only outside the window is idle all of it; without a device there is nothing to be idle.
-    SELECT w.rank, w.ts, min(b.ts) FROM _device_windows AS w LEFT JOIN device_busy AS b ON b.rank = w.rank
+    SELECT w.rank, w.ts, min(b.ts) FROM device_windows AS w LEFT JOIN device_busy AS b ON b.rank = w.rank
     GROUP BY w.rank, w.ts
 ),
 closed AS (
-    SELECT p.rank, p.ts, coalesce(p."end", w."end") AS "end" FROM points AS p JOIN _device_windows AS w USING (rank)
+    SELECT p.rank, p.ts, coalesce(p."end", w."end") AS "end" FROM points AS p JOIN device_windows AS w USING (rank)
 )
 SELECT row_number() OVER (ORDER BY rank, ts) - 1 AS id, rank, ts, "end" FROM closed WHERE "end" > ts

@@ -21,7 +21,7 @@ SELECT mask,
             WHEN shows(mask, ['copy']) THEN 'memcpy'
             WHEN shows(mask, ['fill']) THEN 'memset' END AS device,
        shows(mask, ['call', 'copy_call', 'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer',
-                    'optimizer_op', 'python'])
+                    'optimizer_op', 'python', 'wrapper'])
        AND NOT shows(mask, ['device_wait']) AS host_works,
        shows(mask, ['loading']) AS loading,
        shows(mask, ['compile']) AS compiling,
@@ -32,7 +32,7 @@ SELECT mask,
             WHEN shows(mask, ['group_compute', 'group_collective', 'process_group']) THEN 'communication'
             WHEN shows(mask, ['other_call', 'call', 'copy_call', 'fallback', 'graph_build']) THEN 'runtime'
             WHEN shows(mask, ['other_loading', 'loading']) THEN 'dataloader'
-            WHEN shows(mask, ['other_op', 'op', 'group_op', 'optimizer_op']) THEN 'cpu_op' END AS part,
+            WHEN shows(mask, ['other_op', 'op', 'wrapper', 'group_op', 'optimizer_op']) THEN 'cpu_op' END AS part,
        CASE WHEN shows(mask, ['submitted_early']) THEN 'queued'
             WHEN shows(mask, ['submitted_late']) THEN 'launch_latency'
             WHEN shows(mask, ['start_up']) THEN 'start_up'
@@ -46,6 +46,6 @@ SELECT mask,
             WHEN shows(mask, ['optimizer', 'optimizer_op']) THEN 'optimizer'
             WHEN shows(mask, ['call']) THEN 'launch_call'
             WHEN shows(mask, ['op']) THEN 'framework_op'
-            WHEN shows(mask, ['python']) THEN 'python'
+            WHEN shows(mask, ['python', 'wrapper']) THEN 'python'
             ELSE 'unknown' END AS cause
 FROM masks

@@ -5,7 +5,7 @@
 -- (group_compute, group_collective), copy, fill. Any host thread: process_group. Host threads that do not feed the
 -- device: other_call into the runtime, other_loading, other_op. Host threads that feed it: call, copy_call (a call that
 -- copies), fallback, graph_build, loading, op, optimizer_op, group_op (of a process group), optimizer and
--- group_annotation (their annotations), python; start_up, calls that are slow once. Waits of these threads: device_wait,
+-- group_annotation (their annotations), python, wrapper (Python around compiled code); start_up, calls that are slow once. Waits of these threads: device_wait,
 -- compile. submitted_late and submitted_early: the work that ends a gap has been submitted, inside the gap or before it.
 -- input_copy: host calls that copy inputs to the device.
 --
@@ -46,7 +46,7 @@ marked AS (
     UNION ALL
     -- Calls inside calls, ops inside ops and Python inside Python add nothing.
     SELECT rank, class_of(doing), ts, "end" FROM host
-    WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'python')
+    WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'wrapper', 'python')
     UNION ALL SELECT rank, class_of('process_group'), ts, "end" FROM _communication
     UNION ALL SELECT s.rank, class_of('device_wait'), s.ts, s."end" FROM syncs AS s JOIN feeding_tracks AS f ON f.track = s.track
     UNION ALL SELECT rank, class_of('compile'), ts, "end" FROM compilations WHERE ts IS NOT NULL

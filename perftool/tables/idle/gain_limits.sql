@@ -5,9 +5,14 @@
 -- while it has nothing left to submit. A call counts as blocked when it takes ten times the median of its name and
 -- more than 50 us, and the device works meanwhile.
 --
--- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches
+-- Nothing that is measured in the start-up of a process is a gain of its steady step, nor what a recording shows that
+-- lacks most of its events.
+--
+-- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
+-- column unsteady: VARCHAR, why no evidence of this rank tells a gain of the steady step; NULL when it may
+-- column told_by: VARCHAR, code of the rule that tells so
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After its last submission the host of a recording has nothing left to do.
@@ -29,18 +34,25 @@ classes AS (
     FROM held AS h JOIN feeding_tracks AS f ON f.track = h.track JOIN submitting AS s ON s.rank = h.rank
     UNION ALL
     SELECT d.rank, 0, greatest(d.ts, s.ts), least(d."end", s."end")
-    FROM device_ops AS d JOIN submitting AS s USING (rank) WHERE d.valid
+    FROM device_ops AS d JOIN submitting AS s USING (rank) WHERE d.valid AND d.kind <> 'wait'
 ),
 united AS (SELECT * FROM interval_union(classes)),
 waiting AS (
     SELECT rank, sum("end" - ts) FILTER (mask = 3) AS ns FROM interval_sweep(united) GROUP BY rank
 ),
-idle AS (SELECT rank, sum(dur) AS ns FROM gap_causes WHERE cause <> 'start_up' GROUP BY rank)
+idle AS (
+    SELECT rank, sum(dur) FILTER (cause <> 'start_up') AS ns, sum(dur) FILTER (cause = 'start_up') AS start_up
+    FROM gap_causes GROUP BY rank
+)
 SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
+       CASE WHEN n.thinned THEN 'most events of the recording are missing'
+            WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
+       CASE WHEN n.thinned THEN 'TRC109' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t
 JOIN ranks USING (rank)
 LEFT JOIN submitting AS s USING (rank)
 LEFT JOIN waiting AS w ON w.rank = t.rank
 LEFT JOIN idle AS i ON i.rank = t.rank
+LEFT JOIN op_numbers AS n ON n.rank = t.rank
 WHERE t.dur > 0

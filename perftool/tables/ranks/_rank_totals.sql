@@ -1,7 +1,7 @@
 -- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
 -- at all, so that what is missing is not taken for 0.
 --
--- needs: steps, _timeline, _states, windows, _device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
+-- needs: steps, _timeline, _states, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
@@ -9,7 +9,7 @@
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel
+-- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL where nothing is known of the device
 -- column kernel_ns: BIGINT, any kernel runs
 -- column loading_ns: BIGINT, a feeding thread waits for data
 -- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler
@@ -54,7 +54,8 @@ input_calls AS (
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
        CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
-       t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns, t.exposed::BIGINT AS exposed_ns,
+       t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns,
+       CASE WHEN k."end" > k.ts THEN t.exposed::BIGINT END AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
        coalesce(t.compiling, 0)::BIGINT AS compiling_ns, coalesce(t.copying, 0)::BIGINT AS copying_ns,
        coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(c.n, 0) AS compilations, coalesce(y.n, 0) AS syncs,
@@ -67,7 +68,7 @@ SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n
        r.rank IN (SELECT rank FROM _runtime) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
 LEFT JOIN windows AS w USING (rank)
-LEFT JOIN _device_windows AS k USING (rank)
+LEFT JOIN device_windows AS k USING (rank)
 LEFT JOIN times AS t USING (rank)
 LEFT JOIN busy AS b USING (rank)
 LEFT JOIN complete AS s USING (rank)

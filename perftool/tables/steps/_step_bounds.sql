@@ -1,10 +1,14 @@
--- Where each step starts and ends once the device work it launched is counted in, and whether it is complete.
+-- Where each step starts and ends once the device work it launched is counted in, and whether it counts.
 --
 -- A step on a device lasts until the work it launched is done; the next step starts there. This is the rule of
 -- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
 -- is one.
 --
--- needs: slices, tracks, launches, _links, _device_work
+-- The first steps of a process compile and start up; what they take says nothing of the steady step. They are left out
+-- where others remain: as many as do so for a twentieth of their time, but no more than half of the steps or two, and
+-- only when most of the others do not. Else it is a habit of the run.
+--
+-- needs: slices, tracks, launches, _links, _device_work, _compile_events, start_up
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
@@ -14,7 +18,8 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column launched: BIGINT, units of device work launched inside
--- column partial: BOOLEAN, the recording lacks part of the step
+-- column left_out: VARCHAR, why no per-step number counts the step: incomplete (the recording lacks part of it) or warm-up; NULL when it counts
+-- column partial: BOOLEAN, it is left out
 WITH annotated AS (
     -- The same annotation may stand on several lanes, or in both categories.
     SELECT DISTINCT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
@@ -120,10 +125,37 @@ whole_suspects AS (
     JOIN bounded AS p ON p.rank = o.rank AND p.ordinal = o.ordinal
     WHERE b.launched / e.calls >= 0.8 * p.launched / o.calls
 ),
-cut AS (SELECT rank, ordinal FROM suspects ANTI JOIN whole_suspects USING (rank, ordinal))
-SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
-       CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
-       coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
-           THEN b.ordinal > last_launching OR c.ordinal IS NOT NULL
-           ELSE last_op < b.host_ts AND host_dur < host_dur_before / 10 END, false) AS partial
-FROM bounded AS b LEFT JOIN last_ops USING (rank) LEFT JOIN cut AS c ON c.rank = b.rank AND c.ordinal = b.ordinal
+cut AS (SELECT rank, ordinal FROM suspects ANTI JOIN whole_suspects USING (rank, ordinal)),
+-- Time of a step in which it compiles or starts up.
+warming AS (
+    SELECT b.rank, b.ordinal::INTEGER AS class, greatest(b.host_ts, c.ts) AS ts, least(b.host_end, c."end") AS "end"
+    FROM (SELECT rank, ts, "end" FROM _compile_events UNION ALL SELECT rank, ts, "end" FROM start_up) AS c
+    JOIN bounded AS b ON b.rank = c.rank AND b.step IS NOT NULL AND c.ts < b.host_end AND c."end" > b.host_ts
+),
+unsteady AS (
+    SELECT u.rank, b.ordinal
+    FROM (SELECT rank, class, sum("end" - ts) AS ns FROM interval_union(warming) GROUP BY rank, class) AS u
+    JOIN bounded AS b ON b.rank = u.rank AND b.ordinal = u.class WHERE u.ns > 0.05 * b.host_dur
+),
+judged AS (
+    SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
+           CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
+           coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
+               THEN b.ordinal > last_launching OR c.ordinal IS NOT NULL
+               ELSE last_op < b.host_ts AND host_dur < host_dur_before / 10 END, false) AS incomplete,
+           u.ordinal IS NOT NULL AS warms
+    FROM bounded AS b LEFT JOIN last_ops USING (rank) LEFT JOIN cut AS c ON c.rank = b.rank AND c.ordinal = b.ordinal
+    LEFT JOIN unsteady AS u ON u.rank = b.rank AND u.ordinal = b.ordinal
+),
+steady AS (
+    SELECT j.rank, f.first, count(*) FILTER (NOT incomplete) AS complete,
+           count(*) FILTER (NOT incomplete AND ordinal >= f.first) AS later,
+           count(*) FILTER (NOT incomplete AND ordinal >= f.first AND warms) AS later_warms
+    FROM judged AS j LEFT JOIN (SELECT rank, min(ordinal) AS first FROM judged WHERE NOT warms AND NOT incomplete GROUP BY rank) AS f USING (rank)
+    GROUP BY j.rank, f.first
+)
+SELECT j.rank, step, ordinal, name, host_ts, host_end, ts, "end", launched,
+       CASE WHEN incomplete THEN 'incomplete'
+            WHEN ordinal < first AND first <= greatest(2, complete / 2) AND 2 * later_warms < later THEN 'warm-up' END AS left_out,
+       left_out IS NOT NULL AS partial
+FROM judged AS j JOIN steady USING (rank)

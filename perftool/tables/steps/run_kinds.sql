@@ -11,6 +11,8 @@
 -- column optimizer: BIGINT, slices that belong to an optimizer
 -- column numbered: BIGINT, ops that autograd numbered
 -- column ops: BIGINT, framework ops
+-- column compiled: BOOLEAN, it calls what torch.compile made
+-- column captured: BOOLEAN, it launches captured graphs
 WITH names AS (
     SELECT name, cat, bool_or(role = 'backward') AS backward, bool_or(role IN ('optimizer', 'update')) AS optimizer
     FROM roles WHERE role IN ('backward', 'optimizer', 'update') GROUP BY name, cat
@@ -19,11 +21,18 @@ signs AS (
     SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer
     FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat GROUP BY s.rank
 ),
-counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank)
+counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank),
+-- What there is no need to advise.
+done AS (
+    SELECT s.rank, bool_or(r.role = 'compiled') AS compiled, bool_or(r.role = 'graph_launch') AS captured
+    FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
+    WHERE s.side = 'host' AND r.role IN ('compiled', 'graph_launch') GROUP BY s.rank
+)
 SELECT c.rank,
        CASE WHEN coalesce(s.backward, 0) + coalesce(s.optimizer, 0) > 0 THEN 'training'
             -- A handful of ops may be any part of anything.
             WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
-       coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops
-FROM counted AS c LEFT JOIN signs AS s USING (rank)
+       coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
+       coalesce(d.compiled, false) AS compiled, coalesce(d.captured, false) AS captured
+FROM counted AS c LEFT JOIN signs AS s USING (rank) LEFT JOIN done AS d USING (rank)
 ORDER BY c.rank

@@ -1,5 +1,7 @@
 -- One row per profiler step, or one for the whole recording when there are none. The parts of the breakdown
--- exclude each other, in the order of the columns, and add up to the step.
+-- exclude each other, in the order of the columns, and add up to the step. In the definition of PyTorch's TensorBoard
+-- plugin a collective is a kernel; compute, collective, copy and fill split the same time as kernel, memcpy, memset and
+-- communication by what the device is there for.
 --
 -- needs: _step_bounds, _timeline, _states
 -- column rank: INTEGER, distributed rank
@@ -10,7 +12,7 @@
 -- column end: BIGINT, end in ns, when the device work launched by the step is done
 -- column host_ts: BIGINT, start of the annotation on the host
 -- column host_end: BIGINT, end of the annotation on the host
--- column partial: BOOLEAN, cut by the window: left out of every per-step number
+-- column partial: BOOLEAN, left out of every per-step number
 -- column kernel: BIGINT, ns in which a kernel ran
 -- column memcpy: BIGINT, ns in which a copy ran and no kernel
 -- column memset: BIGINT, ns of fills, nothing above
@@ -19,20 +21,27 @@
 -- column dataloader: BIGINT, ns of data loading, nothing above
 -- column cpu_op: BIGINT, ns of framework ops, nothing above
 -- column other: BIGINT, the rest of the step
+-- column compute: BIGINT, ns in which a kernel ran that is no collective
+-- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device did nothing
+-- column copy: BIGINT, ns of copies, nothing of these
+-- column fill: BIGINT, ns of fills, nothing of these
+-- column left_out: VARCHAR, why a partial step counts in no number: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH
 -- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
 -- stretch with every step would take a time that grows with the square of the recording.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
 parts AS (
-    SELECT b.rank, b.ts, t."end" - t.ts AS ns, t.part
+    SELECT b.rank, b.ts, t."end" - t.ts AS ns, t.part, coalesce(t.device, t.part) AS use
     FROM (SELECT * FROM _timeline JOIN _states USING (mask)) AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
 ),
-pieces AS (SELECT rank, ts, part, sum(ns) AS ns FROM parts GROUP BY rank, ts, part),
+pieces AS (SELECT rank, ts, part, use, sum(ns) AS ns FROM parts GROUP BY rank, ts, part, use),
 shares AS (
     SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
            sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,
            sum(ns) FILTER (part = 'runtime') AS runtime, sum(ns) FILTER (part = 'dataloader') AS dataloader,
-           sum(ns) FILTER (part = 'cpu_op') AS cpu_op
+           sum(ns) FILTER (part = 'cpu_op') AS cpu_op, sum(ns) FILTER (use = 'kernel') AS compute,
+           sum(ns) FILTER (use = 'communication') AS collective, sum(ns) FILTER (use = 'memcpy') AS copy,
+           sum(ns) FILTER (use = 'memset') AS fill
     FROM pieces AS t JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t.ts < b."end"
     GROUP BY b.rank, b.ordinal
 )
@@ -41,7 +50,8 @@ SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, 
            ::BIGINT,
        (b."end" - b.ts)
        - (coalesce(kernel, 0) + coalesce(memcpy, 0) + coalesce(memset, 0) + coalesce(communication, 0)
-          + coalesce(runtime, 0) + coalesce(dataloader, 0) + coalesce(cpu_op, 0))::BIGINT AS other
+          + coalesce(runtime, 0) + coalesce(dataloader, 0) + coalesce(cpu_op, 0))::BIGINT AS other,
+       coalesce(COLUMNS(['compute', 'collective', 'copy', 'fill']), 0)::BIGINT, b.left_out
 FROM _step_bounds AS b
 LEFT JOIN shares AS s USING (rank, ordinal)
 ORDER BY b.rank, b.ordinal

@@ -48,7 +48,7 @@ SELECT name, cat, roles,
              WHEN list_contains(roles, 'process_group')
                  THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 'group_op' ELSE 'group_annotation' END
              WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 'optimizer_op' ELSE 'optimizer' END
-             WHEN cat = 'cpu_op' THEN 'op'
+             WHEN cat = 'cpu_op' THEN CASE WHEN list_contains(roles, 'wrapper') THEN 'wrapper' ELSE 'op' END
              WHEN cat = 'python_function' THEN 'python' END)::activity AS feeding,
        CASE WHEN waits THEN 'sync'
             ELSE CASE feeding

@@ -1,0 +1,32 @@
+"""What two runs differ in besides what they do: then a change of the step time says little about the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perftool.model.diff import Setting
+
+
+def differences(base: Setting, new: Setting) -> Iterator[str]:
+    """Each difference in words; what a side does not tell differs in nothing."""
+    if base.device and new.device and base.device != new.device:
+        yield f"the device is {base.device}, then {new.device}"
+    if base.world_size and new.world_size and base.world_size != new.world_size:
+        yield f"the run has {_ranks(base.world_size)}, then {new.world_size}"
+    if base.ranks and new.ranks and base.ranks != new.ranks:
+        yield f"rank {_listed(base.ranks)} was given, then rank {_listed(new.ranks)}"
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' if count > 1 else ''}"
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    """The numbers, neighbours as one stretch: 0-3, 8."""
+    stretches: list[list[int]] = []
+    for rank in sorted(ranks):
+        if stretches and rank == stretches[-1][-1] + 1:
+            stretches[-1].append(rank)
+        else:
+            stretches.append([rank])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in stretches)

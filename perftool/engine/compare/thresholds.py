@@ -1,0 +1,18 @@
+"""Findings that stand just above the threshold of their rule."""
+
+from __future__ import annotations
+
+from perftool.model.report import Finding
+from perftool.model.rule import Rule
+
+# Two recordings of the same run differ by as much.
+_NEAR = 1.25
+
+
+def is_near(finding: Finding, rule: Rule | None) -> bool:
+    """Whether a share in the evidence is above a share that is a threshold of ``rule``, and by a quarter at most."""
+    if rule is None:
+        return False
+    limits = [param.value for param in rule.params if "share" in param.unit and isinstance(param.value, float)]
+    shares = [value for key, value in finding.evidence.items() if key.endswith("_ratio") and isinstance(value, float)]
+    return any(0 < limit <= share <= _NEAR * limit for limit in limits for share in shares)

@@ -1,0 +1,45 @@
+"""What reports on Gaudi add: engines, recipes, and ops that ran on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them."""
+
+    rank: int
+    engine: str
+    lanes: int
+    ops: int
+    busy_ns: int
+    busy_ratio: float
+    lane_ns: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A compiled Gaudi graph that ran; times are unions over its lanes, in the whole recording."""
+
+    rank: int
+    recipe: int
+    name: str | None
+    launches: int
+    first_step: int | None
+    busy_ns: int
+    mme_ns: int
+    tpc_ns: int
+    dma_ns: int
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An operator that ran on the CPU: how often in the run, and how long in the trace (None without one)."""
+
+    op: str
+    dtypes: str | None
+    count: int
+    traced: int | None
+    time_ns: int | None
+    source: str

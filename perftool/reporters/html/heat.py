@@ -1,0 +1,45 @@
+"""The geometry of heat maps: one path for each shade, columns for ranks, equal neighbours joined."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import groupby
+
+from perftool.model.pictures import HeatMap
+from perftool.reporters.html.charts import Chart, Layer, Tick
+
+# Shares of a step from which on a cell has the next shade.
+_SHADES = (0.02, 0.05, 0.1, 0.2, 0.4)
+_LABELS = tuple(f"{shade:.0%} of a step and more" for shade in _SHADES)
+_MOST_COLUMNS = 1024
+_TICKS = 8
+
+
+def heat_chart(heat: HeatMap) -> Chart:
+    """``heat`` as a chart: the darker a cell, the longer the rank takes than the median rank."""
+    width = -(-len(heat.ranks) // _MOST_COLUMNS)
+    columns = -(-len(heat.ranks) // width)
+    height = 100 / len(heat.rows)
+    paths = [""] * len(_SHADES)
+    for number, row in enumerate(heat.shares):
+        shades = [bisect_right(_SHADES, max(row[at : at + width])) for at in range(0, len(row), width)]
+        for shade, begin, end in _stretches(shades):
+            if shade:
+                paths[shade - 1] += f"M{begin} {number * height:.4g}H{end}v{height:.4g}H{begin}z"
+    layers = (Layer(f"heat-{at}", _LABELS[at], path) for at, path in enumerate(paths) if path)
+    every = max(1, columns // _TICKS)
+    x = (Tick(100 * at / columns, f"rank {heat.ranks[at * width]}") for at in range(0, columns, every))
+    y = (Tick((number + 0.5) * height, label) for number, label in enumerate(heat.rows))
+    few = tuple(y) if len(heat.rows) <= _TICKS else tuple(tick for at, tick in enumerate(y) if not at % _TICKS)
+    return Chart(f"heat-{heat.name}", heat.title, "", columns, tuple(layers), few, tuple(x))
+
+
+def _stretches(shades: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Equal neighbours as (shade, begin, end)."""
+    found, at = [], 0
+    for shade, group in groupby(shades):
+        length = len(list(group))
+        found.append((shade, at, at + length))
+        at += length
+    return found

@@ -1,0 +1,36 @@
+"""What the trace of a graph's capture says: which op launched which kernel."""
+
+from __future__ import annotations
+
+import os
+
+from perftool.errors import InputError
+from perftool.model.records import CapturedKernel, LogReading
+from perftool.store.readings import Reading
+from perftool.store.trace_store import TraceStore
+
+# A call without device work names its kernel itself (ROCm); kernels that only the capture records do not run.
+_KERNELS = """
+WITH named AS (
+    SELECT r.id, r.ts, r.parent, coalesce(d.name, arg(w.args, 'kernel')) AS kernel
+    FROM _runtime AS r JOIN raw AS w ON w.rowid = r.id LEFT JOIN device_ops AS d ON d.launch = r.id AND d.valid
+)
+SELECT n.kernel, dense_rank() OVER (ORDER BY o.ts, o.id) AS op, o.name AS op_name,
+       o.input_dims, o.input_types, o.concrete_inputs
+FROM named AS n JOIN ops AS o ON o.id = n.parent WHERE n.kernel IS NOT NULL ORDER BY n.ts, n.id
+"""
+
+
+def read_capture(path: str) -> Reading:
+    """The kernels of the trace at ``path`` with their ops. Raises InputError where none is named."""
+    with TraceStore.for_files([path]) as store:
+        read = store.add_trace(path)
+        store.build(["_runtime", "device_ops", "ops"])
+        kernels = tuple(CapturedKernel(**row) for row in store.select(_KERNELS))
+    if not kernels:
+        raise InputError(f"{path}: no op of this trace launches a kernel whose name is recorded")
+    return Reading(
+        read.path,
+        os.path.getsize(path) if os.path.exists(path) else read.bytes,
+        LogReading(captured=kernels, kind="capture"),
+    )

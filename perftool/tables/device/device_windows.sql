@@ -1,0 +1,62 @@
+-- The part of the window in which the trace shows what the device does.
+--
+-- Nothing is known of a device before its first recorded work when that work was submitted before the recording, or
+-- started more than a millisecond after its submission: the device was at work that was not recorded. Otherwise the
+-- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
+--
+-- Nothing is known either once the host submits what the device shows no trace of: the first call without device work,
+-- or op without a call, among those whose name nearly always had one, after the last that has, unless a wait for the
+-- device returned before: what runs then may run on the host. A recording that lacks most of its events tells nothing
+-- of the time between those that it has.
+--
+-- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers
+-- column rank: INTEGER, distributed rank
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column unknown_ns: BIGINT, how much of the window is left out
+WITH work AS (SELECT rank, ts, "end", kind, launch, op FROM device_ops WHERE valid AND kind <> 'wait'),
+reach AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM work GROUP BY rank),
+begun AS (
+    SELECT f.rank, f.ts, min(CASE WHEN d.kind = 'memcpy' THEN l.ts ELSE l."end" END) AS submitted
+    FROM reach AS f
+    JOIN work AS d ON d.rank = f.rank AND d.ts = f.ts
+    LEFT JOIN launches AS l ON l.id = d.launch
+    GROUP BY f.rank, f.ts
+),
+last_launches AS (
+    SELECT l.rank, l.ts, min(y."end") AS waited
+    FROM (SELECT rank, max(ts) AS ts FROM launches GROUP BY rank) AS l LEFT JOIN syncs AS y ON y.rank = l.rank AND y."end" > l.ts
+    GROUP BY l.rank, l.ts
+),
+calls AS (
+    SELECT rank, id, name, ts, id IN (SELECT id FROM launches) AS works FROM _runtime
+    WHERE name IN (SELECT name FROM launches)
+    UNION ALL
+    SELECT rank, id, name, ts, id IN (SELECT op FROM work) FROM ops WHERE id IN (SELECT op FROM work)
+        OR name IN (SELECT o.name FROM ops AS o JOIN work AS w ON w.op = o.id)
+),
+usual AS (
+    SELECT c.rank, c.name FROM calls AS c JOIN last_launches AS l ON l.rank = c.rank AND c.ts <= l.ts
+    GROUP BY c.rank, c.name HAVING count(*) FILTER (c.works) >= 0.9 * count(*)
+),
+lost AS (
+    SELECT c.rank, min(c.ts) AS ts FROM calls AS c JOIN usual USING (rank, name) JOIN last_launches AS l USING (rank)
+    WHERE c.ts > l.ts AND NOT c.works AND (l.waited IS NULL OR c.ts < l.waited) GROUP BY c.rank
+),
+known AS (
+    SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,
+           -- A trace that shows no submission at all says nothing about the queue; what it shows must do.
+           CASE WHEN b.ts > w.ts AND b.rank IN (SELECT rank FROM launches)
+                    AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
+                THEN least(b.ts, w."end") ELSE w.ts END AS ts,
+           least(w."end", greatest(w.ts, r."end", l.ts)) AS lost_ts, l.rank IS NOT NULL AS loses,
+           coalesce(n.thinned, false) AS thinned
+    FROM windows AS w JOIN begun AS b USING (rank) JOIN reach AS r USING (rank)
+    LEFT JOIN lost AS l USING (rank) LEFT JOIN op_numbers AS n USING (rank)
+),
+shown AS (
+    SELECT rank, window_ts, window_end, ts,
+           CASE WHEN thinned THEN ts WHEN loses THEN greatest(ts, lost_ts) ELSE window_end END AS "end"
+    FROM known
+)
+SELECT rank, ts, "end", (window_end - window_ts) - ("end" - ts) AS unknown_ns FROM shown

@@ -1,0 +1,11 @@
+-- The kernels of the traces of captures that were given, in the order of their launches.
+--
+-- maker: given
+-- column kernel: VARCHAR, name of the kernel
+-- column nth: BIGINT, how many of this name came before, and 1
+-- column times: BIGINT, how many of this name there are
+-- column op: BIGINT, number of the call of the op that launched it
+-- column op_name: VARCHAR, name of the op
+-- column input_dims: VARCHAR, shapes of its inputs as JSON
+-- column input_types: VARCHAR, types of its inputs as JSON
+-- column concrete_inputs: VARCHAR, its scalar arguments as JSON

@@ -1,0 +1,64 @@
+"""What reports say of ops against the device's best."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
+from perftool.reporters.efficiency import best_text, efficiency_notes, rate_text, shapes_text
+from perftool.reporters.html.roofline import roofline_chart
+
+PRODUCT = OpRate("aten::mm", "op", "compute", "product", "[[8,4],[4,2],[]]", None, 2, 1e9, 1e6, 1000, 500.0, 0.5,
+                 "compute", 0.5)  # fmt: skip
+COPY = replace(PRODUCT, name="aten::copy_", kind="copy", flops=0.0, tflops=0.0, bound="memory")
+PEAK = AssumedPeak("H", "bf16", "matrix", 1000e12, 1e12, "datasheet", False)
+TOLD = Efficiency((PRODUCT, COPY), (PEAK,), 2000, 1000, 500.0, "")
+
+
+def test_rates_are_those_that_bind() -> None:
+    assert (rate_text(PRODUCT), rate_text(COPY)) == ("500.0 TFLOP/s", "0.50 TB/s")
+    assert best_text(PRODUCT) == "50.0 % (compute)"
+    assert best_text(replace(PRODUCT, roofline_ratio=None)) == ""
+    assert best_text(replace(PRODUCT, roofline_ratio=None, bytes=None)) == "no model"
+
+
+@pytest.mark.parametrize(
+    ("dims", "text"),
+    [
+        ("[[8,4],[4,2],[]]", "8x4, 4x2"),
+        (None, ""),
+        ('[["s0",4]]', "s0x4"),
+        ("[[[4],[4]],[]]", "…"),
+        ("{", ""),
+        ("3", ""),
+    ],
+)
+def test_shapes_in_words(dims: str | None, text: str) -> None:
+    assert shapes_text(replace(PRODUCT, input_dims=dims)) == text
+
+
+def test_the_peaks_that_were_assumed_are_named() -> None:
+    assert efficiency_notes(TOLD) == [
+        "1.00 us of 2.00 us of work have a known best: 500 ns, 50.0 % of what they took",
+        "Assumed of H: bf16 1,000.0 TFLOP/s, 1.00 TB/s (datasheet)",
+    ]
+    lacking = Efficiency((PRODUCT,), (), 2000, 0, None, "Shapes are not recorded.")
+    assert efficiency_notes(lacking) == ["Shapes are not recorded."]
+
+
+def test_the_roof_turns_where_memory_no_longer_binds() -> None:
+    chart = roofline_chart(TOLD)
+    assert chart is not None
+    (point,), (roof,) = chart.points, chart.roofs
+    # 1000 operations a byte: the point lies on the vertical line through the turn, below the roof.
+    assert point.x == roof.x2
+    assert point.y > roof.y2
+    assert (chart.left_out, point.kind) == (1, "kernel")
+    assert "50.0 % (compute)" in point.tip
+
+
+def test_nothing_to_draw_draws_nothing() -> None:
+    assert roofline_chart(replace(TOLD, ops=(COPY,))) is None
+    assert roofline_chart(replace(TOLD, peaks=())) is not None
