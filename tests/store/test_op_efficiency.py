@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from events import Event, document, kernel, launch, memcpy, runtime, step, x
 
+from perftool.engine.report.efficiency import IN_GRAPHS, LITTLE_KNOWN, NO_SHAPES, UNKNOWN_DEVICE, efficiency
 from perftool.errors import InputError
 from perftool.store.captures import read_capture
 from perftool.store.readings import Reading
@@ -256,3 +257,27 @@ def test_several_kernels_of_an_op_are_one_call_and_an_op_without_any_is_none(tmp
     ]  # fmt: skip
     rows = asked(tmp_path, "op_efficiency", events)
     assert [(row["name"], row["calls"], row["kernel_ns"]) for row in rows] == [("aten::mm", 1, 44_000)]
+
+
+@pytest.mark.parametrize(
+    ("events", "metadata", "missing"),
+    [
+        (op("aten::mm", 100, 80, 1, **PRODUCT), H100, ""),
+        (op("aten::mm", 100, 80, 1), H100, NO_SHAPES),
+        (op("aten::mm", 100, 80, 1, **PRODUCT), {}, UNKNOWN_DEVICE),
+        ([runtime("cudaGraphLaunch", 100, 20, 1), kernel("gemm", 200, 30, 1)], H100, IN_GRAPHS),
+        ([*op("aten::mm", 100, 80, 1, **PRODUCT), *op("mine::op", 300, 200, 2, **PRODUCT)], H100, LITTLE_KNOWN),
+    ],
+    ids=["all is known", "no shapes", "unknown device", "graphs", "custom ops"],
+)  # fmt: skip
+def test_the_report_says_what_the_input_lacks(
+    tmp_path: Path, events: list[Event], metadata: dict[str, Any], missing: str
+) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_bytes(document([*STEP, *events], **metadata))
+    with TraceStore() as store:
+        store.add_trace(str(path))
+        told = efficiency(store)
+    assert told is not None
+    assert told.missing == missing
+    assert [peak.dtype for peak in told.peaks] == (["bf16"] if missing in ("", LITTLE_KNOWN) else [])

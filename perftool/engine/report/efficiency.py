@@ -44,6 +44,7 @@ UNKNOWN_DEVICE = (
 IN_GRAPHS = (
     "Most kernels run in captured graphs, which have no shapes: --capture FILE joins the ops of a trace of the capture."
 )
+LITTLE_KNOWN = "Ops without a model take most of the time, so that no share speaks for the whole."
 
 
 def efficiency(store: TraceStore) -> Efficiency | None:
@@ -63,7 +64,9 @@ def _missing(totals: dict[str, int], bounded: bool) -> str:
         return IN_GRAPHS
     if totals["op_ns"] and totals["shaped_ns"] < _KNOWN * totals["op_ns"]:
         return NO_SHAPES
-    return UNKNOWN_DEVICE if totals["sized_ns"] and not bounded else ""
+    if totals["sized_ns"] and not bounded:
+        return UNKNOWN_DEVICE
+    return LITTLE_KNOWN if totals["bounded_ns"] < _KNOWN * totals["work_ns"] and bounded else ""
 
 
 def _peak(device: str, dtype: str, unit: str, rate: float) -> AssumedPeak | None:

@@ -185,6 +185,12 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
     return f"its state in {format_ns(unknown.numerator * 1e6)} at the edge is not recorded and counts as neither"
 
 
+def is_well_fed(summary: Mapping[str, Metric]) -> bool:
+    """Whether the device is so busy that what can be won lies in its kernels."""
+    idle = summary["device_idle_ratio"].value
+    return idle is not None and idle < _WELL_FED
+
+
 def _best(summary: Mapping[str, Metric]) -> str:
     """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
     best, passes, window = (summary[name].value for name in ("roofline_ratio", "passes_time_ms", "window_ms"))

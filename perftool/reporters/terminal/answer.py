@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
-from perftool.engine.report.verdict import FELT
+from perftool.engine.report.verdict import FELT, is_well_fed
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
@@ -50,8 +50,9 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(told.headline, style="bold"), console)
-    # The bar says the same with every cause.
-    above += _wrapped(Text(told.detail), console) if told.detail and not any(part.idle for part in parts) else []
+    # The bar says the same with every cause, but not how far a busy device is from its best.
+    hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
+    above += _wrapped(Text(told.detail), console) if told.detail and not hidden else []
     picture = bar(parts, console)
     above += [Text(), *picture] if picture else []
     rows = _rows(report, choice)
