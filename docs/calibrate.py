@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from perftool import Report, analyze
@@ -64,7 +65,7 @@ def _ms(value: float | None) -> str:
 
 def row(pair: Pair) -> Row:
     """What the first form promises, and what the second shows."""
-    first, second = analyze(pair.before), analyze(pair.after)
+    first, second = _report(tuple(pair.before)), _report(tuple(pair.after))
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
     bound = max((gain.most for gain in gains), default=None)
@@ -78,6 +79,12 @@ def row(pair: Pair) -> Row:
         now if pair.ratio is None else was / pair.ratio,
         any(issue.kind == "simulated" for read in first.inputs for issue in read.issues),
     )
+
+
+@cache
+def _report(paths: tuple[str, ...]) -> Report:
+    """Several rules may speak of one pair."""
+    return analyze(paths)
 
 
 def _step_ms(report: Report) -> float:

@@ -110,3 +110,19 @@ def test_of_two_ranks_of_a_group_that_are_late_together_none_is_accused(tmp_path
     assert [(one.rank, one.message.split(" a step")[0]) for one in found if one.code == "COL108"] == [
         (None, "2 ranks compute up to 95.5 ms")
     ]
+
+
+def test_the_culprit_is_found_among_missing_cut_and_copied_ranks(tmp_path: Path) -> None:
+    write_run(tmp_path, 8, one_rank("loader", 5), skew=200_000.0)
+    (tmp_path / "node000/rank2.json").unlink()
+    whole = (tmp_path / "node000/rank3.json").read_bytes()
+    (tmp_path / "node000/rank3.json").write_bytes(whole[: len(whole) - 40])
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "copies/rank5.json").write_bytes((tmp_path / "node001/rank5.json").read_bytes())
+
+    report = analyze([str(tmp_path)])
+
+    first = report.findings[0]
+    assert (first.code, first.rank, first.evidence["cause_name"]) == ("COL103", 5, "dataloader")
+    assert {"TRC101", "TRC107", "TRC108"} <= {found.code for found in report.findings}
+    assert [row.rank for row in report.ranks] == [0, 1, 3, 4, 5, 6, 7]

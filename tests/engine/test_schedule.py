@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from events import document, kernel, runtime, step, x
 
 from perftool.engine.analysis import analyze
-from perftool.engine.ranks.batch import Batch
+from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.cluster import connect
 from perftool.engine.ranks.part import analyse_batch
 from perftool.engine.ranks.schedule import Processes
@@ -103,6 +104,31 @@ def dies_on_rank_2(task: Batch, progress: Any = None, **shared: Any) -> Any:
     if any("rank2" in file.path for file in task.files):
         os.kill(os.getpid(), signal.SIGKILL)
     return analyse_batch(task, progress, **shared)
+
+
+def holds_on(task: Batch, _: Any = None) -> str:
+    """Done at once for rank 0; else works for a minute in a folder that it removes."""
+    if "rank0" in task.files[0].path:
+        return "done"
+    with tempfile.TemporaryDirectory(dir=Path(task.files[0].path).parent):
+        time.sleep(60)
+    return "done"
+
+
+def test_whoever_is_interrupted_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -> None:
+    tasks = [Batch((RankFile(str(tmp_path / f"rank{rank}")),)) for rank in range(2)]
+
+    def progress(stage: str, _: int) -> None:
+        if stage.startswith("1 of 2"):
+            while not list(tmp_path.iterdir()):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Processes(2).run(tasks, holds_on, progress))
+
+    # Without the workers' end it would have come only after their work.
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

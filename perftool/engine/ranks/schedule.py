@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +20,10 @@ Work = Callable[[Batch, Progress | None], Made]
 
 # The database of a worker.
 WORKER_MEMORY_MB = 750
+
+
+# What a worker may take to remove its temporary folder.
+_ENDING_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -111,15 +116,49 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     """What ``workers`` new processes make of ``tasks``, until one of them dies."""
     done: dict[Batch, Made | Lost] = {}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
-        started: dict[Future[Made], Batch] = {pool.submit(work, task, None): task for task in tasks}
-        for future in as_completed(started):
-            try:
-                done[started[future]] = future.result()
-            except BrokenProcessPool:
-                continue
-            show.add(started[future])
+    before = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_by_exception) as pool:
+        try:
+            started: dict[Future[Made], Batch] = {pool.submit(_worked, work, task): task for task in tasks}
+            for future in as_completed(started):
+                try:
+                    done[started[future]] = future.result()
+                except BrokenProcessPool:
+                    continue
+                show.add(started[future])
+        except BaseException:
+            # Whoever ends this process wants no more of the work: the pool would wait for what has begun.
+            pool.shutdown(wait=False, cancel_futures=True)
+            ending = set(multiprocessing.active_children()) - before
+            for worker in ending:
+                worker.terminate()
+            for worker in ending:
+                worker.join(_ENDING_S)
+            raise
     return done
+
+
+# In a worker: whether it was told to end.
+_told_to_end: list[int] = []
+
+
+def _end_by_exception() -> None:
+    """Let SIGTERM end the task of a worker through every ``with``, so that its temporary folder goes too."""
+
+    def leave(number: int, _: object) -> None:
+        _told_to_end.append(number)
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def _worked(work: Work[Made], task: Batch) -> Made:
+    """What ``work`` makes of ``task``, in a worker; one that was told to end would else be given the next task."""
+    try:
+        return work(task, None)
+    finally:
+        if _told_to_end:
+            os._exit(128 + _told_to_end[0])
 
 
 def cores() -> int:
