@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -11,6 +12,7 @@ import numpy as np
 from perftool.replay.graph import Graph
 from perftool.replay.links import Kind
 from perftool.replay.recording import NONE, Bools, Int64s
+from perftool.replay.spans import Cover, Span, covers, inside, of_threads, saved
 from perftool.replay.threads import MAIN
 
 ChangeKind = Literal["skip", "shorten", "detach", "prefetch", "merge"]
@@ -131,9 +133,28 @@ def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 def _close_up(graph: Graph, result: Altered, tasks: Int64s) -> None:
     """All of ``tasks`` but the first of each lane follow at once, whenever they were launched."""
-    lanes = graph.recording.tasks.lane[tasks]
-    firsts = {int(tasks[lanes == lane][0]) for lane in np.unique(lanes).tolist()}
-    rest = np.array([task for task in tasks.tolist() if task not in firsts], dtype=np.int64)
+    firsts = tasks[np.unique(graph.recording.tasks.lane[tasks], return_index=True)[1]]
+    _follow(graph, result, tasks[~np.isin(tasks, firsts)])
+
+
+def _close_up_launched(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
+    """The same for the tasks that were launched in each of ``spans``, which may overlap."""
+    calls, tasks = graph.recording.launches, graph.recording.tasks
+    found = np.flatnonzero(_launched_in(graph, spans))
+    thread, lane = calls.thread[tasks.launch[found]], tasks.lane[found]
+    order = np.lexsort((found, thread, lane))
+    found, thread, lane = found[order], thread[order], lane[order]
+    time = calls.ts[tasks.launch[found]]
+    earlier, later = np.minimum(time[1:], time[:-1]), np.maximum(time[1:], time[:-1])
+    together = np.zeros(len(later), dtype=bool)
+    known = covers(spans)
+    for number, at in of_threads(thread[1:], known):
+        together[at] = known[number].reach(earlier[at]) > later[at]
+    _follow(graph, result, found[1:][together & (thread[1:] == thread[:-1]) & (lane[1:] == lane[:-1])])
+
+
+def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
+    """The tasks ``rest`` follow the one before them on their lane."""
     into = np.isin(graph.links.target, graph.first_task + rest)
     result.lag[into & (graph.links.kind == Kind.LAUNCH)] = _GONE
     stream = into & (graph.links.kind == Kind.STREAM)
@@ -143,21 +164,21 @@ def _close_up(graph: Graph, result: Altered, tasks: Int64s) -> None:
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
     """What another thread does for the interval goes with it."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
-    spans += [served for thread, ts, end in spans if thread == MAIN for served in _served(graph, ts, end)]
+    spans += _served(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:
         hosts.add(thread, ts, end, 0.0)
     _gone(graph, result, np.flatnonzero(_launched_in(graph, spans)))
     _let_go(graph, result, spans, _WAITS)
 
 
-def _served(graph: Graph, ts: int, end: int) -> list[tuple[int, int, int]]:
-    """Stretches of other threads for which the main one waits between ``ts`` and ``end``."""
+def _served(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
+    """Stretches of other threads for which the main one waits in one of ``intervals``."""
+    if not intervals:
+        return []
     handed = graph.handed
-    inside = (handed.to == MAIN) & (handed.since >= ts) & (handed.resumed <= end)
-    return [
-        (int(thread), int(since), int(done))
-        for thread, since, done in zip(handed.cause[inside], handed.since[inside], handed.caused[inside], strict=True)
-    ]
+    chosen = (handed.to == MAIN) & (Cover(intervals).reach(handed.since) >= handed.resumed)
+    columns = (handed.cause[chosen], handed.since[chosen], handed.caused[chosen])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _shorten_hosts(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
@@ -182,12 +203,20 @@ def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
     """The host does the share of one launch of what it did for all of them."""
     calls = graph.recording.launches
+    by_thread: dict[int, list[Change]] = defaultdict(list)
     for thread, change in chosen:
-        inside = (calls.thread == thread) & (calls.ts >= change.ts) & (calls.ts < change.end)
-        count = int(inside.sum())
-        if count > 1:
-            hosts.add(thread, change.ts, change.end, 1 / count)
-            _close_up(graph, result, np.flatnonzero(_launched_in(graph, [(thread, change.ts, change.end)])))
+        by_thread[thread].append(change)
+    spans: list[Span] = []
+    for thread, at in of_threads(calls.thread, by_thread):
+        begin, end = (
+            np.searchsorted(calls.ts[at], [getattr(change, bound) for change in by_thread[thread]])
+            for bound in ("ts", "end")
+        )
+        for change, count in zip(by_thread[thread], (end - begin).tolist(), strict=True):
+            if count > 1:
+                hosts.add(thread, change.ts, change.end, 1 / count)
+                spans.append((thread, change.ts, change.end))
+    _close_up_launched(graph, result, spans)
 
 
 _ON_DEVICE = {
@@ -200,61 +229,39 @@ _ON_HOST = {
 }  # fmt: skip
 
 
-def _launched_in(graph: Graph, spans: Sequence[tuple[int, int, int]]) -> Bools:
+def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
     """Which tasks were launched in one of ``spans`` (thread, ts, end)."""
     tasks, calls = graph.recording.tasks, graph.recording.launches
-    inside = _inside(calls.thread, calls.ts, spans)
+    launched = inside(calls.thread, calls.ts, spans)
     known = tasks.launch != NONE
     found: Bools = np.zeros(len(tasks), dtype=bool)
-    found[known] = inside[tasks.launch[known]]
+    found[known] = launched[tasks.launch[known]]
     return found
 
 
-def _inside(thread: Int64s, time: Int64s, spans: Sequence[tuple[int, int, int]]) -> Bools:
-    """Which of the moments lie in one of ``spans``, starts included."""
-    found: Bools = np.zeros(len(time), dtype=bool)
-    for number in {span[0] for span in spans}:
-        mine = np.array(sorted(span[1:] for span in spans if span[0] == number), dtype=np.int64)
-        reach = np.maximum.accumulate(mine[:, 1])
-        at = np.searchsorted(mine[:, 0], time, side="right") - 1
-        found |= (thread == number) & (at >= 0) & (reach[np.maximum(at, 0)] > time)
-    return found
-
-
-def _let_go(graph: Graph, result: Altered, spans: Sequence[tuple[int, int, int]], kinds: Sequence[Kind]) -> None:
+def _let_go(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
     """Waits that end inside ``spans`` wait for nothing."""
     points, links = graph.points, graph.links
     # A wait may end where the interval does, and one that ends where it starts is before it.
-    inside = np.zeros(len(graph.dur), dtype=bool)
-    inside[: len(points)] = _inside(points.thread, points.time - 1, spans)
-    result.lag[inside[links.target] & np.isin(links.kind, list(kinds))] = _GONE
+    let_go = np.zeros(len(graph.dur), dtype=bool)
+    let_go[: len(points)] = inside(points.thread, points.time - 1, spans)
+    result.lag[let_go[links.target] & np.isin(links.kind, list(kinds))] = _GONE
 
 
 def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
     """Take what ``hosts`` save from the stretches of each thread."""
     links, points = graph.links, graph.points
     on_host = np.isin(links.kind, [Kind.HOST, Kind.CALL, Kind.THREAD]) & (result.lag != _GONE)
-    for thread in sorted({stretch[0] for stretch in hosts.stretches}):
-        times, saved = result.saved[thread] = _saved(
-            sorted(stretch[1:] for stretch in hosts.stretches if stretch[0] == thread)
-        )
-        # A thread that waits for another saves what it did itself until it waited, and after.
-        mine = np.flatnonzero(on_host & (points.thread[np.minimum(links.target, len(points) - 1)] == thread))
+    by_thread: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    for thread, ts, until, factor in hosts.stretches:
+        by_thread[thread].append((ts, until, factor))
+    # A thread that waits for another saves what it did itself until it waited, and after.
+    lasting = np.flatnonzero(on_host)
+    of = points.thread[np.minimum(links.target[lasting], len(points) - 1)]
+    for thread, at in of_threads(of, by_thread):
+        times, gone = result.saved[thread] = saved(by_thread[thread])
+        mine = lasting[at]
         begin, end = points.time[links.source[mine]], points.time[links.target[mine]]
-        less = np.interp(end, times, saved) - np.interp(begin, times, saved)
+        less = np.interp(end, times, gone) - np.interp(begin, times, gone)
         share = np.where(end > begin, result.lag[mine] / np.maximum(1, end - begin), 0.0)
         result.lag[mine] -= np.round(less * share).astype(np.int64)
-
-
-def _saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and what was saved until each: of ``stretches`` that overlap the one that saves most counts."""
-    cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})
-    best = np.zeros(max(0, len(cuts) - 1))
-    at = {moment: number for number, moment in enumerate(cuts)}
-    for ts, end, factor in stretches:
-        part = slice(at[ts], at[end])
-        best[part] = np.maximum(best[part], 1.0 - factor) if factor <= 1.0 else best[part]
-        if factor > 1.0:
-            best[part] = np.where(best[part] == 0.0, 1.0 - factor, best[part])
-    times = np.array(cuts, dtype=np.int64)
-    return times, np.concatenate([[0.0], np.cumsum(best * np.diff(times))])

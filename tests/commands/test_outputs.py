@@ -29,6 +29,8 @@ COMMANDS = {
 }
 # These read nothing of the user's but a script, which tests/sim/test_files.py tries.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
+# Reads parts only, which are tried below.
+OF_PARTS = {"merge"}
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +56,7 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
 def test_every_command_that_writes_is_tried_here() -> None:
     commands = typer.main.get_command(app).commands
     writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}
-    assert writing - ONLY_WRITE == {arguments[0] for arguments in COMMANDS.values()}
+    assert writing - ONLY_WRITE - OF_PARTS == {arguments[0] for arguments in COMMANDS.values()}
 
 
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
@@ -62,6 +64,15 @@ def test_nor_do_the_other_outputs_of_lint(option: list[str], run: Run) -> None:
     assert run("lint", "run.json", *option) == 2
     assert "is an input of this run" in run.err
     assert Path("run.json").read_bytes() == TRACE
+
+
+@pytest.mark.parametrize("option", ["-o", "--part"])
+def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
+    assert run("analyze", "run.json", "--part", "run.part") == 0
+    made = Path("run.part").read_bytes()
+    assert run("merge", ".", option, "run.part") == 2
+    assert run.err.endswith("run.part: is an input of this run, which is never changed; name another file\n")
+    assert Path("run.part").read_bytes() == made
 
 
 def test_a_log_beside_the_trace_is_an_input_too(run: Run) -> None:
@@ -101,3 +112,14 @@ def test_a_folder_is_none(run: Run) -> None:
     Path("folder").mkdir()
     assert run("query", "run.json", "SELECT 1", "-o", "folder") == 2
     assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
+
+
+def test_a_configuration_that_was_found_writes_where_the_bare_command_trusts_it(run: Run) -> None:
+    Path("stranger").mkdir()
+    Path("run.json").rename("stranger/run.json")
+    Path("stranger/habana_perf_tool.toml").write_text('output-file = "victim.txt"')
+    assert run("--trace", "stranger/run.json") == 2
+    assert "key output-file: a configuration that was found may not write" in run.err
+    assert not Path("stranger/victim.txt").exists()
+    assert run("--trace", "stranger/run.json", "--trust-config") == 0
+    assert Path("stranger/victim.txt").stat().st_size > 0

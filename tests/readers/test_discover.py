@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -104,6 +105,20 @@ def test_a_name_that_no_report_could_show_is_refused(folder: Path) -> None:
         str(caught.value)
         == "r\\xe4nk.json.gz: the name is not valid text on this system; rename the file, or set PYTHONUTF8=1"
     )
+
+
+def test_what_lies_in_a_folder_and_is_no_file_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"traceEvents": []}')
+    (tmp_path / "folder.json").mkdir()
+    # A file of the system says it is empty, and may never end.
+    (tmp_path / "empty").touch()
+    for name, target in {"a.json": "empty", "a.env": "empty", "b.json": "/dev/zero", "c.json": "c.json"}.items():
+        os.symlink(target, tmp_path / name)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.json")
+        os.mkfifo(tmp_path / "pipe.log")
+    assert find_inputs([str(tmp_path)]).files == (str(tmp_path / "run.json"),)
+    assert find_inputs([str(tmp_path / "run.json")]).files == (str(tmp_path / "run.json"),)
 
 
 FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"

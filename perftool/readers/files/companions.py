@@ -7,6 +7,7 @@ traces of that name, one that names a rank to a trace of that rank, and what Gau
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ _OF_GAUDI = {"fallback_log", "metrics"}
 def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
     """The files of ``folder`` that are named like companions, sorted."""
     find = folder.rglob if recursive else folder.glob
-    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if file.is_file()})
+    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if is_kept(file)})
 
 
 def strangers(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
@@ -86,3 +87,15 @@ def _ranked_apart(path: str, known: Sequence[Identity]) -> str | None:
 def _made_apart(kind: str, known: Sequence[Identity]) -> str | None:
     types = {type_of_name(trace.device) if trace.device else None for trace in known}
     return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it is of a run on a Gaudi"
+
+
+def is_kept(file: Path) -> bool:
+    """Whether what lies in a folder is a file. A pipe or a device is nobody's trace, and may never end.
+
+    Nor may what a link to a file leads to that says it is empty, as those of the system do.
+    """
+    try:
+        found = file.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and (found.st_size > 0 or not file.is_symlink())

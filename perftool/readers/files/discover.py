@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from perftool.errors import InputError, NoInputError
-from perftool.readers.files.companions import COMPANIONS, companions_in, strangers
+from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.one_run import require_one_run
 from perftool.readers.files.remote import is_url, list_url
@@ -113,11 +113,10 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
-    # A pipe that lies in a folder is nobody's trace, and may never end.
-    files = sorted(str(file) for file in named if file.is_file())
+    files = sorted(str(file) for file in named if is_kept(file))
     files = [file for file in files if not _is_our_own(file)]
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
-    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if file.is_file())):
+    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))):
         return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):

@@ -1,0 +1,74 @@
+"""Intervals of host threads: what lies in them, and what they save, in time that grows as their number does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+
+from perftool.replay.recording import Bools, Int64s
+
+# Thread, ts, end.
+Span = tuple[int, int, int]
+
+
+class Cover:
+    """How far intervals of one thread reach that begin until a moment."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        mine = np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
+        self._begins = mine[:, 0]
+        self._reach = np.maximum.accumulate(mine[:, 1])
+
+    def reach(self, times: Int64s) -> Int64s:
+        """The last end of those that begin at or before each of ``times``; the least number where none does."""
+        at = np.searchsorted(self._begins, times, side="right") - 1
+        return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
+
+
+def covers(spans: Iterable[Span]) -> dict[int, Cover]:
+    """The intervals of each thread."""
+    grouped: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for thread, ts, end in spans:
+        grouped[thread].append((ts, end))
+    return {thread: Cover(mine) for thread, mine in grouped.items()}
+
+
+def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int64s]]:
+    """Where in ``thread`` each of the ``wanted`` ones stands, in order."""
+    order = np.argsort(thread, kind="stable")
+    ordered = thread[order]
+    for number in wanted:
+        begin, end = np.searchsorted(ordered, number), np.searchsorted(ordered, number, side="right")
+        yield number, order[begin:end]
+
+
+def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
+    """Which of the moments lie in one of ``spans``, starts included."""
+    found: Bools = np.zeros(len(time), dtype=bool)
+    covered = covers(spans)
+    for number, at in of_threads(thread, covered):
+        found[at] = covered[number].reach(time[at]) > time[at]
+    return found
+
+
+def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
+    """Times, and what was saved until each: of ``stretches`` that overlap the one that saves most counts.
+
+    Each is (ts, end, factor): ``factor`` of its time is left.
+    """
+    cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})
+    waiting = sorted(stretches, reverse=True)
+    open_ones: list[tuple[float, int]] = []
+    best = []
+    for moment in cuts[:-1]:
+        while waiting and waiting[-1][0] <= moment:
+            _, end, factor = waiting.pop()
+            heappush(open_ones, (factor, end))
+        while open_ones and open_ones[0][1] <= moment:
+            heappop(open_ones)
+        best.append(1.0 - open_ones[0][0] if open_ones else 0.0)
+    times = np.array(cuts, dtype=np.int64)
+    return times, np.concatenate([[0.0], np.cumsum(np.array(best) * np.diff(times))])
