@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 
@@ -104,8 +104,14 @@ def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
     """What ``reporter`` prints of the sample on a terminal as wide as this."""
     out = io.StringIO()
     with _in_repository(columns):
-        reporter(analyze([SAMPLE]), make_console("never", file=out))
+        reporter(_sample(), make_console("never", file=out))
     return out.getvalue()
+
+
+@cache
+def _sample() -> Report:
+    """The sample's report; to be asked for in the root of the repository."""
+    return analyze([SAMPLE])
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def _text(result: LintReport) -> str:
     import io
 
     from perftool.reporters.console import make_console
-    from perftool.reporters.lint_text import print_lint
+    from perftool.reporters.lint.text import print_lint
 
     out = io.StringIO()
     print_lint(result, make_console("never", file=out))

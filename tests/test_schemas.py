@@ -17,7 +17,7 @@ from perftool.engine.settings.settings import Settings
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.readers.files.discover import find_inputs
 from perftool.reporters.json import render_json
-from perftool.reporters.lint_json import render_lint_json
+from perftool.reporters.lint.documents import render_lint_json
 
 jsonschema = pytest.importorskip("jsonschema")
 ROOT = Path(__file__).parents[1]

@@ -125,7 +125,7 @@ def _run(
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove
-    from perftool.reporters.benchmark_text import print_result
+    from perftool.reporters.benchmark.text import print_result
 
     request = Request(choose_device(device.value), quick, folder)
     results = []
@@ -140,15 +140,15 @@ def _run(
 
 def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None, validate: bool, color: Color) -> None:
     if form is Format.json:
-        from perftool.reporters.benchmark_json import render_benchmarks_json
+        from perftool.reporters.benchmark.document import render_benchmarks_json
 
         write_document(render_benchmarks_json(results), target)
     elif form is Format.markdown:
-        from perftool.reporters.benchmark_markdown import render_benchmarks_markdown
+        from perftool.reporters.benchmark.markdown import render_benchmarks_markdown
 
         write_document(render_benchmarks_markdown(results), target)
     else:
-        from perftool.reporters.benchmark_text import print_results, print_validation
+        from perftool.reporters.benchmark.text import print_results, print_validation
 
         print_document(partial(print_validation if validate else print_results, results), target, color.value)
 

@@ -278,7 +278,7 @@ def _idle_notes(result: LintReport) -> list[str]:
 
 
 def _append_summary(result: LintReport, target: Path) -> None:
-    from perftool.reporters.github import render_step_summary
+    from perftool.reporters.lint.github import render_step_summary
 
     try:
         with target.open("ab") as file:

@@ -48,7 +48,7 @@ def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: 
     if sink.format is LintFormat.text:
         print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:
-        from perftool.reporters.lint_formats import renderer
+        from perftool.reporters.lint.formats import renderer
 
         write_document(renderer(sink.format)(result), sink.target)
     return said(sink.target)
@@ -63,7 +63,7 @@ def _also(text: str) -> Sink:
 
 
 def _print(result: LintReport, console: Console, quiet: bool, statistics: bool) -> None:
-    from perftool.reporters.lint_text import print_lint, print_statistics
+    from perftool.reporters.lint.text import print_lint, print_statistics
 
     if statistics:
         print_statistics(result, console)

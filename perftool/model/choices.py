@@ -16,7 +16,7 @@ FAIL_ON = (*SEVERITIES, "never")
 
 
 class LintFormat(str, Enum):
-    """How ``lint`` writes findings; ``perftool.reporters.lint_formats`` says who writes each."""
+    """How ``lint`` writes findings; ``perftool.reporters.lint.formats`` says who writes each."""
 
     text = "text"
     json = "json"

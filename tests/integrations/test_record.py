@@ -21,7 +21,7 @@ from perftool.engine.settings.settings import Settings
 from perftool.integrations.call_lines import Calls, with_calls
 from perftool.integrations.record.plan import VARIABLE, Plan, plan_here
 from perftool.readers.files.discover import find_inputs
-from perftool.reporters.sarif import render_sarif
+from perftool.reporters.lint.sarif import render_sarif
 
 TRAIN = """
 import sys, torch

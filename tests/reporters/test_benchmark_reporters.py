@@ -9,9 +9,9 @@ from builders.benchmark_results import FAILED, SIMULATED, VALIDATED, measurement
 from rich.console import Console
 
 from perftool.model.benchmark import Ratio
-from perftool.reporters.benchmark_json import render_benchmarks_json
-from perftool.reporters.benchmark_markdown import render_benchmarks_markdown
-from perftool.reporters.benchmark_text import print_result, print_validation
+from perftool.reporters.benchmark.document import render_benchmarks_json
+from perftool.reporters.benchmark.markdown import render_benchmarks_markdown
+from perftool.reporters.benchmark.text import print_result, print_validation
 from perftool.reporters.console import make_console
 
 

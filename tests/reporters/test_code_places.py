@@ -9,10 +9,10 @@ from builders.lint_findings import finding, report
 
 from perftool.model.lint import LintFinding
 from perftool.model.report import Location, Source
-from perftool.reporters.github import render_github
-from perftool.reporters.gitlab import render_gitlab
-from perftool.reporters.junit import render_junit
-from perftool.reporters.sarif import render_sarif
+from perftool.reporters.lint.github import render_github
+from perftool.reporters.lint.gitlab import render_gitlab
+from perftool.reporters.lint.junit import render_junit
+from perftool.reporters.lint.sarif import render_sarif
 
 OURS = Source("src/train.py", 33, "main", 0.7, 7_000, here=True)
 THEIRS = Source("net.py", 8, "forward", 0.3, 3_000)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from perftool.model.lint import LintFinding, LintReport
 from perftool.reporters.console import make_console
-from perftool.reporters.github import render_github, render_step_summary
-from perftool.reporters.gitlab import render_gitlab
-from perftool.reporters.junit import render_junit
-from perftool.reporters.lint_json import render_json_lines, render_lint_json
-from perftool.reporters.lint_text import print_lint, print_statistics, summary_line
-from perftool.reporters.sarif import render_sarif
+from perftool.reporters.lint.documents import render_json_lines, render_lint_json
+from perftool.reporters.lint.github import render_github, render_step_summary
+from perftool.reporters.lint.gitlab import render_gitlab
+from perftool.reporters.lint.junit import render_junit
+from perftool.reporters.lint.sarif import render_sarif
+from perftool.reporters.lint.text import print_lint, print_statistics, summary_line
 
 COMMAND = re.compile(
     r"::(error|warning|notice) title=[^,:\r\n]*,file=[^,:\r\n]*,line=1,col=1,endLine=1,endColumn=2::[^\r\n]*"

@@ -9,7 +9,7 @@ from typing import Any
 from builders.lint_findings import finding, report
 
 from perftool.model.lint import LintFinding
-from perftool.reporters.sarif import render_sarif
+from perftool.reporters.lint.sarif import render_sarif
 
 # object of the standard -> its keys, each with the type of its value; "!" marks those that must be there.
 _SHAPES: dict[str, dict[str, Any]] = {

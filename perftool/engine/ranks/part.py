@@ -119,7 +119,9 @@ def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress 
         kept = None if file.rank is None else partial(_keep, file.rank)
         try:
             read = store.add_trace(file.place, partial(progress, label) if progress else None, kept)
-            store.inputs[-1] = replace(read, path=file.path, issues=(*read.issues, *file.issues))
+            store.inputs[-1] = replace(
+                read, path=file.path if file.folder else read.path, issues=(*read.issues, *file.issues)
+            )
         except InputError as error:
             store.unreadable.append(unreadable(file.path, InputError(str(error).replace(file.place, file.path))))
 

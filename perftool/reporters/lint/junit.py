@@ -9,7 +9,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.rule import Rule
 from perftool.reporters.escape import one_line, xml_text
-from perftool.reporters.lint_text import place_of
+from perftool.reporters.lint.text import place_of
 from perftool.reporters.sources import shown_sources
 
 _CRASHED = "TRC001"

@@ -10,7 +10,7 @@ from typing import Any
 from perftool.model.lint import LintReport
 from perftool.reporters.escape import one_line
 from perftool.reporters.json import dump
-from perftool.reporters.lint_text import place_of
+from perftool.reporters.lint.text import place_of
 
 _SEVERITY = {"error": "major", "warning": "minor", "info": "info"}
 

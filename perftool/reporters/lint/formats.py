@@ -20,10 +20,10 @@ class Renderer(Protocol):
 
 
 # Module and function; a module is imported when somebody asks for its format. Text goes to a terminal and is printed by
-# lint_text.
+# text.
 RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
-    LintFormat.json: ("lint_json", "render_lint_json"),
-    LintFormat.json_lines: ("lint_json", "render_json_lines"),
+    LintFormat.json: ("documents", "render_lint_json"),
+    LintFormat.json_lines: ("documents", "render_json_lines"),
     LintFormat.sarif: ("sarif", "render_sarif"),
     LintFormat.junit: ("junit", "render_junit"),
     LintFormat.github: ("github", "render_github"),
@@ -34,4 +34,4 @@ RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
 def renderer(form: LintFormat) -> Renderer:
     """What writes ``form``, which must not be text."""
     module, function = RENDERERS[form]
-    return cast(Renderer, getattr(import_module(f"perftool.reporters.{module}"), function))
+    return cast(Renderer, getattr(import_module(f"perftool.reporters.lint.{module}"), function))

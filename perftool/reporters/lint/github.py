@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perftool.model.lint import LintFinding, LintReport
 from perftool.reporters.escape import github_message, github_property, json_text, markdown_cell, one_line
-from perftool.reporters.lint_text import place_of, summary_line
+from perftool.reporters.lint.text import place_of, summary_line
 from perftool.units import format_ns
 
 _LEVEL = {"error": "error", "warning": "warning", "info": "notice"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perftool.model.benchmark import BenchmarkResult
-from perftool.reporters.benchmark_text import COLUMNS, measurement_line, validation_cells
+from perftool.reporters.benchmark.text import COLUMNS, measurement_line, validation_cells
 
 
 def render_benchmarks_markdown(results: Sequence[BenchmarkResult]) -> bytes:

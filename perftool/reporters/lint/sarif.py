@@ -13,7 +13,7 @@ from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
 from perftool.model.rule import Rule
 from perftool.reporters.json import dump
-from perftool.reporters.lint_text import place_of
+from perftool.reporters.lint.text import place_of
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVEL = {"error": "error", "warning": "warning", "info": "note"}

@@ -1,0 +1,1 @@
+"""The results of ``benchmark`` in every format."""

@@ -1,0 +1,1 @@
+"""The findings of ``lint`` in every format for people and CI."""
