@@ -11,7 +11,7 @@ from perftool import __version__
 from perftool.model.diff import Comparison, OpChange, RunSide
 from perftool.model.efficiency import OpRate
 from perftool.model.report import Finding
-from perftool.reporters.efficiency import rate_text, shapes_text
+from perftool.reporters.efficiency import rate_text, shapes_text, share_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
 from perftool.units import format_alike, format_ns, format_ratio
@@ -161,7 +161,7 @@ def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 def _reached(op: OpRate) -> str:
     """The time of a call, its rate, and the share of the device's best."""
-    share = "" if op.roofline_ratio is None else f"{format_ratio(op.roofline_ratio)} of the best"
+    share = "" if op.roofline_ratio is None else share_text(op.roofline_ratio, " of the best")
     return ", ".join(filter(None, (format_ns(op.kernel_ns / max(op.calls, 1)), rate_text(op), share)))
 
 

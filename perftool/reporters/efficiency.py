@@ -8,6 +8,8 @@ from perftool.model.efficiency import Efficiency, OpRate
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
+# Kernels that need fewer operations or bytes than the formula of their op counts: Winograd's convolutions, caches.
+ABOVE_MODEL = "above its model"
 
 
 def shapes_text(op: OpRate) -> str:
@@ -33,7 +35,12 @@ def best_text(op: OpRate) -> str:
     """Its share of the device's best, and what bounds that."""
     if op.roofline_ratio is None:
         return "no model" if op.bytes is None and op.kind != "collective" else ""
-    return f"{format_ratio(op.roofline_ratio)} ({op.bound or 'differs'})"
+    return share_text(op.roofline_ratio, f" ({op.bound or 'differs'})")
+
+
+def share_text(roofline_ratio: float, after: str = "") -> str:
+    """A share of the device's best and what comes ``after`` it; a share above all of it is none."""
+    return ABOVE_MODEL if roofline_ratio > 1 else format_ratio(roofline_ratio) + after
 
 
 def efficiency_notes(told: Efficiency) -> list[str]:

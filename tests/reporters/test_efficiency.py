@@ -22,6 +22,7 @@ def test_rates_are_those_that_bind() -> None:
     assert best_text(PRODUCT) == "50.0 % (compute)"
     assert best_text(replace(PRODUCT, roofline_ratio=None)) == ""
     assert best_text(replace(PRODUCT, roofline_ratio=None, bytes=None)) == "no model"
+    assert best_text(replace(PRODUCT, roofline_ratio=1.24)) == "above its model"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from perftool.model.links import cause_url
 from perftool.model.words import kind_label
-from perftool.reporters.efficiency import shapes_text
+from perftool.reporters.efficiency import shapes_text, share_text
 from perftool.reporters.escape import json_text, one_line
 from perftool.reporters.labels import format_metric
 from perftool.reporters.verdict import gain_text
@@ -34,7 +34,7 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
-        unbroken=_unbroken, gain=gain_text, shapes=shapes_text, cause_url=cause_url,
+        unbroken=_unbroken, gain=gain_text, shapes=shapes_text, best=share_text, cause_url=cause_url,
     )  # fmt: skip
     return made
 
