@@ -217,10 +217,10 @@ def test_a_baseline_of_another_version_exits_2(run: Run) -> None:
 
 @pytest.mark.parametrize("options", [["-o", "no/out"], ["--also", "sarif:no/out"], ["--write-baseline", "no/out"]])
 def test_a_read_only_folder_exits_2(run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
-    def refuse(**_: object) -> None:  # permissions do not stop root
+    def refuse(_: Path) -> None:  # permissions do not stop root
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("perftool.commands.output.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("perftool.output_file.whole_file", refuse)
     assert run("lint", SLOW, "-q", *options) == 2
     assert run.err == "habana_perf_tool: no/out: cannot be written (Read-only file system)\n"
 

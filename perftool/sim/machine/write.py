@@ -61,9 +61,10 @@ def write(path: Path, data: bytes) -> None:
 def require_writable(path: Path) -> None:
     """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
     _make_folder(path)
-    if path.exists() and not path.is_file():
-        return
     there = path.exists()
+    # A device or a pipe takes what is written when it is written.
+    if there and not path.is_file() and not path.is_dir():
+        return
     try:
         path.open("ab").close()
     except OSError as error:
