@@ -27,6 +27,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands import trend as trend_command
 from perftool.commands import what_if as what_if_command
 from perftool.commands.analyze import View
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
@@ -76,6 +77,7 @@ app.command()(report_command.report)
 app.command()(annotate_command.annotate)
 app.command()(what_if_command.whatif)
 app.command()(merge_command.merge)
+app.command()(trend_command.trend)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
