@@ -48,6 +48,7 @@ from perftool.commands.options import (
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
+from perftool.model.choices import ReportFormat
 from perftool.reporters.escape import no_commands
 
 
@@ -86,7 +87,7 @@ app.command(context_settings={"ignore_unknown_options": True})(simulate_command.
 app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 
 
-_FORMATS = tuple(form.value for form in analyze_command.Format)
+_FORMATS = tuple(form.value for form in ReportFormat)
 _Trace = Annotated[
     list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
 ]

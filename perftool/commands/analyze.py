@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +18,7 @@ from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import InputError, NoInputError, PerfToolError
+from perftool.model.choices import ReportFormat as Format
 from perftool.model.choices import one_of
 from perftool.output_file import append_to_file
 
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.model.report import Report
-
-
-class Format(str, Enum):
-    """How to print the report."""
-
-    text = "text"
-    json = "json"
 
 
 FORMAT = typer.Option(
@@ -104,8 +97,6 @@ def analyze(
     Several traces are ranks of one run. Logs, metrics files and configuration that lie beside a trace are found.
 
     Examples:
-
-      habana_perf_tool analyze rank0.json.gz rank1.json.gz
 
       habana_perf_tool analyze traces/ --jobs 8
 
@@ -179,12 +170,11 @@ def run(
     # Files first: a reader that closes stdout early ends the program.
     if view.summaries is not None:
         append_to_file(render_run_lines(report, datetime.now(timezone.utc)), Path(view.summaries))
-    if _format(prepared) is Format.json:
-        from perftool.reporters.json import render_json
-
-        write_document(render_json(report), settings.output_file)
-    else:
+    form = _format(prepared)
+    if form is Format.text:
         print_document(_printer(report, view, prepared), settings.output_file, color.value)
+    else:
+        write_document(_document(report, form), settings.output_file)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
 
@@ -202,6 +192,13 @@ def require_part_name(name: str) -> None:
     """Raise PerfToolError when a part of this name would not be found again."""
     if not name.endswith(".part"):
         raise PerfToolError(f"--part {name}: the name of a part ends in .part")
+
+
+def _document(report: Report, form: Format) -> bytes:
+    from perftool.reporters.json import render_json
+    from perftool.reporters.openmetrics import render_openmetrics
+
+    return render_json(report) if form is Format.json else render_openmetrics(report)
 
 
 def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:

@@ -25,7 +25,8 @@ class RunLine:
     """One line of a summary file: a run, or, where ``rank`` is a number, a rank of one.
 
     ``time`` is when it was analysed (ISO 8601, UTC), ``name`` that of its inputs, ``metrics`` are numbers of the
-    summary by name (None: the input did not show it), ``codes`` those of the findings with advice, the first first.
+    summary by name (None: the input did not show it), ``codes`` those of the findings with advice, the first first,
+    ``origin`` says that no device left the inputs behind (simulated, handMade).
     """
 
     time: str
@@ -35,6 +36,7 @@ class RunLine:
     metrics: Mapping[str, float | None]
     codes: tuple[str, ...] = ()
     rank: int | None = None
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Trend:
     kind: MetricKind
     device: str | None
     world_size: int | None
+    origin: str
     points: tuple[Point, ...]
     levels: tuple[Level, ...]
     verdict: TrendVerdict

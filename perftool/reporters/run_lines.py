@@ -10,6 +10,7 @@ from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION
 from perftool.reporters.json import dump
 from perftool.reporters.naming import run_name
+from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS
 
 _MOST_CODES = 5
@@ -22,7 +23,7 @@ def render_run_lines(report: Report, time: datetime) -> bytes:
     """
     head = {
         "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "name": run_name(report), "device": report.device.name or report.device.type,
+        "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None,
     }  # fmt: skip
     run = {

@@ -57,7 +57,7 @@ def trend_headline(trend: Trend) -> str:
 
 def trend_notes(trend: Trend) -> list[str]:
     """What was left out."""
-    other = f"{_runs(trend.left_out)} on another device or of another world size"
+    other = f"{_runs(trend.left_out)} of another device, world size or origin"
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
     damaged = f"{trend.damaged} damaged line{'' if trend.damaged == 1 else 's'}"
     counts = ((trend.left_out, other), (trend.absent, absent), (trend.damaged, damaged))
@@ -117,7 +117,7 @@ def _span(trend: Trend) -> str:
 
 def _like(trend: Trend) -> str:
     ranks = f"{trend.world_size} ranks" if trend.world_size and trend.world_size > 1 else ""
-    known = ", ".join(filter(None, (trend.device, ranks)))
+    known = ", ".join(filter(None, (trend.device, ranks, trend.origin)))
     return f" ({known})" if known else ""
 
 

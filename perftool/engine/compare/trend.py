@@ -57,16 +57,21 @@ def trend_of(
         raise InputError(f"no {'run' if rank is None else f'line of rank {rank}'} is left to look at")
     wanted.sort(key=lambda line: line.time)
     newest = wanted[-1]
-    alike = [line for line in wanted if (line.device, line.world_size) == (newest.device, newest.world_size)]
+    alike = [line for line in wanted if _made_by(line) == _made_by(newest)]
     shown = [line for line in alike if line.metrics.get(metric) is not None][-last:]
     levels = _levels(shown, metric)
     points = tuple(Point(line.time, line.name, _value(line, metric)) for line in shown)
     trend = Trend(
-        kind, newest.device, newest.world_size, points,
+        kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in alike), history.damaged,
     )  # fmt: skip
     return _judged(trend)
+
+
+def _made_by(line: RunLine) -> tuple[str | None, int | None, str]:
+    """What two runs must share for their numbers to be comparable."""
+    return line.device, line.world_size, line.origin
 
 
 def _value(line: RunLine, metric: str) -> float:

@@ -69,6 +69,7 @@ def _run_line(text: bytes) -> RunLine | None:
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
+        and isinstance(found.get("origin", ""), str)
         and isinstance(found.get("device"), str | None)
         and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
         and isinstance(codes, list)
@@ -76,7 +77,9 @@ def _run_line(text: bytes) -> RunLine | None:
     )
     if not whole or metrics is None:
         return None
-    return RunLine(found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank)
+    return RunLine(
+        found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", "")
+    )
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
