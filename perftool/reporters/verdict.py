@@ -23,7 +23,7 @@ def origins(report: Report) -> list[str]:
 
 
 def origin(report: Report) -> str:
-    """``simulated``, ``handMade``, both, or empty for what devices left behind: for formats that other programs read."""
+    """``simulated``, ``handMade``, both, or empty for what devices left behind; for other programs."""
     kinds = {issue.kind for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     return " ".join(sorted(kinds))
 
