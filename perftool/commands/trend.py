@@ -12,7 +12,7 @@ from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, require_no_input, said, write_document
 from perftool.commands.prepare import note
 from perftool.model.choices import one_of
-from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST
+from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
 
 
 class Format(str, Enum):
@@ -67,16 +67,17 @@ def trend(
     require_no_input([output_file], [file])
     found = trend_of(read_history(file), metric, rank=rank, only=only, since=since, last=last, threshold=threshold)
     if is_file(output_file) or not silent:
-        if output_format is Format.text:
-            from perftool.reporters.trend import print_trend
-
-            print_document(lambda console: print_trend(found, file, console), output_file, color.value)
-        else:
-            from perftool.reporters.html.trend import render_trend_html
-            from perftool.reporters.trend import render_trend_json
-
-            made = render_trend_json(found) if output_format is Format.json else render_trend_html(found, file)
-            write_document(made, output_file)
+        _write(found, file, output_format, output_file, color)
     note(() if quiet or silent else said(output_file), color)
     if found.fails:
         raise typer.Exit(1)
+
+
+def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:
+    from perftool.reporters.html.trend import render_trend_html
+    from perftool.reporters.trend import print_trend, render_trend_json
+
+    if form is Format.text:
+        print_document(lambda console: print_trend(found, file, console), target, color.value)
+    else:
+        write_document(render_trend_json(found) if form is Format.json else render_trend_html(found, file), target)
