@@ -27,6 +27,7 @@ from perftool.commands import report as report_command
 from perftool.commands import rule as rule_command
 from perftool.commands import settings as settings_command
 from perftool.commands import simulate as simulate_command
+from perftool.commands import trend as trend_command
 from perftool.commands import what_if as what_if_command
 from perftool.commands.analyze import View
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
@@ -47,6 +48,7 @@ from perftool.commands.options import (
 )  # fmt: skip
 from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
+from perftool.model.choices import ReportFormat
 from perftool.reporters.escape import no_commands
 
 
@@ -76,6 +78,7 @@ app.command()(report_command.report)
 app.command()(annotate_command.annotate)
 app.command()(what_if_command.whatif)
 app.command()(merge_command.merge)
+app.command()(trend_command.trend)
 app.command()(rule_command.rule)
 app.command()(benchmark_command.benchmark)
 app.command()(settings_command.config)
@@ -84,7 +87,7 @@ app.command(context_settings={"ignore_unknown_options": True})(simulate_command.
 app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
 
 
-_FORMATS = tuple(form.value for form in analyze_command.Format)
+_FORMATS = tuple(form.value for form in ReportFormat)
 _Trace = Annotated[
     list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
 ]

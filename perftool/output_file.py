@@ -1,4 +1,4 @@
-"""Files that the program writes for users: whole or not at all, and never over an input of the run."""
+"""Files that the program writes for users: whole or not at all, and never over an input of the run; or appended to."""
 
 from __future__ import annotations
 
@@ -43,6 +43,31 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
         raise OutputClosedError from None
     except OSError as error:
         raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+
+
+def append_to_file(block: bytes, target: Path) -> None:
+    """Append ``block``, whole lines, to ``target`` in one write, so that lines of several programs do not mix.
+
+    A last line that was cut off is ended first. A device, a pipe or a socket is written to as it stands. Raises
+    PerfToolError when the file cannot be written, or takes a part of the block only.
+    """
+    try:
+        with open(target, "ab", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            if stat.S_ISREG(found.st_mode) and found.st_size and not _ends_a_line(target):
+                block = b"\n" + block
+            if file.write(block) != len(block):
+                raise PerfToolError(f"{target}: took a part of the lines only; the disk may be full")
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as error:
+        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+
+
+def _ends_a_line(target: Path) -> bool:
+    with open(target, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
 
 
 @contextmanager

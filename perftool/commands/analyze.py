@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,19 +18,14 @@ from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import InputError, NoInputError, PerfToolError
+from perftool.model.choices import ReportFormat as Format
 from perftool.model.choices import one_of
+from perftool.output_file import append_to_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.model.report import Report
-
-
-class Format(str, Enum):
-    """How to print the report."""
-
-    text = "text"
-    json = "json"
 
 
 FORMAT = typer.Option(
@@ -60,6 +55,11 @@ Part = Annotated[
     typer.Option("--part", metavar="FILE", rich_help_panel="Many ranks",
                  help="Write what is known of these ranks to FILE (*.part) instead, for merge."),
 ]  # fmt: skip
+SummaryLines = Annotated[
+    str | None,
+    typer.Option("--summary-jsonl", metavar="FILE", rich_help_panel="Output",
+                 help="Append a line with the numbers of the run, and one per rank, to FILE, for trend."),
+]  # fmt: skip
 
 
 def analyze(
@@ -88,6 +88,7 @@ def analyze(
     scheduler: options.Scheduler = None,
     as_one_run: options.AsOneRun = False,
     part: Part = None,
+    summary_jsonl: SummaryLines = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -97,8 +98,6 @@ def analyze(
 
     Examples:
 
-      habana_perf_tool analyze rank0.json.gz rank1.json.gz
-
       habana_perf_tool analyze traces/ --jobs 8
 
       zcat run.json.gz | habana_perf_tool analyze -
@@ -107,7 +106,7 @@ def analyze(
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude,
                   output_format and output_format.value, output_file, min_severity=min_severity)  # fmt: skip
     prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
-    view = View(full, top, each, part, tuple(capture or ()))
+    view = View(full, top, each, part, tuple(capture or ()), summary_jsonl)
     if settings:
         show_settings(prepared.settings)
     else:
@@ -118,7 +117,8 @@ def analyze(
 class View:
     """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own.
 
-    ``part`` is the file to write a part to, instead of all this, ``captures`` are traces of captures of graphs.
+    ``part`` is the file to write a part to, instead of all this, ``captures`` are traces of captures of graphs,
+    ``summaries`` the file that gets the lines for trend.
     """
 
     full: bool = False
@@ -126,6 +126,7 @@ class View:
     each: bool = False
     part: str | None = None
     captures: tuple[str, ...] = ()
+    summaries: str | None = None
 
 
 def run(
@@ -143,6 +144,7 @@ def run(
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
+    from perftool.reporters.run_lines import render_run_lines
 
     if not paths and not logs:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
@@ -150,7 +152,9 @@ def run(
     # Of several runs each trace is looked at by itself, or all are taken for one.
     any_run = ranks.as_one_run or view.each
     inputs = replace(find_inputs(paths, logs, settings.exclude, as_one_run=any_run), captures=view.captures)
-    require_no_input([settings.output_file, view.part], inputs.files)
+    require_no_input([settings.output_file, view.part, view.summaries], inputs.files)
+    if view.summaries is not None:
+        _require_place(view)
     if view.part is not None:
         require_part_name(view.part)
     if view.each:
@@ -163,20 +167,38 @@ def run(
             note([*inputs.notes, *prepared.warnings, *said(view.part)] if not quiet else [], color)
             return
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
-    if _format(prepared) is Format.json:
-        from perftool.reporters.json import render_json
-
-        write_document(render_json(report), settings.output_file)
-    else:
+    # Files first: a reader that closes stdout early ends the program.
+    if view.summaries is not None:
+        append_to_file(render_run_lines(report, datetime.now(timezone.utc)), Path(view.summaries))
+    form = _format(prepared)
+    if form is Format.text:
         print_document(_printer(report, view, prepared), settings.output_file, color.value)
+    else:
+        write_document(_document(report, form), settings.output_file)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
+
+
+def _require_place(view: View) -> None:
+    """Raise PerfToolError unless there will be lines for a summary file, and it can hold them."""
+    from perftool.readers.metrics.run_lines import require_summaries
+
+    if view.part is not None or view.each or view.summaries == "-":
+        raise PerfToolError("--summary-jsonl needs a report and a file: leave out --part, --each and '-'")
+    require_summaries(str(view.summaries))
 
 
 def require_part_name(name: str) -> None:
     """Raise PerfToolError when a part of this name would not be found again."""
     if not name.endswith(".part"):
         raise PerfToolError(f"--part {name}: the name of a part ends in .part")
+
+
+def _document(report: Report, form: Format) -> bytes:
+    from perftool.reporters.json import render_json
+    from perftool.reporters.openmetrics import render_openmetrics
+
+    return render_json(report) if form is Format.json else render_openmetrics(report)
 
 
 def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:

@@ -32,7 +32,8 @@ class Sink:
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
     """The sink of the settings, then those of --also. Raises PerfToolError when they cannot be told apart."""
-    first = Sink(LintFormat(settings.output_format), settings.output_file)
+    known = settings.output_format in {form.value for form in LintFormat}
+    first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:
         raise PerfToolError("--statistics is for the text format")
     sinks = [first, *map(_also, also)]

@@ -23,6 +23,7 @@ def merge(
     min_severity: options.MinSeverity = None,
     full: analyze.Full = False,
     top: analyze.Top = None,
+    summary_jsonl: analyze.SummaryLines = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     preview: options.Preview = None,
@@ -52,4 +53,4 @@ def merge(
     if others := [*found.traces, *found.texts]:
         raise PerfToolError(f"{others[0]}: is no part; make one with analyze {others[0]} --part FILE.part")
     prepared = prepare(parts, config or [], isolated, given, trust_config)
-    analyze.run(parts, (), prepared, color, quiet, analyze.View(full, top, part=part))
+    analyze.run(parts, (), prepared, color, quiet, analyze.View(full, top, part=part, summaries=summary_jsonl))

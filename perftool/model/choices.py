@@ -27,6 +27,18 @@ class LintFormat(str, Enum):
     gitlab = "gitlab"
 
 
+class ReportFormat(str, Enum):
+    """How ``analyze`` and ``merge`` write the report."""
+
+    text = "text"
+    json = "json"
+    openmetrics = "openmetrics"
+
+
+# What a configuration may name; where a command lacks one it prints text.
+FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
+
+
 def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
     """``words`` as a help text lists them, with the mark of the default."""
     texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)

@@ -17,13 +17,14 @@ Unit = Literal["ratio", "ms", "count", "bytes"]
 @dataclass(frozen=True)
 class MetricKind:
     """A number of the summary. Those with a ``label`` stand in the tables of reports; ``gaudi`` ones only where a Gaudi
-    ran."""
+    ran. ``better`` says which way the number should go, None where neither is better by itself."""
 
     name: str
     unit: Unit
     meaning: str
     label: str | None = None
     gaudi: bool = False
+    better: Literal["lower", "higher"] | None = None
 
     def shown_for(self, device: str | None) -> bool:
         """Whether reports on a device of this type list it."""

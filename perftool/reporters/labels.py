@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perftool.model.metrics import metric_kinds
+from perftool.model.metrics import Unit, metric_kinds
 from perftool.model.replayed import BoundShare
 from perftool.model.report import Metric, Report
 from perftool.model.words import kind_label
@@ -24,11 +24,16 @@ def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
 def format_metric(metric: Metric) -> str:
     """The value of ``metric``, which must have one, with its unit."""
     assert metric.value is not None
-    if metric.unit == "ratio":
-        return format_ratio(metric.value)
-    if metric.unit == "ms":
-        return format_ns(metric.value * 1e6)
-    return format_bytes(metric.value) if metric.unit == "bytes" else format_count(metric.value)
+    return format_value(metric.value, metric.unit)
+
+
+def format_value(value: float, unit: Unit) -> str:
+    """A number of the summary with its unit."""
+    if unit == "ratio":
+        return format_ratio(value)
+    if unit == "ms":
+        return format_ns(value * 1e6)
+    return format_bytes(value) if unit == "bytes" else format_count(value)
 
 
 def bounds_text(bounds: Sequence[BoundShare]) -> str:

@@ -22,6 +22,12 @@ def origins(report: Report) -> list[str]:
     return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
 
 
+def origin(report: Report) -> str:
+    """``simulated``, ``handMade``, both, or empty for what devices left behind; for other programs."""
+    kinds = {issue.kind for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
+    return " ".join(sorted(kinds))
+
+
 def gain_text(finding: Finding) -> str:
     """``≤ 221 ms (57.8 %)``: per step, an upper bound unless it was predicted; empty without a gain."""
     gain = finding.gain

@@ -31,6 +31,8 @@ COMMANDS = {
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
 # Reads parts only, which are tried below.
 OF_PARTS = {"merge"}
+# Reads summary files only.
+OF_SUMMARIES = {"trend"}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
 def test_every_command_that_writes_is_tried_here() -> None:
     commands = typer.main.get_command(app).commands
     writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}
-    assert writing - ONLY_WRITE - OF_PARTS == {arguments[0] for arguments in COMMANDS.values()}
+    assert writing - ONLY_WRITE - OF_PARTS - OF_SUMMARIES == {arguments[0] for arguments in COMMANDS.values()}
 
 
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
@@ -73,6 +75,13 @@ def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
     assert run("merge", ".", option, "run.part") == 2
     assert run.err.endswith("run.part: is an input of this run, which is never changed; name another file\n")
     assert Path("run.part").read_bytes() == made
+
+
+def test_nor_is_a_summary_file(run: Run) -> None:
+    assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+    made = Path("n.jsonl").read_bytes()
+    assert run("trend", "n.jsonl", "-o", "n.jsonl") == 2
+    assert Path("n.jsonl").read_bytes() == made
 
 
 def test_a_log_beside_the_trace_is_an_input_too(run: Run) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import SettingsError
-from perftool.model.choices import CONFIDENCES, FAIL_ON, SEVERITIES, LintFormat
+from perftool.model.choices import CONFIDENCES, FAIL_ON, FORMATS, SEVERITIES
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ KEYS: tuple[SettingKey, ...] = (
     SettingKey("source-roots", "list of texts", [], "folders with source code that traces name, besides the project"),
     SettingKey("rules", "table of tables", {}, "per rule: severity, and thresholds by name"),
     SettingKey("exclude", "list of texts", [], "patterns of files to leave out"),
-    SettingKey("output-format", "text", "text", "format of the findings", tuple(form.value for form in LintFormat)),
+    SettingKey("output-format", "text", "text", "format of the findings", FORMATS),
     SettingKey("output-file", "text", "", "file to write instead of stdout"),
     SettingKey("fail-on", "text", "warning", "severity from which a finding fails the run", FAIL_ON),
     SettingKey("exit-zero", "true or false", False, "exit 0 even with findings"),

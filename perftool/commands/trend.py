@@ -1,0 +1,83 @@
+"""``trend``: a number of the summary over many runs, and whether it got worse."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from perftool.commands import options
+from perftool.commands.options import Color
+from perftool.commands.output import is_file, print_document, require_no_input, said, write_document
+from perftool.commands.prepare import note
+from perftool.model.choices import one_of
+from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
+
+
+class Format(str, Enum):
+    """How to print the trend."""
+
+    text = "text"
+    json = "json"
+    html = "html"
+
+
+def trend(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Summary file of analyze --summary-jsonl, or '-'.")],
+    metric: Annotated[
+        str, typer.Option(metavar="NAME", help="Number of the summary to look at.", show_default=True)
+    ] = DEFAULT_METRIC,
+    threshold: Annotated[
+        float, typer.Option(metavar="PERCENT", min=0, help="Exit 1 when worse by more: percent, of ratios points.")
+    ] = DEFAULT_THRESHOLD,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="Look at this rank instead of the whole run.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only runs whose name matches.")] = None,
+    since: Annotated[
+        str, typer.Option(metavar="DATE", help="Only runs from here on: 2026-01-31; accepts what came before.")
+    ] = "",
+    last: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="How many runs to look at.")
+    ] = DEFAULT_LAST,
+    output_format: Annotated[
+        Format,
+        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the trend: {one_of(Format, 'text')}."),
+    ] = Format.text,
+    output_file: options.OutputFile = None,
+    color: options.ColorOption = Color.auto,
+    quiet: options.Quiet = False,
+    silent: options.Silent = False,
+) -> None:
+    """Show a number over many runs, and fail when it got worse
+
+    Levels and the changes between them are found by statistics. Exit 1: the last level, of 3 runs at least, is worse
+    than the best level before it by more than --threshold. Needs the extra trend.
+
+    Examples:
+
+      habana_perf_tool analyze traces/ --summary-jsonl nightly.jsonl
+
+      habana_perf_tool trend nightly.jsonl
+
+      habana_perf_tool trend nightly.jsonl --metric peak_memory_bytes
+    """
+    from perftool.engine.compare.trend import trend_of
+    from perftool.readers.metrics.run_lines import read_history
+
+    require_no_input([output_file], [file])
+    found = trend_of(read_history(file), metric, rank=rank, only=only, since=since, last=last, threshold=threshold)
+    if is_file(output_file) or not silent:
+        _write(found, file, output_format, output_file, color)
+    note(() if quiet or silent else said(output_file), color)
+    if found.fails:
+        raise typer.Exit(1)
+
+
+def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:
+    from perftool.reporters.html.trend import render_trend_html
+    from perftool.reporters.trend import print_trend, render_trend_json
+
+    if form is Format.text:
+        print_document(lambda console: print_trend(found, file, console), target, color.value)
+    else:
+        write_document(render_trend_json(found) if form is Format.json else render_trend_html(found, file), target)

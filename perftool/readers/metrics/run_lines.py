@@ -1,0 +1,92 @@
+"""Summary files: a JSON line for each run, and for each rank of one, as ``analyze --summary-jsonl`` appends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool.errors import InputError
+from perftool.model.trend import LINE_VERSION, History, RunLine
+from perftool.readers.files.stream import ByteStream
+
+# A line has some 2 kB; what is longer is of something else, and need not be held in memory.
+_LONGEST = 1 << 20
+
+
+def read_history(path: str) -> History:
+    """The runs and ranks of the summary file ``path`` ('-' is stdin); lines that cannot be read are counted.
+
+    Raises InputError when the file cannot be opened, or holds no such line at all.
+    """
+    lines, damaged = [], 0
+    with ByteStream(path) as stream:
+        for text in _lines(stream.blocks()):
+            line = _run_line(text)
+            lines += [line] if line else []
+            damaged += line is None
+    if not lines:
+        raise InputError(f"{path}: holds no summaries of runs; analyze TRACE --summary-jsonl FILE writes them")
+    return History(tuple(lines), damaged)
+
+
+def require_summaries(path: str) -> None:
+    """Raise InputError when ``path`` is a file of something else, to which no line of ours may be appended."""
+    target = Path(path)
+    if target.is_file() and target.stat().st_size:
+        try:
+            read_history(path)
+        except InputError:
+            raise InputError(f"{path}: holds something else than summaries of runs; name another file") from None
+
+
+def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines that hold anything, of what is too long only the beginning."""
+    rest = b""
+    for block in blocks:
+        first, *others = block.split(b"\n")
+        rest = (rest + first)[: _LONGEST + 1]
+        for line in others:
+            if rest.strip():
+                yield rest
+            rest = line[: _LONGEST + 1]
+    if rest.strip():
+        yield rest
+
+
+def _run_line(text: bytes) -> RunLine | None:
+    """What a line says; None when it is damaged, or none of ours."""
+    try:
+        found = orjson.loads(text) if len(text) <= _LONGEST else None
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or found.get("version") != LINE_VERSION:
+        return None
+    rank, world, codes = found.get("rank"), found.get("world_size"), found.get("findings", [])
+    metrics = _metrics(found.get("metrics"))
+    whole = (
+        all(isinstance(found.get(key), str) for key in ("time", "name"))
+        and isinstance(found.get("origin", ""), str)
+        and isinstance(found.get("device"), str | None)
+        and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
+        and isinstance(codes, list)
+        and all(isinstance(code, str) for code in codes)
+    )
+    if not whole or metrics is None:
+        return None
+    return RunLine(
+        found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", "")
+    )
+
+
+def _metrics(found: Any) -> dict[str, float | None] | None:
+    """Numbers by name; None when anything else is among them."""
+    if not isinstance(found, dict):
+        return None
+    for value in found.values():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
+            return None
+    return found

@@ -1,0 +1,61 @@
+"""A number over many runs as a page without scripts: a drawing, the levels, and the runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perftool import __version__
+from perftool.model.trend import Trend
+from perftool.reporters.colours import style_sheet
+from perftool.reporters.html.environment import asset, environment
+from perftool.reporters.html.scripts import policy
+from perftool.reporters.labels import format_value
+from perftool.reporters.trend import level_rows, trend_headline, trend_notes
+
+_WIDTH, _HEIGHT, _EDGE = 960, 240, 12
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A run where it is drawn."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A level where it is drawn."""
+
+    x: float
+    end: float
+    y: float
+
+
+def render_trend_html(trend: Trend, source: str) -> bytes:
+    """A self-contained page."""
+    values = [point.value for point in trend.points]
+    # From 0, so that noise looks like noise.
+    top = max([*values, 0.0]) or 1.0
+    wide = (_WIDTH - 2 * _EDGE) / max(len(values) - 1, 1)
+
+    def height(value: float) -> float:
+        return round(_HEIGHT - _EDGE - max(value, 0.0) / top * (_HEIGHT - 2 * _EDGE), 1)
+
+    unit = trend.kind.unit
+    shown = [(point.time, point.name, format_value(point.value, unit)) for point in trend.points]
+    dots = [Dot(round(_EDGE + at * wide, 1), height(point.value), f"{shown[at][0]}: {shown[at][2]}")
+            for at, point in enumerate(trend.points)]  # fmt: skip
+    bars, start = [], 0
+    for level in trend.levels:
+        end = start + level.runs
+        bars.append(Bar(dots[start].x, dots[end - 1].x, height(level.median)))
+        start = end
+    page = environment().get_template("trend.html.j2").render(
+        title=f"{trend.kind.name} over {len(values)} runs", version=__version__, policy=policy(None), source=source,
+        style=style_sheet() + asset("report.css"), headline=trend_headline(trend), notes=trend_notes(trend),
+        meaning=trend.kind.meaning, width=_WIDTH, height=_HEIGHT, dots=dots, bars=bars, levels=level_rows(trend),
+        runs=shown[::-1], top=format_value(top, unit),
+    )  # fmt: skip
+    return page.encode("utf-8", "replace")

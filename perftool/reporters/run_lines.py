@@ -1,0 +1,65 @@
+"""A run as one JSON line, and one for each of its ranks, to be appended to a summary file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from perftool import __version__
+from perftool.model.report import RankSummary, Report
+from perftool.model.trend import LINE_VERSION
+from perftool.reporters.json import dump
+from perftool.reporters.naming import run_name
+from perftool.reporters.verdict import origin
+from perftool.units import NS_PER_MS
+
+_MOST_CODES = 5
+
+
+def render_run_lines(report: Report, time: datetime) -> bytes:
+    """A line for the run and, when it has several ranks, one for each: UTF-8 JSON with sorted keys.
+
+    ``time`` (UTC) is when the run was analysed. Numbers that the input does not show are null.
+    """
+    head = {
+        "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
+        "world_size": report.run.world_size or len(report.ranks) or None,
+    }  # fmt: skip
+    run = {
+        **head, "rank": None, "metrics": {name: metric.value for name, metric in report.summary.items()},
+        "findings": [finding.code for finding in report.advice[:_MOST_CODES]],
+    }  # fmt: skip
+    ranks = report.ranks if len(report.ranks) > 1 else ()
+    return b"".join(map(dump, [run, *({**head, **_of_rank(rank, report)} for rank in ranks)]))
+
+
+def _of_rank(rank: RankSummary, report: Report) -> dict[str, Any]:
+    codes = [finding.code for finding in report.advice if finding.rank == rank.rank]
+    return {
+        "rank": rank.rank, "host": rank.host, "metrics": rank_metrics(rank),
+        "findings": list(dict.fromkeys(codes))[:_MOST_CODES],
+    }  # fmt: skip
+
+
+def rank_metrics(rank: RankSummary) -> dict[str, float | None]:
+    """The numbers of the summary that are known of a single rank, by their names."""
+    known = None if rank.busy_ns is None or rank.idle_ns is None else rank.busy_ns + rank.idle_ns
+    return {
+        "steps": float(rank.steps),
+        "step_time_ms": _ms(rank.step_ns),
+        "window_ms": _ms(rank.window_ns),
+        "device_busy_ratio": _ratio(rank.busy_ns, known),
+        "device_idle_ratio": _ratio(rank.idle_ns, known),
+        "kernel_time_ms": _ms(rank.compute_ns),
+        "collective_time_ms": _ms(rank.collective_ns),
+        "exposed_collective_ratio": _ratio(rank.exposed_ns, rank.window_ns),
+    }
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / NS_PER_MS
+
+
+def _ratio(part: int | None, whole: int | None) -> float | None:
+    return part / whole if part is not None and whole else None

@@ -1,0 +1,151 @@
+"""``--summary-jsonl`` and ``trend``: from a run to a gate over many."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.program import Run
+from events import document, step, x
+
+from perftool.model.metrics import metric_names
+
+pytest.importorskip("ruptures")
+TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
+
+
+def line(at: int, value: float | None, **more: Any) -> str:
+    made = {
+        "version": 1, "time": f"2026-01-{at:02}T02:00:00Z", "name": "run.json", "device": "GAUDI2", "world_size": 1,
+        "rank": None, "metrics": {"step_time_ms": value}, "findings": ["GAP101"], **more,
+    }  # fmt: skip
+    return json.dumps(made) + "\n"
+
+
+def write(values: list[float], **more: Any) -> None:
+    Path("n.jsonl").write_text("".join(line(at, value, **more) for at, value in enumerate(values, 1)))
+
+
+STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "said"),
+    [
+        (STEADY, 0, "step_time_ms: 100 ms since 2026-01-01T02:00, steady."),
+        ([*STEADY, 130], 0, "steady"),
+        ([*STEADY, 130, 131, 129], 1, "130 ms since 2026-01-09T02:00, 30.0 % worse than the best level before, 100"),
+        ([*STEADY, 70, 71, 69], 0, "70.0 ms since 2026-01-09T02:00, 30.0 % better than"),
+        # Half of a regression mended is still one.
+        ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best level before, 100 ms."),
+        ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
+        ([100, 150, 150, 150, 150], 0, "cannot be judged, as there are fewer than 6 runs"),
+        ([0.0] * 8, 0, "steady"),
+    ],
+)  # fmt: skip
+def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str, run: Run) -> None:
+    write(values)
+    assert run("trend", "n.jsonl") == code
+    assert said in run.out
+    assert max(map(len, run.out.splitlines()[1:])) <= 80
+
+
+def test_the_way_a_number_should_go_counts(run: Run) -> None:
+    values = [*[0.9] * 6, *[0.7] * 4]
+    write([1.0] * 10)
+    Path("n.jsonl").write_text("".join(
+        line(at, None, metrics={"device_busy_ratio": value, "window_ms": value}) for at, value in enumerate(values, 1)
+    ))  # fmt: skip
+    assert run("trend", "n.jsonl", "--metric", "device_busy_ratio") == 1
+    assert "20.0 points worse" in run.out
+    assert run("trend", "n.jsonl", "--metric", "window_ms") == 0
+    assert "neither better nor worse by itself" in run.out
+    assert run("trend", "n.jsonl", "--metric", "device_idle_ratio") == 0
+    assert "Left out: 10 runs whose inputs do not show device_idle_ratio." in run.out
+
+
+def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
+    worse = [line(at, 150.0, findings=["GAP101", "SYN101"]) for at in range(10, 14)]
+    other = line(9, 5.0, device="H100")
+    Path("n.jsonl").write_text(
+        "".join(line(at, v) for at, v in enumerate(STEADY, 1)) + other + '{"version": 1, "ti\n[]\n' + "".join(worse)
+    )
+    assert run("trend", "n.jsonl", "--output-format", "json") == 1
+    found = json.loads(run.out)
+    kept = {key: found[key] for key in ("damaged", "left_out", "regression", "verdict", "metric", "unit", "better")}
+    assert kept == {"damaged": 2, "left_out": 1, "regression": True, "verdict": "worse", "metric": "step_time_ms",
+                    "unit": "ms", "better": "lower"}  # fmt: skip
+    assert [(level["runs"], level["median"], level["new_codes"]) for level in found["levels"]] == [
+        (8, 100.0, []), (4, 150.0, ["SYN101"]),
+    ]  # fmt: skip
+    # What is accepted is no longer before.
+    assert run("trend", "n.jsonl", "--since", "2026-01-10") == 0
+
+
+@pytest.mark.parametrize("text", [b"", b"hello\n", b"\x00\xff" * 100, b'{"traceEvents": []}\n', b'{"version": 2}'])
+def test_a_file_of_something_else_is_one_sentence(text: bytes, run: Run) -> None:
+    Path("n.jsonl").write_bytes(text)
+    assert run("trend", "n.jsonl") == 2
+    sentence = "holds no summaries of runs; analyze TRACE --summary-jsonl FILE writes them"
+    assert run.err == f"habana_perf_tool: n.jsonl: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    "change", [{"time": 3}, {"metrics": {"a": "b"}}, {"metrics": {"a": True}}, {"rank": "0"}, {"findings": [1]}]
+)
+def test_a_line_with_other_types_is_damaged(change: dict[str, Any], run: Run) -> None:
+    Path("n.jsonl").write_text(line(1, 1.0) + line(2, 1.0, **change))
+    assert run("trend", "n.jsonl") == 0
+    assert "1 damaged line." in run.out
+
+
+def test_unknown_metrics_and_empty_choices_are_sentences(run: Run) -> None:
+    write(STEADY)
+    assert run("trend", "n.jsonl", "--metric", "speed") == 2
+    assert run("trend", "n.jsonl", "--only", "other*") == 2
+    assert run("trend", "n.jsonl", "--rank", "3") == 2
+    assert run.err == "habana_perf_tool: no line of rank 3 is left to look at\n"
+
+
+def test_the_page_escapes_names(run: Run) -> None:
+    write(STEADY, name="<script>alert(1)</script>")
+    assert run("trend", "n.jsonl", "--output-format", "html", "-o", "t.html") == 0
+    page = Path("t.html").read_text()
+    assert "<script" not in page
+    assert page.count("<circle") == len(STEADY)
+
+
+def test_a_run_appends_a_line_and_a_cut_one_is_ended_first(run: Run) -> None:
+    Path("run.json").write_bytes(TRACE)
+    for _ in range(2):
+        assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+    first, second = map(json.loads, Path("n.jsonl").read_text().splitlines())
+    assert set(first["metrics"]) == set(metric_names())
+    assert (first["name"], first["metrics"]["step_time_ms"], first["metrics"]["mfu_ratio"]) == ("run.json", 1.0, None)
+    assert {**first, "time": ""} == {**second, "time": ""}
+    Path("n.jsonl").write_text(Path("n.jsonl").read_text() + '{"cut')
+    assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
+    assert [text[0] + text[-1] for text in Path("n.jsonl").read_text().splitlines()] == ["{}", "{}", "{t", "{}"]
+
+
+def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
+    for rank, length in ((0, 1000), (1, 2000)):
+        info = {"distributedInfo": {"rank": rank, "world_size": 2}}
+        trace = json.loads(document([step(1, 0, length), x("aten::mm", 10, 30)])) | info
+        Path(f"rank{rank}.json").write_text(json.dumps(trace))
+    assert run("analyze", "rank0.json", "rank1.json", "--summary-jsonl", "n.jsonl") == 0
+    lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()]
+    assert [(one["rank"], one["metrics"]["step_time_ms"], one["world_size"]) for one in lines] == [
+        (None, 1.5, 2), (0, 1.0, 2), (1, 2.0, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["run.json", "other.json", "-"])
+def test_nothing_else_is_appended_to(name: str, run: Run) -> None:
+    Path("run.json").write_bytes(TRACE)
+    Path("other.json").write_bytes(b'{"a": 1}')
+    assert run("analyze", "run.json", "--summary-jsonl", name) == 2
+    assert (Path("run.json").read_bytes(), Path("other.json").read_bytes()) == (TRACE, b'{"a": 1}')
+    assert not Path("-").exists()
