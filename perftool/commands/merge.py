@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,8 +50,17 @@ def merge(
 
     given = Given(select, ignore, preview=preview, rule_packs=rules, output_file=output_file,
                   output_format=output_format and output_format.value, min_severity=min_severity)  # fmt: skip
-    found = find_inputs(parts, companions=False)
+    named = [part for path in parts for part in _parts_below(path)]
+    found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
         raise PerfToolError(f"{others[0]}: is no part; make one with analyze {others[0]} --part FILE.part")
     prepared = prepare(parts, config or [], isolated, given, trust_config)
-    analyze.run(parts, (), prepared, color, quiet, analyze.View(full, top, part=part, summaries=summary_jsonl))
+    analyze.run(named, (), prepared, color, quiet, analyze.View(full, top, part=part, summaries=summary_jsonl))
+
+
+def _parts_below(path: str) -> list[str]:
+    """The parts in the folder ``path``, beside which traces may lie; ``path`` itself when it is none, or has none."""
+    from perftool.readers.files.discover import PART_SUFFIX
+
+    below = sorted(str(part) for part in Path(path).rglob(f"*{PART_SUFFIX}")) if Path(path).is_dir() else []
+    return below or [path]

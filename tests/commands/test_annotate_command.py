@@ -84,7 +84,7 @@ def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
     lanes = [
         event["args"]["name"] for event in ours(Path("out.json").read_bytes()) if event.get("name") == "thread_name"
     ]
-    assert lanes == ["GAP102 dataloader-wait", "idle time by cause"]
+    assert lanes == ["GAP102 dataloader-wait", "idle time by cause", "critical path: 1"]
     assert run.err.startswith("Wrote out.json with 1 finding drawn in\n")
 
 

@@ -87,7 +87,7 @@ def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), report=True)
 
     assert done.stdout.startswith("over\n")
-    assert ".pt.trace.json.gz" in done.stdout
+    assert ".pt.trace   cpu" in done.stdout
 
 
 @pytest.mark.parametrize(

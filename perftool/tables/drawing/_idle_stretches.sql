@@ -11,5 +11,5 @@ WITH parts AS (
     FROM (SELECT rank, cause, ts, "end", lag(cause) OVER by_time AS before_cause, lag("end") OVER by_time AS before_end
           FROM gap_causes WINDOW by_time AS (PARTITION BY rank ORDER BY ts))
 )
-SELECT rank, any_value(cause) AS cause, min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur
+SELECT rank, min(cause) AS cause, min(ts) AS ts, (max("end") - min(ts))::BIGINT AS dur
 FROM parts GROUP BY rank, part ORDER BY rank, ts
