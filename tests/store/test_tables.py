@@ -264,6 +264,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('device_unknown_ratio', 0.0, 'ratio', 0.0, 1.0),
         ('kernel_busy_ratio', 0.24, 'ratio', 0.24, 1.0),
         ('kernel_time_ms', 0.24, 'ms', None, None),
+        ('passes_time_ms', None, 'ms', None, None),
         ('peak_memory_bytes', None, 'bytes', None, None),
         ('step_time_ms', 1.0, 'ms', None, None),
         ('steps', 1.0, 'count', None, None),
