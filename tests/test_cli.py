@@ -295,7 +295,7 @@ def test_an_option_before_the_command_is_refused_where_it_would_do_nothing(cli) 
 def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli, monkeypatch) -> None:
     monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FORMAT", "sarif")
     assert json.loads(cli("lint", "good.json").out)["version"] == "2.1.0"
-    refused = "habana_perf_tool: --output-format 'sarif': is none of text, json\n"
+    refused = "habana_perf_tool: --output-format 'sarif': is none of text, json, openmetrics\n"
     assert cli("--trace", "good.json") == Ran(2, "", refused)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-InputKind = Literal["trace", "fallback_log", "metrics", "runtime_log", "config", "capture"]
+InputKind = Literal["trace", "fallback_log", "metrics", "runtime_log", "config", "capture", "flight_record"]
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
 

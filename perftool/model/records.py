@@ -18,7 +18,7 @@ from perftool.model.inputs import ImportIssue
 FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
 CompilationSource = Literal["metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"]
 ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json"]
-ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config", "capture"]
+ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config", "capture", "flight_record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,41 @@ class ConfigEntry:
     line: int | None = None
 
 
-_Ranked = FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
+@dataclass(frozen=True, slots=True)
+class FlightEntry:
+    """A collective in the flight recorder of a rank: the ``number``-th of its group.
+
+    ``state`` is scheduled, started or completed, ``sizes`` the lengths of its inputs, ``created_ns`` when it was called
+    (of that host's clock), ``place`` the line of the program.
+    """
+
+    rank: int
+    group: str
+    number: int
+    name: str
+    state: str
+    sizes: str | None
+    created_ns: int | None
+    place: str | None
+    p2p: bool
+    pg_id: int | None
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlightGroup:
+    """A process group as one rank knows it: its ``members`` (empty: unknown), and the numbers of the last collective
+    that this rank called and of the last that it completed, 0 for none."""
+
+    rank: int
+    group: str
+    description: str
+    members: tuple[int, ...]
+    called: int
+    completed: int
+
+
+_Ranked = FlightEntry | FlightGroup | FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +195,22 @@ class LogReading:
     events: tuple[LogEvent, ...] = ()
     config: tuple[ConfigEntry, ...] = ()
     captured: tuple[CapturedKernel, ...] = ()
+    flight: tuple[FlightEntry, ...] = ()
+    flight_groups: tuple[FlightGroup, ...] = ()
     issues: tuple[ImportIssue, ...] = ()
     kind: ReadingKind | None = None
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that any record names, ascending."""
-        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config)
+        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups)
         records: Iterator[_Ranked] = chain.from_iterable(parts)
         return tuple(sorted({record.rank for record in records if record.rank is not None}))
 
     @property
     def records(self) -> int:
         """How many records were used: the ``events`` of an input in the report."""
-        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured)
+        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured, self.flight)
         return sum(map(len, parts))
 
 
@@ -188,6 +224,8 @@ def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> 
         events=tuple(record for part in parts for record in part.events),
         config=tuple(record for part in parts for record in part.config),
         captured=tuple(record for part in parts for record in part.captured),
+        flight=tuple(record for part in parts for record in part.flight),
+        flight_groups=tuple(record for part in parts for record in part.flight_groups),
         issues=tuple(issue for part in parts for issue in part.issues),
         kind=kind,
     )

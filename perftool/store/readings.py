@@ -75,6 +75,16 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             for r in readings
             for e in r.reading.events
         ],
+        "flight_groups": [
+            (g.rank, g.group, g.description, list(g.members) or None, g.called, g.completed, r.path)
+            for r in readings
+            for g in r.reading.flight_groups
+        ],
+        "flight_entries": [
+            (e.rank, e.group, e.number, e.name, e.state, e.sizes, e.created_ns, e.place)
+            for part in parts
+            for e in part.flight
+        ],
         "metrics": [
             (s.metric, s.ordinal, v.key, v.name, v.total, v.increment, v.unit, s.trigger, s.rank, r.path)
             for r in readings

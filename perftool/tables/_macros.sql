@@ -83,6 +83,10 @@ CREATE MACRO shows(mask, doing) AS
 
 -- A rank in the words of a message, with its host where that is known.
 CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');
+-- Ranks as people list them: the first eight.
+CREATE MACRO ranks_text(ranks) AS
+    CASE WHEN len(ranks) = 1 THEN 'rank ' ELSE 'ranks ' END || array_to_string(ranks[1:8], ', ') ||
+    CASE WHEN len(ranks) > 8 THEN ' and ' || (len(ranks) - 8) || ' more' ELSE '' END;
 
 -- Times in the words of a message, as perftool.units.format_ns writes those that are columns of their own.
 CREATE MACRO three_digits(value) AS

@@ -72,7 +72,7 @@ def test_nor_do_the_other_outputs_of_lint(option: list[str], run: Run) -> None:
 def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
     assert run("analyze", "run.json", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
-    assert run("merge", ".", option, "run.part") == 2
+    assert run("merge", "run.part", option, "run.part") == 2
     assert run.err.endswith("run.part: is an input of this run, which is never changed; name another file\n")
     assert Path("run.part").read_bytes() == made
 

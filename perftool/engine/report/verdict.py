@@ -110,8 +110,8 @@ def _cause_sentence(cause: Cause, whole: _Whole) -> str:
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
-    if rule is not None and rule.scope == "ranks" and first.gain:
-        # Who keeps the others waiting matters more than that somebody does.
+    if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
+        # Who keeps the others waiting, or the run from going on, matters more than that somebody does.
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
     # A symptom knows the largest of its causes.

@@ -20,6 +20,7 @@ from perftool.readers.files.runs import is_recording
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
+    "nccl_trace_rank_*", "comm_lib_trace_rank_*",
 )  # fmt: skip
 # Words that say what a file is, and not which run it is of.
 _GENERIC = {

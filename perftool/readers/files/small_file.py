@@ -8,6 +8,7 @@ from pathlib import Path
 
 # The largest that has a meaning as configuration or rule; a thousand times what people write.
 MOST_TEXT = 4 << 20
+_BLOCK = 1 << 20
 
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
@@ -15,7 +16,10 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "is no regular file")
-        data = file.read(most + 1)
+        # To ask for all at once would take the memory of the largest file for the smallest.
+        data = b""
+        while len(data) <= most and (block := file.read(_BLOCK)):
+            data += block
     if len(data) > most:
         raise OSError(0, f"is longer than {most >> 20} MB" if most >> 20 else f"is longer than {most >> 10} kB")
     return data

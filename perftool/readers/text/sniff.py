@@ -18,8 +18,10 @@ from perftool.readers.metrics.compilation_stats import START as COMPILATION_STEP
 from perftool.readers.text.log_lines import split_prefix
 from perftool.readers.trace.profiler_csv import is_profiler_header
 
-TextKind = Literal["fallback_log", "metrics", "runtime_log", "config", "csv", "unknown"]
-TextForm = Literal["metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "log", "unknown"]
+TextKind = Literal["fallback_log", "metrics", "runtime_log", "config", "csv", "flight_record", "unknown"]
+TextForm = Literal[
+    "metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "flight_record", "log", "unknown"
+]
 
 # How much of an input is worth a look: a console log can begin with pages of package installation.
 HEAD_CHARACTERS = 256 << 10

@@ -10,6 +10,8 @@ from perftool.errors import InputError
 from perftool.model.records import LogReading, combine
 from perftool.readers.config import run_config
 from perftool.readers.files.rank_name import rank_of
+from perftool.readers.files.stream import STDIN
+from perftool.readers.flight import dump
 from perftool.readers.logs import console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
 from perftool.readers.text.issue_tally import IssueTally
@@ -27,6 +29,8 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     reject_hltv(name)
+    if name and name != STDIN and dump.is_dump(name):
+        return dump.read(name, rank)
     rank = rank_of(name) if rank is None else rank
     tally = IssueTally()
     lines = read_lines(source, tally, MAX_JSON_LINE)
@@ -42,6 +46,8 @@ def read(source: Source, rank: int | None = None) -> LogReading:
 def sniff_input(source: Source) -> Sniffed:
     """The kind of an input by its beginning. Raises InputError when it cannot be opened or read."""
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
+    if name and name != STDIN and dump.is_dump(name):
+        return Sniffed("flight_record", "flight_record")
     return sniff([line.text for line in _head(read_lines(source, IssueTally()))], name)
 
 

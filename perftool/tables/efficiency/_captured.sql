@@ -1,4 +1,4 @@
--- The kernels of the traces of captures that were given, in the order of their launches. For the work of ops in device graphs.
+-- The kernels of the traces of captures that were given, in the order of their launches, for op costs.
 --
 -- maker: given
 -- column kernel: VARCHAR, name of the kernel

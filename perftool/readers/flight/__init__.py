@@ -1,0 +1,1 @@
+"""Dumps of torch.distributed's flight recorder."""

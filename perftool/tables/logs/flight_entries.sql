@@ -1,0 +1,11 @@
+-- One row per collective in a flight-recorder dump, which keeps the latest ones.
+--
+-- maker: given
+-- column rank: INTEGER, rank of the dump
+-- column group_name: VARCHAR, name of the process group
+-- column number: BIGINT, the collective is the number-th of its group
+-- column name: VARCHAR, what was called, such as nccl:all_reduce
+-- column state: VARCHAR, scheduled, started or completed
+-- column sizes: VARCHAR, sizes of its inputs
+-- column created_ns: BIGINT, when it was called, by the clock of that host
+-- column place: VARCHAR, line of the program that called it
