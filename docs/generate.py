@@ -27,7 +27,7 @@ from perftool.model.rule import Rule
 from perftool.reporters.console import make_console
 from perftool.reporters.terminal.answer import print_answer
 from perftool.reporters.terminal.full import print_full
-from perftool.store.catalog import Table, catalog
+from perftool.store.catalog import Table, public_tables
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
@@ -44,7 +44,6 @@ SHOWN = re.compile(r"(<!-- report: (.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
 
 def tables_page() -> str:
     """Every public table with its columns."""
-    public = [table for table in catalog().values() if table.public]
     intro = (
         "# Tables\n\nWhat a trace becomes after reading. Ask them with `habana_perf_tool query PATH SQL` (the SQL is\n"
         "DuckDB's), or as DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
@@ -52,7 +51,7 @@ def tables_page() -> str:
         "\nThe table `raw` holds every event as the file has it, of any phase: `rank`, `ph`, `cat`, `name`, `pid`,\n"
         "`tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event there.\n"
     )
-    return "\n".join([NOTE, intro, *map(_table, public)])
+    return "\n".join([NOTE, intro, *map(_table, public_tables())])
 
 
 def rules_page() -> str:

@@ -144,7 +144,6 @@ def run(
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
-    from perftool.reporters.run_lines import render_run_lines
 
     if not paths and not logs:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
@@ -156,7 +155,7 @@ def run(
     if view.summaries is not None:
         _require_place(view)
     if view.part is not None:
-        require_part_name(view.part)
+        _require_part_name(view.part)
     if view.each:
         _each(inputs.traces, logs, prepared, color, quiet)
         return
@@ -169,6 +168,8 @@ def run(
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
     # Files first: a reader that closes stdout early ends the program.
     if view.summaries is not None:
+        from perftool.reporters.run_lines import render_run_lines
+
         append_to_file(render_run_lines(report, datetime.now(timezone.utc)), Path(view.summaries))
     form = _format(prepared)
     if form is Format.text:
@@ -188,17 +189,22 @@ def _require_place(view: View) -> None:
     require_summaries(str(view.summaries))
 
 
-def require_part_name(name: str) -> None:
+def _require_part_name(name: str) -> None:
     """Raise PerfToolError when a part of this name would not be found again."""
-    if not name.endswith(".part"):
-        raise PerfToolError(f"--part {name}: the name of a part ends in .part")
+    from perftool.readers.files.discover import PART_SUFFIX
+
+    if not name.endswith(PART_SUFFIX):
+        raise PerfToolError(f"--part {name}: the name of a part ends in {PART_SUFFIX}")
 
 
 def _document(report: Report, form: Format) -> bytes:
-    from perftool.reporters.json import render_json
+    if form is Format.json:
+        from perftool.reporters.json import render_json
+
+        return render_json(report)
     from perftool.reporters.openmetrics import render_openmetrics
 
-    return render_json(report) if form is Format.json else render_openmetrics(report)
+    return render_openmetrics(report)
 
 
 def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:

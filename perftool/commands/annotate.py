@@ -124,7 +124,7 @@ def _write(
     from perftool.reporters.perfetto import render_events
 
     inputs = find_inputs([trace], texts)
-    require_no_input([target], [*inputs.traces, *inputs.texts])
+    require_no_input([target], inputs.files)
     if len(inputs.traces) != 1:
         raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
     with (

@@ -209,7 +209,7 @@ def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintRepo
     from perftool.engine.ranks.choice import choose_schedule
 
     inputs = _inputs(plan, call)
-    require_no_input([*targets, call.write_baseline], [*inputs.files])
+    require_no_input([*targets, call.write_baseline], inputs.files)
     note(() if call.quiet else inputs.notes, call.color)
     schedule = choose_schedule(inputs.traces, call.ranks.jobs, call.ranks.scheduler)
     with progress(call.quiet) as show:

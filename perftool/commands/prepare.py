@@ -22,11 +22,13 @@ _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 @dataclass(frozen=True)
 class Prepared:
-    """The settings of a run and the rules to run, thresholds and severities already adjusted."""
+    """The settings of a run and the rules to run, thresholds and severities already adjusted; ``known`` are all rules,
+    selected or not."""
 
     settings: Settings
     rules: tuple[Rule, ...]
     warnings: tuple[str, ...]
+    known: tuple[Rule, ...]
 
 
 def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: Given, trust: bool = False) -> Prepared:
@@ -46,7 +48,7 @@ def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: 
             require_known(selector, rules)
         ignores.append((pattern, redirected.selectors))
         warnings += redirected.warnings
-    return Prepared(replace(settings, per_file_ignores=tuple(ignores)), chosen.rules, tuple(warnings))
+    return Prepared(replace(settings, per_file_ignores=tuple(ignores)), chosen.rules, tuple(warnings), tuple(rules))
 
 
 def note(messages: Sequence[str], color: Color = Color.auto) -> None:

@@ -14,7 +14,7 @@ from perftool.commands.prepare import note
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError, QueryError
 from perftool.reporters.console import make_console
-from perftool.store.catalog import catalog
+from perftool.store.catalog import public_tables
 
 
 class Format(str, Enum):
@@ -33,7 +33,7 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
     from perftool.store.room.room import Bounds
 
     inputs = find_inputs([path], as_one_run=ranks.as_one_run)
-    require_no_input([output_file], [*inputs.files])
+    require_no_input([output_file], inputs.files)
     note(inputs.notes)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress() as show, analysed(inputs, (), schedule, show) as opened:
@@ -50,17 +50,16 @@ def _tables_there_are(error: str) -> str:
     """What to add to an ``error`` about a table that there is not."""
     if not error.startswith("there is no table"):
         return ""
-    return f"; there are {', '.join(table.name for table in catalog().values() if table.public)}, raw"
+    return f"; there are {', '.join(table.name for table in public_tables())}, raw"
 
 
 def list_tables(output_file: str | None = None) -> None:
     """Print every public table with its columns."""
     text = []
-    for table in catalog().values():
-        if table.public:
-            text.append(f"{table.name}: {' '.join(table.summary.split())}")
-            text += [f"  {column.name:16} {column.type:8} {column.meaning}" for column in table.columns]
-            text.append("")
+    for table in public_tables():
+        text.append(f"{table.name}: {' '.join(table.summary.split())}")
+        text += [f"  {column.name:16} {column.type:8} {column.meaning}" for column in table.columns]
+        text.append("")
     write_document("\n".join(text).encode(), output_file)
     note(said(output_file))
 

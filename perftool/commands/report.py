@@ -17,7 +17,6 @@ from perftool.commands.output import is_file, require_no_input, said, warn_of_se
 from perftool.commands.prepare import Prepared, note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
-from perftool.readers.text.secrets import secrets_in, without
 
 if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
@@ -78,6 +77,8 @@ def report(
 
 def _write(document: bytes, secrets: Mapping[str, str], redact: bool, target: str | None) -> list[str]:
     """Write ``document``, with ``redact`` without the ``secrets`` in it; returns what to warn of."""
+    from perftool.readers.text.secrets import without
+
     write_document(b"".join(without([document], secrets.values())) if redact else document, target)
     return warn_of_secrets(secrets, redact)
 
@@ -86,6 +87,7 @@ def make_document(
     paths: Sequence[str], texts: Sequence[str], prepared: Prepared, static: bool, quiet: bool, ranks: Ranks
 ) -> tuple[bytes, dict[str, str]]:
     """The report on ``paths`` and ``texts`` as one HTML file, and the secrets of the inputs that are in it."""
+    from perftool.readers.text.secrets import secrets_in
     from perftool.reporters.html import render_html
 
     found, pictures, metadata = _analysis(paths, texts, prepared, quiet, ranks)
@@ -116,12 +118,11 @@ def _analysis(
     from perftool.readers.files.discover import find_inputs
 
     inputs = find_inputs(paths, texts, prepared.settings.exclude, as_one_run=ranks.as_one_run)
-    require_no_input([prepared.settings.output_file], [*inputs.files])
+    require_no_input([prepared.settings.output_file], inputs.files)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         found, pictures = run.report, run.pictures
-        run.store.build(["config"])
-        settings = {row["key"]: row["value"] for row in run.store.select("SELECT key, value FROM config", {})}
+        settings = {row["key"]: row["value"] for row in run.store.rows("config")}
         metadata = {"trace": {str(rank): top for rank, top in run.store.metadata.items()}, "configuration": settings}
     portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
     return place_sources(portable, (project_root(), *prepared.settings.source_roots), shorten=True), pictures, metadata

@@ -13,6 +13,7 @@ from perftool.commands.options import Color, Given
 from perftool.commands.output import print_document, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
+from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from perftool.model.what_if import WhatIf
@@ -59,7 +60,8 @@ def whatif(
     without: Without = None,
     rank: OneRank = None,
     output_format: Annotated[
-        Format, typer.Option("--output-format", metavar="FORMAT", help="Format of the prediction: text, json.")
+        Format,
+        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the prediction: {one_of(Format, 'text')}."),
     ] = Format.text,
     output_file: options.OutputFile = None,
     log: options.Logs = None,
@@ -104,16 +106,13 @@ def _predicted(
     trace: str, logs: list[str], prepared: Prepared, asked: Asked, output_file: str | None, quiet: bool
 ) -> WhatIf:
     from perftool.engine.analysis import analysed
-    from perftool.engine.rules.pack import load_packs
-    from perftool.engine.settings.settings import adjust
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
     from perftool.readers.files.discover import find_inputs
 
     # A fix may be asked for whether or not its rule is selected.
-    known = adjust(load_packs(prepared.settings.rule_packs), prepared.settings.overrides)
-    fixes = rules_named(asked.fixes, known)
+    fixes = rules_named(asked.fixes, prepared.known)
     tasks = [*map(parse_scale, asked.scale), *map(parse_without, asked.without)]
     inputs = find_inputs([trace], logs)
-    require_no_input([output_file], [*inputs.traces, *inputs.texts])
+    require_no_input([output_file], inputs.files)
     with progress(quiet) as show, analysed(inputs, progress=show) as run:
         return what_if(run.whole, fixes, tasks, asked.rank)

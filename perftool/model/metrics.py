@@ -27,8 +27,8 @@ class MetricKind:
     better: Literal["lower", "higher"] | None = None
 
     def shown_for(self, device: str | None) -> bool:
-        """Whether reports on a device of this type list it."""
-        return self.label is not None and (device == "hpu" or not self.gaudi)
+        """Whether a device of this type can have it."""
+        return device == "hpu" or not self.gaudi
 
 
 @cache

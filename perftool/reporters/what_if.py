@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from perftool.model.what_if import Path, WhatIf
@@ -14,7 +13,7 @@ from perftool.model.words import kind_label
 from perftool.reporters.escape import one_line
 from perftool.reporters.json import TOOL, VERSION, dump
 from perftool.reporters.labels import bounds_text
-from perftool.reporters.terminal.tables import print_table
+from perftool.reporters.terminal.tables import print_table, table_of
 from perftool.units import format_count, format_ns, format_ratio
 
 _LONGEST_NAME = 60
@@ -65,7 +64,7 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         )
     if result.changes:
         console.print()
-        table = _table("change", "tasks", "a step with it alone")
+        table = table_of("change", "tasks", "a step with it alone")
         for change in result.changes:
             name = change.what if change.kind == "fix" else f"{change.kind} {change.what}"
             table.add_row(Text(one_line(name)), format_count(change.tasks), format_ns(change.step_ns))
@@ -79,16 +78,9 @@ def print_what_if(result: WhatIf, console: Console) -> None:
 def _print_path(when: str, path: Path, console: Console) -> None:
     console.print()
     console.print(Text(f"Who bounds the step {when}: {bounds_text(path.bounds)}"))
-    table = _table("", "a step", "stretches")
+    table = table_of("", "a step", "stretches")
     for task in path.tasks:
         name = one_line(task.name or ("code that no op covers" if task.kind == "host" else kind_label(task.kind)))
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         table.add_row(Text(short), format_ns(task.ns_per_step), format_count(task.stretches))
     print_table(table, console)
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=True, padding=(0, 1, 0, 2), header_style="dim")
-    for number, name in enumerate(names):
-        table.add_column(name, no_wrap=True, justify="right" if number else "left")
-    return table

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from perftool.model.own_code import is_own
 
-_HERE = str(Path(__file__).parent)
+# What lies below it is the simulator, and nobody's script.
+HERE = str(Path(__file__).parent)
 
 
 def own_stack() -> str:
@@ -19,7 +20,7 @@ def own_stack() -> str:
         code = frame.f_code
         if file := _shown(code.co_filename):
             lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
-        elif lines and code.co_filename.startswith(_HERE):
+        elif lines and code.co_filename.startswith(HERE):
             # What runs the script: beyond it nothing is the script's.
             break
         frame = frame.f_back  # type: ignore[assignment]
@@ -29,7 +30,7 @@ def own_stack() -> str:
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
     """``file`` below the folder that Python imports it from, as the profiler writes it; None for what is not own."""
-    if file.startswith(_HERE) or not is_own(file):
+    if file.startswith(HERE) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]
     roots = [folder for folder in folders if file.startswith((f"{folder}/", f"{folder}\\"))]

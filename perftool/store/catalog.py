@@ -59,6 +59,11 @@ def catalog() -> dict[str, Table]:
     return {path.stem: _parse(path) for path in files}
 
 
+def public_tables() -> list[Table]:
+    """The tables that users may ask, in alphabetical order."""
+    return [table for table in catalog().values() if table.public]
+
+
 @cache
 def macros() -> str:
     """SQL that defines the functions the tables share."""

@@ -15,7 +15,7 @@ from perftool.errors import InputError, QueryError, QueryTimeoutError, is_interr
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
-from perftool.store.catalog import build_order, catalog, macros, names_in
+from perftool.store.catalog import build_order, catalog, macros, names_in, public_tables
 from perftool.store.deadline import interrupted_after, whole_or_not
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
@@ -256,7 +256,7 @@ class TraceStore:
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():
-            public = ", ".join(table.name for table in catalog().values() if table.public)
+            public = ", ".join(table.name for table in public_tables())
             raise QueryError(f"there is no table {name!r}; there are {public}")
         self.build([name])
         return self._connection.execute(f'SELECT * FROM "{name}"')

@@ -6,30 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from events import kernel, loader, runtime, step
+from asked_run import CONTEXT, CRASHED, EVENTS
 from rule_files import rule
 from stores import store_over
 
 from perftool.engine.rule_tests.cases import load_cases
 from perftool.engine.rules import predict, sources
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import evaluate
-from perftool.engine.rules.pack import builtin_folder, load_rule
 from perftool.engine.rules.row_check import MOST_RELATED, checked
 from perftool.errors import QueryError, RuleError
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 from perftool.replay.model import Model
 from perftool.store.trace_store import TraceStore
-
-CONTEXT = Context("cuda", steps=4, step_ns=1_000_000, window_ns=4_000_000)
-CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
-BODY = [loader(10, 600), runtime("cudaLaunchKernel", 700, 5, 1), kernel("k", 708, 50, 1)]
-EVENTS = [
-    {**event, "ts": event["ts"] + number * 1000, "args": {**event.get("args", {}), "correlation": number + 1}}
-    for number in range(4)
-    for event in BODY
-] + [step(number, number * 1000, 1000) for number in range(4)]
 
 
 @pytest.fixture(scope="module")

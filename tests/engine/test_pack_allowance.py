@@ -7,28 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from events import kernel, loader, runtime, step
+from asked_run import CONTEXT, CRASHED, EVENTS
 from rule_files import TEXT, rule, write
 from stores import store_over
 
 from perftool.engine.rules import allowance, pack
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
-from perftool.engine.rules.pack import builtin_folder, load_pack, load_packs, load_rule, shipped_rules
+from perftool.engine.rules.pack import load_pack, load_packs, shipped_rules
 from perftool.engine.settings.settings import load_settings
 from perftool.errors import QueryError, RuleError, SettingsError
 from perftool.model.rule import Rule
 
-CONTEXT = Context("cuda", steps=4, step_ns=1_000_000, window_ns=4_000_000)
-CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
 ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
 WHATIF = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
-BODY = [loader(10, 600), runtime("cudaLaunchKernel", 700, 5, 1), kernel("k", 708, 50, 1)]
-EVENTS = [
-    {**event, "ts": event["ts"] + number * 1000, "args": {**event.get("args", {}), "correlation": number + 1}}
-    for number in range(4)
-    for event in BODY
-] + [step(number, number * 1000, 1000) for number in range(4)]
 SPENT = "the rules of packs may take 120 s and 64 MB together"
 
 

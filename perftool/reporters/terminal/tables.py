@@ -31,7 +31,7 @@ _SHORT = {"communication": "comm", "dataloader": "loader"}
 def steps_table(steps: Sequence[Step]) -> Table:
     """The breakdown of each step in ms, without parts that no step has; long recordings are cut in the middle."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
-    table = _table("step", "total", *(_SHORT.get(part, part) for part in used))
+    table = table_of("step", "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
     ranks = len({step.rank for step in steps}) > 1
     for at, step in enumerate(shown):
@@ -46,7 +46,7 @@ def steps_table(steps: Sequence[Step]) -> Table:
 
 def efficiency_table(told: Efficiency) -> Table:
     """The ops that take most time: what they reached, and of what."""
-    table = _table("op", "shapes", "calls", "time", "reached", "of the best")
+    table = table_of("op", "shapes", "calls", "time", "reached", "of the best")
     for op in told.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
         table.add_row(
@@ -62,7 +62,7 @@ def efficiency_table(told: Efficiency) -> Table:
 
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = ()) -> Table:
     """One line per rank; times are shares of its window. Long runs show those of ``findings`` and that differ most."""
-    table = _table("rank", "steps", "median step", "busy", "compute", "exposed", "waiting", "clock")
+    table = table_of("rank", "steps", "median step", "busy", "compute", "exposed", "waiting", "clock")
     for row in telling_ranks(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
         clock = "" if row.offset_ns is None else f"{row.offset_ns / 1e6:+,.3f} ms"
@@ -79,7 +79,7 @@ def _share(ns: int | None, whole: int | None) -> str:
 
 def shares_table(rows: Sequence[Share]) -> Table:
     """A ranking: name, time, share of the window, how often."""
-    table = _table("", "time", "of window", "times")
+    table = table_of("", "time", "of window", "times")
     for row in rows[:_MOST_ROWS]:
         table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
     return table
@@ -87,7 +87,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
 
 def engines_table(engines: Sequence[Engine]) -> Table:
     """Engine groups: the union over their lanes, and how much of it their lanes fill on average."""
-    table = _table("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
+    table = table_of("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
     ranks = len({engine.rank for engine in engines}) > 1
     for row in engines:
         name = f"rank {row.rank} {row.engine}" if ranks else row.engine
@@ -100,7 +100,7 @@ def engines_table(engines: Sequence[Engine]) -> Table:
 
 def recipes_table(recipes: Sequence[Recipe]) -> Table:
     """Recipes by device time: unions over all lanes, and per engine."""
-    table = _table("recipe", "device time", "MME", "TPC", "DMA", "launches", "first step")
+    table = table_of("recipe", "device time", "MME", "TPC", "DMA", "launches", "first step")
     for row in recipes[:_MOST_ROWS]:
         name = (row.name or f"recipe {row.recipe}").rsplit("/", 1)[-1]
         times = (format_ns(row.busy_ns), format_ns(row.mme_ns), format_ns(row.tpc_ns), format_ns(row.dma_ns))
@@ -111,7 +111,7 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
     """Operators that ran on the CPU: executions in the run, and time in the trace."""
-    table = _table("operator", "runs", "traced", "time", "types", "seen in")
+    table = table_of("operator", "runs", "traced", "time", "types", "seen in")
     table.columns[-1].no_wrap = False
     for row in fallbacks[:_MOST_ROWS]:
         traced = "" if row.traced is None else format_count(row.traced)
@@ -146,7 +146,8 @@ def _measure(table: Table, console: Console) -> Measurement:
     return Measurement.get(console, console.options.update(max_width=_UNLIMITED), table)
 
 
-def _table(first: str, *others: str) -> Table:
+def table_of(first: str, *others: str) -> Table:
+    """An empty table: names in the first column, numbers in the others."""
     table = Table(box=None, pad_edge=True, padding=(0, 1, 0, 2), header_style="dim")
     table.add_column(first, no_wrap=True)
     for column in others:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 
 from perftool.errors import InputError
+from perftool.sim.own_stack import HERE
 from perftool.sim.session.simulation import Simulation
 
-_OURS = str(Path(__file__).parent.parent)
 _TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/_ops.py")
 
 
@@ -90,4 +90,4 @@ def _show(error: BaseException) -> None:
 
 def _hidden(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
-    return file.startswith(_OURS) or file.endswith(_TORCH_MODES)
+    return file.startswith(HERE) or file.endswith(_TORCH_MODES)

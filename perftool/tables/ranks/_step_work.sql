@@ -1,6 +1,6 @@
 -- What a rank does in each complete step, in the parts in which ranks may differ: why one may come last to collectives.
 --
--- needs: steps, _timeline, gap_causes
+-- needs: steps, _timeline, _states, gap_causes
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step
 -- column compute_ns: BIGINT, a kernel other than a collective runs
@@ -10,11 +10,10 @@
 -- column host_ns: BIGINT, it is idle while the host does anything else than wait for it
 WITH whole AS (SELECT rank, step, ts, "end" FROM steps WHERE step IS NOT NULL AND NOT partial),
 working AS (
-    SELECT s.rank, s.step, CASE WHEN shows(mask, ['compute', 'group_compute']) THEN 'compute' ELSE 'copy' END AS cause,
-           sum(t."end" - t.ts) AS ns
-    FROM _timeline AS t ASOF JOIN whole AS s ON s.rank = t.rank AND t.ts >= s.ts
-    WHERE t.ts < s."end" AND (shows(mask, ['compute', 'group_compute'])
-        OR shows(mask, ['copy', 'fill']) AND NOT shows(mask, ['collective', 'group_collective']))
+    SELECT s.rank, s.step, CASE t.device WHEN 'kernel' THEN 'compute' ELSE 'copy' END AS cause, sum(t."end" - t.ts) AS ns
+    FROM (SELECT * FROM _timeline JOIN _states USING (mask) WHERE device IN ('kernel', 'memcpy', 'memset')) AS t
+    ASOF JOIN whole AS s ON s.rank = t.rank AND t.ts >= s.ts
+    WHERE t.ts < s."end"
     GROUP BY ALL
 ),
 idle AS (
