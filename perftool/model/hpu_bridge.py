@@ -25,6 +25,7 @@ class HpuBridge:
     autocast_lower: frozenset[str]
     autocast_fp32: frozenset[str]
     autocast_lower_first: frozenset[str]
+    autocast_promote: frozenset[str]
     numbers_as_tensors: frozenset[str]
     computed_as: Mapping[str, str]
     stored_as: Mapping[str, str]
@@ -41,6 +42,7 @@ def hpu_bridge() -> HpuBridge:
         autocast_lower=frozenset(autocast["lower"]),
         autocast_fp32=frozenset(autocast["fp32"]),
         autocast_lower_first=frozenset(autocast["lower_first"]),
+        autocast_promote=frozenset(autocast["promote"]),
         numbers_as_tensors=frozenset(data["numbers_as_tensors"]["ops"]),
         computed_as=dtypes["computed_as"],
         stored_as=dtypes["stored_as"],

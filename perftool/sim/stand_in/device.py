@@ -23,8 +23,7 @@ _SWITCHES = (
     "enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode",
     "enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif",
     "enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization",
-    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_autocast_hpu_enabled",
-    "set_autocast_hpu_dtype", "set_device", "init", "empty_cache", "set_stream", "reset_accumulated_memory_stats",
+    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_device", "init", "empty_cache", "set_stream", "reset_accumulated_memory_stats",
 )  # fmt: skip
 
 
@@ -49,8 +48,10 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
         "getDeterministic": lambda: False,
         "get_sync_debug_mode": lambda: 0,
         "get_dynamic_shape_status": lambda: False,
-        "is_autocast_hpu_enabled": torch.is_autocast_cpu_enabled,
-        "get_autocast_hpu_dtype": torch.get_autocast_cpu_dtype,
+        "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled("hpu"),
+        "set_autocast_hpu_enabled": lambda enabled: torch.set_autocast_enabled("hpu", enabled),
+        "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype("hpu"),
+        "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype("hpu", dtype),
         "is_current_stream_capturing": lambda: False,
         "sdp_kernel": fused.sdp_kernel,
         "enable_recompute_sdp": fused.enable_recompute_sdp,

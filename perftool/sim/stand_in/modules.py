@@ -44,12 +44,12 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
             (torch.Tensor, "hpu", _to_hpu),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
-            (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
             (torch.profiler.profile, "__init__", _profiler()),
             (time, "sleep", _sleep(simulation)),
         )
         for owner, name, value in patches:
             stack.enter_context(attribute(owner, name, value))
+        stack.enter_context(simulation.autocast.available())
         stack.enter_context(metered_loaders(simulation))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
@@ -100,16 +100,6 @@ def _grouping(simulation: Simulation) -> Callable[..., Any]:
         return named
 
     return group
-
-
-def _autocast() -> Callable[..., None]:
-    plain = torch.amp.autocast_mode.autocast.__init__
-
-    def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        """Autocast of the HPU, through that of the CPU."""
-        plain(self, "cpu" if is_hpu(device_type) else device_type, *args, **kwargs)
-
-    return init
 
 
 def _profiler() -> Callable[..., None]:
