@@ -82,7 +82,8 @@ def test_switched_off_inside_and_out(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_gradients_have_the_types_of_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Softmax(-1)).to('hpu')\n"
     text += (
-        AUTOCAST + "loss = net(x).mean()\nloss.backward()\nprint(loss.dtype, {p.grad.dtype for p in net.parameters()})"
+        AUTOCAST + "loss = net(x).mean()\nloss.backward()\n"
+    text += "print(loss.dtype, {p.grad.dtype for p in net.parameters()})"
     )
 
     assert shown(tmp_path, capsys, text) == f"{LOW} {{{FP32}}}"
@@ -103,7 +104,8 @@ def test_files_replace_the_lists(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_file_that_is_missing_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = f"import os\nos.environ['LOWER_LIST'] = 'none.txt'\n{AUTOCAST}print((x @ w).dtype)\ndel os.environ['LOWER_LIST']"
+    set_it, unset = "import os\nos.environ['LOWER_LIST'] = 'none.txt'\n", "\ndel os.environ['LOWER_LIST']"
+    text = f"{set_it}{AUTOCAST}print((x @ w).dtype){unset}"
     done = run(tmp_path, START + text)
 
     assert capsys.readouterr().out.strip() == LOW

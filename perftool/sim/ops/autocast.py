@@ -31,7 +31,8 @@ _Policy = Callable[[Sequence[torch.Tensor]], tuple[torch.dtype, bool]]
 class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
-    ``on_device`` says whether a tensor counts as being there; ``note`` takes what is wrong with the settings. The lists are read when autocast is first switched on, so that a script can set the variables that replace them.
+    ``on_device`` says whether a tensor counts as being there; ``note`` takes what is wrong with the settings. The lists
+    are read when autocast is first switched on, so that a script can set the variables that replace them.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool], note: Callable[[str], object]) -> None:

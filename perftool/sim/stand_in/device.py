@@ -23,7 +23,8 @@ _SWITCHES = (
     "enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode",
     "enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif",
     "enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization",
-    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_device", "init", "empty_cache", "set_stream", "reset_accumulated_memory_stats",
+    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_device", "init",
+    "empty_cache", "set_stream", "reset_accumulated_memory_stats",
 )  # fmt: skip
 
 
