@@ -81,10 +81,8 @@ def test_switched_off_inside_and_out(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_gradients_have_the_types_of_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Softmax(-1)).to('hpu')\n"
-    text += (
-        AUTOCAST + "loss = net(x).mean()\nloss.backward()\n"
+    text += AUTOCAST + "loss = net(x).mean()\nloss.backward()\n"
     text += "print(loss.dtype, {p.grad.dtype for p in net.parameters()})"
-    )
 
     assert shown(tmp_path, capsys, text) == f"{LOW} {{{FP32}}}"
 
