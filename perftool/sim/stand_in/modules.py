@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -33,6 +34,7 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
         stack.callback(_forget_default_device)
+        stack.callback(_leave_groups, distributed.is_initialized())
         patches = (
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
@@ -131,6 +133,12 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
+
+
+def _leave_groups(before: bool) -> None:
+    """The process group that the script left open."""
+    if distributed.is_initialized() and not before:
+        distributed.destroy_process_group()
 
 
 def _forget_default_device() -> None:
