@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.model.report import Report
+    from perftool.readers.files.discover import Inputs
 
 
 FORMAT = typer.Option(
@@ -139,26 +140,30 @@ def run(
     ranks: Ranks | None = None,
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
-    from perftool.engine.analysis import analysed
-    from perftool.engine.ranks.choice import choose_schedule
-    from perftool.engine.ranks.part_file import render_part
-    from perftool.engine.report.source_places import place_sources
     from perftool.readers.files.discover import find_inputs
 
     if not paths and not logs:
         raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
-    settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
+    view, ranks = view or View(), ranks or Ranks()
     # Of several runs each trace is looked at by itself, or all are taken for one.
     any_run = ranks.as_one_run or view.each
-    inputs = replace(find_inputs(paths, logs, settings.exclude, as_one_run=any_run), captures=view.captures)
-    require_no_input([settings.output_file, view.part, view.summaries], inputs.files)
-    if view.summaries is not None:
-        _require_place(view)
-    if view.part is not None:
-        _require_part_name(view.part)
-    if view.each:
-        _each(inputs.traces, logs, prepared, color, quiet)
+    inputs = find_inputs(paths, logs, prepared.settings.exclude, as_one_run=any_run)
+    if not view.each:
+        run_on(replace(inputs, captures=view.captures), prepared, color, quiet, view, ranks)
         return
+    _require_outputs(inputs, prepared, view)
+    _each(inputs.traces, logs, prepared, color, quiet)
+
+
+def run_on(inputs: Inputs, prepared: Prepared, color: Color, quiet: bool, view: View, ranks: Ranks) -> None:
+    """Analyse ``inputs``, and print or write the report, or the part that the ``view`` asks for."""
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.choice import choose_schedule
+    from perftool.engine.ranks.part_file import render_part
+    from perftool.engine.report.source_places import place_sources
+
+    settings = prepared.settings
+    _require_outputs(inputs, prepared, view)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         if view.part is not None:
@@ -178,6 +183,15 @@ def run(
         write_document(_document(report, form), settings.output_file)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
+
+
+def _require_outputs(inputs: Inputs, prepared: Prepared, view: View) -> None:
+    """Raise PerfToolError unless every output has a place: beside the inputs, and as readers of it will look for it."""
+    require_no_input([prepared.settings.output_file, view.part, view.summaries], inputs.files)
+    if view.summaries is not None:
+        _require_place(view)
+    if view.part is not None:
+        _require_part_name(view.part)
 
 
 def _require_place(view: View) -> None:
