@@ -11,6 +11,8 @@ from typing import Any
 from perftool.errors import MissingExtraError
 
 _MODULE_OF = {
+    "CTCLoss": "plain_ops",
+    "CustomSoftmax": "plain_ops",
     "FusedAdagrad": "optimizers.adagrad",
     "FusedAdamW": "optimizers.adamw",
     "FusedClipNorm": "optimizers.clip_norm",
@@ -25,6 +27,7 @@ _MODULE_OF = {
     "ModuleCacher": "graphs",
     "RotaryPosEmbeddingHelperV1": "attention.rotary",
     "RotaryPosEmbeddingHelperV2": "attention.rotary",
+    "RotaryPosEmbeddingHelperV3": "attention.rotary",
     "RotaryPosEmbeddingMode": "attention.rotary",
     "all_reduce_gradients": "all_reduce",
     "apply_rotary_pos_emb": "attention.rotary",

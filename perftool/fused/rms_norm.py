@@ -1,19 +1,18 @@
-"""`FusedRMSNorm`: x / sqrt(mean(x*x) + eps) * gamma over the last dimension."""
+"""`FusedRMSNorm`: x / sqrt(mean(x*x) + eps) * gamma over the last dimension (https://arxiv.org/abs/1910.07467)."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, native, register, register_native
+from perftool.fused.applied import AppliedOp, natively_applied, register_applied
 
-OP = "FusedRMSNorm"
+OP, _MODULE = "FusedRMSNorm", "hpex.normalization"
 
-register_native(OP, "hpex.normalization", OP)
-register(Implementation(OP, "fast", ANY_DEVICE, always))
+register_applied(OP, _MODULE)
 
 
-class FusedRMSNorm:
+class FusedRMSNorm(AppliedOp):
     """Normalisation by the root of the mean square; call `FusedRMSNorm.apply` as on Gaudi."""
 
     @staticmethod
@@ -26,13 +25,15 @@ class FusedRMSNorm:
         fast_math: bool = False,
         /,
     ) -> torch.Tensor:
-        """The rows of `data_in` [..., size] normalised, times `gamma` [size], in the dtype of `data_in`.
+        """The rows of `data_in` [..., size] normalised, times `gamma` [size].
 
-        `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi and change nothing elsewhere.
+        Two dtypes are computed in, and give, the wider of them, as on a Gaudi: bfloat16 data with a float32
+        `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi
+        and change nothing elsewhere. ValueError for a `gamma` of another size.
         """
-        if choose(OP, data_in.device.type).name == "habana":
-            outputs: torch.Tensor = native("hpex.normalization", OP).apply(
-                data_in, gamma, eps, use_stages, bwd_mode, fast_math
-            )
+        if (outputs := natively_applied(OP, _MODULE, data_in, gamma, eps, use_stages, bwd_mode, fast_math)) is not None:
             return outputs
-        return F.rms_norm(data_in, gamma.shape, gamma.to(data_in.dtype), eps)
+        if gamma.shape != data_in.shape[-1:]:
+            raise ValueError(f"gamma needs the size of the rows, {data_in.size(-1)}, not {list(gamma.shape)}")
+        dtype = torch.promote_types(data_in.dtype, gamma.dtype)
+        return F.rms_norm(data_in.to(dtype), gamma.shape, gamma.to(dtype), eps)

@@ -56,6 +56,11 @@ class FusedEMA:
         self.ema = _copied(_unwrapped(model)).eval()
         self.ema.requires_grad_(False)
 
+    @property
+    def updated_ema(self) -> list[Tensor]:
+        """The averages: the tensors of the `state_dict()` of `ema`, in order."""
+        return list(self.ema.state_dict().values())
+
     def decay(self, updates: int) -> float:
         """The weight of the average at an update: it grows from 0 towards the given decay."""
         return self._limit * (1 - math.exp(-updates / 2000))

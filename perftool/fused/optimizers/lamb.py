@@ -20,6 +20,8 @@ from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
 register_stages("FusedLamb", "adamw")
 
+_ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
+"""What the constructor keeps beside the groups, under the names that Gaudi's class has for it."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
@@ -41,6 +43,7 @@ class FusedLamb(FusedOptimizer):
     state_names = MOMENTS
     takes_divisor = False
     sparse_error = "Lamb does not support sparse gradients, consider SparseAdam instead."
+    _warned = False
 
     def __init__(
         self,
@@ -65,7 +68,8 @@ class FusedLamb(FusedOptimizer):
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         check_lr_and_eps(lr, eps)
-        self.set_grad_none, self.dtype = set_grad_none, dtype
+        self.set_grad_none, self.dtype, self.use_lamb = set_grad_none, dtype, use_lamb
+        self.adam_w_mode, self.fused = int(adam_w_mode), fused
         defaults = {
             "lr": lr,
             "bias_correction": bias_correction,
@@ -78,7 +82,11 @@ class FusedLamb(FusedOptimizer):
         }
         super().__init__(params, defaults, backend=backend)
 
-    _warned = False
+    @property
+    def device(self) -> torch.device:
+        """Where the first parameter is."""
+        first: Tensor = self.param_groups[0]["params"][0]
+        return first.device
 
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
@@ -89,7 +97,7 @@ class FusedLamb(FusedOptimizer):
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in _ATTRIBUTES}}
 
     def _native_options(self) -> dict[str, Any]:
         return {**super()._native_options(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}

@@ -80,8 +80,8 @@ class FusedLars(Optimizer):
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The defaults of the wrapped optimizer."""
-        return self.optim.defaults
+        """The defaults of the wrapped optimizer, and what this one was made with."""
+        return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("optim", "skip_mask", "eeta", "eps", "backend")}
@@ -142,12 +142,11 @@ class FusedLars(Optimizer):
 
     @contextmanager
     def _taking_over_decay(self) -> Iterator[list[float]]:
-        decays = [float(group.get("weight_decay", 0.0)) for group in self.param_groups]
-        kept = [group.get("weight_decay") for group in self.param_groups]
+        kept = [group.get("weight_decay", 0.0) for group in self.param_groups]
         for group in self.param_groups:
             group["weight_decay"] = 0.0
         try:
-            yield decays
+            yield list(map(float, kept))
         finally:
             for group, decay in zip(self.param_groups, kept, strict=True):
                 group["weight_decay"] = decay

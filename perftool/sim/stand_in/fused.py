@@ -22,6 +22,7 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
+_ROTARY = "rotary_pos_embedding"
 # The plain loops: the fast forms move parameters into buffers of their own.
 _BACKEND = "reference"
 
@@ -29,15 +30,16 @@ _BACKEND = "reference"
 def fused_modules(simulation: Simulation, base: str) -> list[ModuleType]:
     """The modules below ``base``, which is ``habana_frameworks.torch.hpex``."""
     optimizers = {**_fused_optimizers(simulation), "FusedLars": _lars(simulation)}
-    norm = one_op(simulation, "rms_norm", _rms_norm)
-    rotary = one_op(simulation, "rotary_pos_embedding", _rotary)
+    norm = one_op(simulation, "rms_norm", fused.FusedRMSNorm.apply)
     kernels = {
         "FusedSDPA": _fused_attention(simulation),
-        "RotaryPosEmbeddingHelperV1": _applied(one_op(simulation, "rotary_pos_embedding", _rotary_from)),
-        "RotaryPosEmbeddingHelperV2": _applied(rotary),
-        "apply_rotary_pos_emb": rotary,
-        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", _custom_softmax)),
+        "CTCLoss": _applied(one_op(simulation, "ctc_loss_custom", fused.CTCLoss.apply)),
+        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", fused.CustomSoftmax.apply)),
+        "RotaryPosEmbeddingMode": fused.RotaryPosEmbeddingMode,
+        "apply_rotary_pos_emb": one_op(simulation, _ROTARY, fused.apply_rotary_pos_emb),
     }
+    for name in ("RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3"):
+        kernels[name] = _applied(one_op(simulation, _ROTARY, getattr(fused, name).apply))
     return [
         module(f"{base}.optimizers", **optimizers),
         module(f"{base}.optimizers.distributed", FusedAdamW=_functional_adamw(simulation)),
@@ -57,32 +59,6 @@ def custom_ops(simulation: Simulation) -> ModuleType:
 def _applied(function: Callable[..., Any]) -> type:
     """A class as ``autograd.Function``: only its ``apply`` is for users."""
     return type("Function", (), {"apply": staticmethod(function)})
-
-
-def _rms_norm(data: torch.Tensor, gamma: torch.Tensor, eps: float, *options: object) -> torch.Tensor:
-    wide = data.float()
-    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (scaled * gamma.float()).to(data.dtype)
-
-
-def _rotary(
-    p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor | None = None, *options: object
-) -> torch.Tensor:
-    """Halves rotated against each other; tables of two dimensions are looked up by ``position_ids``."""
-    tables = [each.squeeze() if each.dim() > 2 and position_ids is not None else each for each in (cos, sin)]
-    if position_ids is not None:
-        tables = [each[position_ids].unsqueeze(1) for each in tables]
-    first, second = p.chunk(2, -1)
-    return p * tables[0].to(p.dtype) + torch.cat((-second, first), -1) * tables[1].to(p.dtype)
-
-
-def _rotary_from(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int) -> torch.Tensor:
-    rows = slice(offset, offset + p.shape[-2])
-    return _rotary(p, cos[..., rows, :], sin[..., rows, :])
-
-
-def _custom_softmax(data: torch.Tensor, flavor: int = 0) -> torch.Tensor:
-    return torch.softmax(data, -1)
 
 
 def _ema(simulation: Simulation) -> type:
