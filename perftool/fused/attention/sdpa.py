@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.applied import AppliedOp
+from perftool.fused.functions.applied import AppliedOp
 from perftool.fused.attention.capability import multiplies_well
 from perftool.fused.attention.request import AttentionRequest, read_request
 from perftool.fused.attention.saved import saved_attention
