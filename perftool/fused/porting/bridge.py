@@ -96,13 +96,18 @@ def ranks_of_launcher(
 ) -> tuple[int, int, int]:
     """World size, rank and local rank, from the arguments or the environment of the launcher."""
     names = (("WORLD_SIZE", world_size, 1), ("RANK", rank, 0), ("LOCAL_RANK", local_rank, 0))
-    world, own, local = (int(os.environ.get(name, default)) if given is None else given for name, given, default in names)
+    world, own, local = (
+        int(os.environ.get(name, default)) if given is None else given for name, given, default in names
+    )
     return world, own, local
 
 
 def _of_lightning(kind: str, device: str) -> Callable[..., Any]:
     """What Lightning has for the device, from whichever package of it the script uses."""
-    classes = {"accelerators": "CUDAAccelerator" if device == "cuda" else "CPUAccelerator", "profilers": "PyTorchProfiler"}
+    classes = {
+        "accelerators": "CUDAAccelerator" if device == "cuda" else "CPUAccelerator",
+        "profilers": "PyTorchProfiler",
+    }
 
     def make(*args: Any, **options: Any) -> Any:
         package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"

@@ -83,9 +83,15 @@ def _on_the_host() -> Members:
     cpu: Any = torch.cpu
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},
-        **{"default_stream": cpu.current_stream, "set_stream": _nothing, "Event": HostEvent},
-        **{"synchronize": _nothing, "set_device": _nothing, "current_device": lambda: 0, "device_count": lambda: 1},
-        **{"device": lambda device: nullcontext(), "device_of": lambda tensor: nullcontext()},
+        "default_stream": cpu.current_stream,
+        "set_stream": _nothing,
+        "Event": HostEvent,
+        "synchronize": _nothing,
+        "set_device": _nothing,
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "device": lambda device: nullcontext(),
+        "device_of": lambda tensor: nullcontext(),
         "get_device_properties": lambda device=None: SimpleNamespace(name="cpu", total_memory=_whole_memory()),
         "get_device_capability": lambda device=None: "cpu",
         **_host_memory(),

@@ -62,7 +62,7 @@ def _replace_past_operators(here: Elsewhere, device: str) -> None:
     for owner, name in ((torch, "load"), (torch, "set_default_device"), (torch, "get_autocast_dtype")):
         setattr(owner, name, _translating(getattr(owner, name), here))
     torch.is_autocast_enabled = _translating(torch.is_autocast_enabled, here)
-    torch.compile = _compile(torch.compile, device)  # type: ignore[assignment]
+    torch.compile = _compile(torch.compile, device)
     profile: Any = torch.profiler.profile
     profile.__init__ = _profile(profile.__init__, device)
 
@@ -83,7 +83,7 @@ def _translating(function: Call, here: Elsewhere) -> Call:
 
 
 def _autocast(begin: Call, device: str) -> Call:
-    def __init__(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **options: Any) -> None:  # noqa: N807 - it becomes the method
+    def __init__(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **options: Any) -> None:
         if device_type == "hpu":
             # The default of a Gaudi; that of CUDA is float16.
             device_type, dtype = device, dtype or torch.bfloat16
@@ -107,7 +107,7 @@ def _profile(begin: Call, device: str) -> Call:
     known = torch.profiler.ProfilerActivity
     instead = {known.HPU: known.CUDA if device == "cuda" else known.CPU}
 
-    def __init__(self: Any, *args: Any, activities: Any = None, **options: Any) -> None:  # noqa: N807
+    def __init__(self: Any, *args: Any, activities: Any = None, **options: Any) -> None:
         if activities is not None:
             activities = {instead.get(each, each) for each in activities}
         begin(self, *args, activities=activities, **options)

@@ -23,7 +23,8 @@ PLACES = {
 FILES = {
     **{name: name for names in PLACES.values() for name in names if name.startswith(("Fused", "C"))},
     **{name: "RotaryPosEmbeddingHelper" for name in PLACES["hpex.kernels"] if "otary" in name.lower()},
-    **{"Adam": "MarkstepAdam", "AdamW": "MarkstepAdamW"},
+    "Adam": "MarkstepAdam",
+    "AdamW": "MarkstepAdamW",
 }
 """The file below that module in which an op lies; scripts import from there too."""
 

@@ -35,7 +35,7 @@ def run_script(path: str, arguments: list[str]) -> None:
     main.__dict__["__builtins__"] = __builtins__
     # Classes of the script are pickled by their place in this module, also after the script has ended.
     sys.modules["__main__"] = main
-    exec(code, main.__dict__)  # noqa: S102 - it is what the user asks for
+    exec(code, main.__dict__)
 
 
 def hide_what_stands_between() -> None:

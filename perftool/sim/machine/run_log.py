@@ -21,6 +21,7 @@ class RunLog:
         self._mode = mode
         self.fallbacks: Counter[str] = Counter()
         self.computed_in_fp32 = 0
+        self.remarks: list[str] = []
         self.compiled: list[tuple[str, int]] = []
         self.hits: Counter[int] = Counter()
         self.misses: Counter[int] = Counter()
@@ -39,10 +40,9 @@ class RunLog:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a Gaudi does otherwise than the simulation, as far as this run met it."""
-        if not self.computed_in_fp32:
-            return ()
-        return (f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word",)
+        """What a Gaudi does otherwise than the simulation, as far as this run met it, and remarks on its settings."""
+        wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word"
+        return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int) -> str:
         """The whole log of a run that ends at ``now``."""

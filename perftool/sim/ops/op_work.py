@@ -36,7 +36,7 @@ _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout,
 class OpFacts:
     """What is known of an op before it is called. ``base`` has neither namespace nor overload; ``kind`` no underscore.
 
-    ``written`` says for each argument whether the op writes to it.
+    ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may give one another shape.
     """
 
     name: str
@@ -46,6 +46,7 @@ class OpFacts:
     pointwise: bool
     arguments: tuple[str, ...]
     written: tuple[bool, ...]
+    resizes: bool
 
 
 @cache
@@ -60,6 +61,7 @@ def facts_of(func: Any) -> OpFacts:
         pointwise=torch.Tag.pointwise in func.tags,
         arguments=tuple(argument.name for argument in arguments),
         written=tuple(argument.alias_info is not None and argument.alias_info.is_write for argument in arguments),
+        resizes=base.startswith("resize_") or any(argument.is_out for argument in arguments),
     )
 
 

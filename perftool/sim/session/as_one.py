@@ -74,12 +74,12 @@ def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
 
 
 @contextmanager
-def replayed(simulation: Simulation) -> Iterator[None]:
-    """The ops inside are the replay of a captured HPU graph: the host submits them in one call."""
-    simulation.machine.cut("HPUGraph::replay")
+def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator[None]:
+    """The ops inside are the replay of a captured HPU graph by ``call``: the host submits them in one call."""
+    simulation.machine.cut(call)
     with _quietly(simulation):
         yield
-    simulation.machine.replay()
+    simulation.machine.replay(call)
 
 
 @contextmanager

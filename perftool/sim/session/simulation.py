@@ -13,6 +13,7 @@ from perftool.sim.machine.costs import default_costs
 from perftool.sim.machine.machine import Machine
 from perftool.sim.machine.steps import step_bounds, warm_up
 from perftool.sim.machine.write import About, trace_bytes, write
+from perftool.sim.ops.autocast import HpuAutocast, without_autocast
 from perftool.sim.ops.dispatch_mode import DispatchMode
 from perftool.sim.ops.function_mode import FunctionMode
 from perftool.sim.ops.placement import Placement
@@ -33,6 +34,9 @@ class Simulation:
         self.annotations = Annotations(self.machine)
         self.dispatch = DispatchMode(self.machine, self.placement, self.annotations, device.name)
         self.functions = FunctionMode(self.dispatch)
+        self.autocast = HpuAutocast(
+            lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
+        )
         self.on_mark_step: Callable[[], None] = _nothing
         self.owner = os.getpid()
         # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
@@ -49,7 +53,7 @@ class Simulation:
         """Inside, tensors show that in truth they are on the CPU."""
         before, self.functions.active = self.functions.active, False
         try:
-            with item(os.environ, FUSED_BACKEND, "reference"):
+            with item(os.environ, FUSED_BACKEND, "reference"), without_autocast():
                 yield
         finally:
             self.functions.active = before

@@ -13,6 +13,7 @@ from perftool.errors import PerfToolError
 from perftool.fused.porting.names import SETTINGS
 from perftool.sim.session.simulation import Simulation
 
+
 def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     """The functions of ``core`` and the modules below it."""
     closures: list[tuple[Callable[..., object], tuple[object, ...]]] = []

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -34,6 +35,7 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
         stack.callback(_forget_default_device)
+        stack.callback(_leave_groups, distributed.is_initialized())
         patches = (
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
@@ -45,12 +47,12 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
             (torch.Tensor, "hpu", _to_hpu),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
-            (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
             (torch.profiler.profile, "__init__", _profiler()),
             (time, "sleep", _sleep(simulation)),
         )
         for owner, name, value in patches:
             stack.enter_context(attribute(owner, name, value))
+        stack.enter_context(simulation.autocast.available())
         stack.enter_context(metered_loaders(simulation))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
@@ -102,16 +104,6 @@ def _grouping(simulation: Simulation) -> Callable[..., Any]:
     return group
 
 
-def _autocast() -> Callable[..., None]:
-    plain = torch.amp.autocast_mode.autocast.__init__
-
-    def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        """Autocast of the HPU, through that of the CPU."""
-        plain(self, "cpu" if is_hpu(device_type) else device_type, *args, **kwargs)
-
-    return init
-
-
 def _profiler() -> Callable[..., None]:
     plain = torch.profiler.profile.__init__
 
@@ -141,6 +133,12 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
+
+
+def _leave_groups(before: bool) -> None:
+    """The process group that the script left open."""
+    if distributed.is_initialized() and not before:
+        distributed.destroy_process_group()
 
 
 def _forget_default_device() -> None:
