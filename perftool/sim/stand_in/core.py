@@ -10,6 +10,7 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
+from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
 
 # They prepare a model for quantization or change settings of the bridge: nothing of it is in this model.
@@ -25,7 +26,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
         """End the graph; with ``sync`` wait for it."""
-        simulation.on_mark_step()
+        simulation.annotations.mark_step(own_line())
         simulation.machine.mark_step()
         if sync:
             simulation.machine.synchronize()
