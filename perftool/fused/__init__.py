@@ -11,15 +11,15 @@ from typing import Any
 from perftool.errors import MissingExtraError
 
 _MODULE_OF = {
-    "CTCLoss": "plain_ops",
-    "CustomSoftmax": "plain_ops",
+    "CTCLoss": "functions.plain_ops",
+    "CustomSoftmax": "functions.plain_ops",
     "FusedAdagrad": "optimizers.adagrad",
     "FusedAdamW": "optimizers.adamw",
     "FusedClipNorm": "optimizers.clip_norm",
     "FusedEMA": "optimizers.ema",
     "FusedLamb": "optimizers.lamb",
     "FusedLars": "optimizers.lars",
-    "FusedRMSNorm": "rms_norm",
+    "FusedRMSNorm": "functions.rms_norm",
     "FusedResourceApplyMomentum": "optimizers.resource_momentum",
     "FusedSDPA": "attention",
     "FusedSGD": "optimizers.sgd",

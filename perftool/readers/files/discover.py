@@ -73,10 +73,11 @@ def find_inputs(
     expanded = [_expand(path, patterns) for path in paths]
     given = [file for found in expanded for file in found.files]
     parts = [file for file in given if file.endswith(PART_SUFFIX)]
-    traces = [file for file in given if file not in parts and not _is_text(file)]
+    texts_given = {file for file in given if not file.endswith(PART_SUFFIX) and _is_text(file)}
+    traces = [file for file in given if not file.endswith(PART_SUFFIX) and file not in texts_given]
     named = [file for path in texts for file in _expand(path).files]
     beside = [] if texts or not companions else _beside(traces)
-    others = [file for file in given if file not in traces and file not in parts]
+    others = [file for file in given if file in texts_given]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
     of_the_run = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
@@ -129,8 +130,8 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
-    recordings = [file for file in files if is_recording(file) and not _excluded(file, exclude)]
-    newest = newest_run(path, recordings)
+    recordings = {file: None for file in files if is_recording(file) and not _excluded(file, exclude)}
+    newest = newest_run(path, list(recordings))
     # Where programs leave recordings they also leave JSON that has nothing to do with us.
     others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
