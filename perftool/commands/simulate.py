@@ -48,6 +48,22 @@ class Steps(str, Enum):
 
 
 DeviceOption = Annotated[DeviceName, typer.Option(metavar="DEVICE", help="Device to simulate: gaudi, gaudi2, gaudi3.")]
+StepsOption = Annotated[
+    Steps | None,
+    typer.Option(
+        metavar="WHAT",
+        help="What a step is told by: profiler, optimizer, loader, mark_step. Default: what the script has.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-file",
+        "-o",
+        metavar="FILE",
+        help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
+    ),
+]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
 
 
@@ -63,23 +79,9 @@ def simulate(
         int | None,
         typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
     ] = None,
-    steps_from: Annotated[
-        Steps | None,
-        typer.Option(
-            metavar="WHAT",
-            help="What a step is told by: profiler, optimizer, loader, mark_step. Default: what the script has.",
-        ),
-    ] = None,
+    steps_from: StepsOption = None,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-file",
-            "-o",
-            metavar="FILE",
-            help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
-        ),
-    ] = None,
+    output: OutputOption = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
     ] = True,
