@@ -126,3 +126,13 @@ def test_the_culprit_is_found_among_missing_cut_and_copied_ranks(tmp_path: Path)
     assert (first.code, first.rank, first.evidence["cause_name"]) == ("COL103", 5, "dataloader")
     assert {"TRC101", "TRC107", "TRC108"} <= {found.code for found in report.findings}
     assert [row.rank for row in report.ranks] == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_that_a_rule_finds_the_victims_of_many_ranks_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 4, one_rank("loader", 1), per_host=2, steps=2)
+    monkeypatch.setattr("perftool.engine.rules.evaluate.MOST_FINDINGS", 1)
+    codes = [found.code for found in analyze([str(tmp_path)]).findings]
+    assert codes.count("COL102") == 3
+    assert "TRC001" not in codes

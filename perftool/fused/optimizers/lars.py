@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -20,6 +23,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
 from perftool.fused.optimizers.norms import Rows, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
@@ -27,6 +31,7 @@ from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMoment
 from perftool.fused.reference import lars_scale_
 
 register_native("FusedLars", NATIVE_MODULE, "FusedLars")
+kernels.register_native_kernels("FusedLars")
 register(Implementation("FusedLars", "fast", ANY_DEVICE, always))
 register(Implementation("FusedLars", "reference", ANY_DEVICE, always))
 
@@ -129,6 +134,8 @@ class FusedLars(Optimizer):
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
             def rewrite(group: Group, batch: Batch) -> None:
+                if choice.name == NATIVE and self._scale_natively(group, batch, of_group[id(group)]):
+                    return
                 for alike in batch.by_size():
                     mask = self._mask(group, alike)
                     self._scale(alike, mask, float(group["lr"]), of_group[id(group)], choice.name)
@@ -192,6 +199,18 @@ class FusedLars(Optimizer):
                 self._scale_laid_out(part, flags, lr, decay)
             else:
                 self._scale_listed(part, flags, lr, decay)
+
+    def _scale_natively(self, group: Group, batch: Batch, decay: float) -> bool:
+        if not batch.ordinary or not batch.fits or batch.spread:
+            return False
+        mask, lr = self._mask(group, batch), float(group["lr"])
+        params, grads = list(compress(batch.params, mask)), list(compress(batch.grads, mask))
+        others = list(compress(batch.grads, map(not_, mask)))
+        if not kernels.lars(params, grads, lr, decay, self.eeta, self.eps):
+            return False
+        if not kernels.scale(others, lr):
+            torch._foreach_mul_(others, lr)
+        return True
 
     def _scale_listed(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         ratios = self._ratio(norms(part.params, part.owners), norms(part.grads, part.owners), decay)
