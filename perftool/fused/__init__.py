@@ -11,13 +11,15 @@ from typing import Any
 from perftool.errors import MissingExtraError
 
 _MODULE_OF = {
+    "CTCLoss": "functions.plain_ops",
+    "CustomSoftmax": "functions.plain_ops",
     "FusedAdagrad": "optimizers.adagrad",
     "FusedAdamW": "optimizers.adamw",
     "FusedClipNorm": "optimizers.clip_norm",
     "FusedEMA": "optimizers.ema",
     "FusedLamb": "optimizers.lamb",
     "FusedLars": "optimizers.lars",
-    "FusedRMSNorm": "rms_norm",
+    "FusedRMSNorm": "functions.rms_norm",
     "FusedResourceApplyMomentum": "optimizers.resource_momentum",
     "FusedSDPA": "attention",
     "FusedSGD": "optimizers.sgd",
@@ -25,6 +27,7 @@ _MODULE_OF = {
     "ModuleCacher": "graphs",
     "RotaryPosEmbeddingHelperV1": "attention.rotary",
     "RotaryPosEmbeddingHelperV2": "attention.rotary",
+    "RotaryPosEmbeddingHelperV3": "attention.rotary",
     "RotaryPosEmbeddingMode": "attention.rotary",
     "all_reduce_gradients": "all_reduce",
     "apply_rotary_pos_emb": "attention.rotary",

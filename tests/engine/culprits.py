@@ -82,7 +82,9 @@ def write_run(
             for event in _step(rank, number, slow, clock + begins[number], length, range(ranks), per_host)
         ]  # fmt: skip
         name = f"node{rank // per_host:03d}/rank{rank}.json"
-        (folder / name).write_bytes(document(events, distributedInfo={"rank": rank, "world_size": ranks}))
+        groups = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": ranks, "ranks": list(range(ranks))}]
+        info = {"rank": rank, "world_size": ranks, "pg_count": 2, "pg_config": groups}
+        (folder / name).write_bytes(document(events, distributedInfo=info))
 
 
 def _jitter(rank: int) -> int:
@@ -122,6 +124,12 @@ def _step(
 
 
 def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elements: int) -> dict[str, Any]:
-    args = {"Collective name": "allreduce", "Process Group Name": group, "Process Group Ranks": str(list(ranks)),
-            "In msg nelems": elements, "dtype": "Float"}  # fmt: skip
+    args = {"Collective name": "allreduce", "Process Group Name": group, "Process Group Ranks": _listed(ranks),
+            "Group size": len(ranks), "In msg nelems": elements, "dtype": "Float"}  # fmt: skip
     return kernel("ncclDevKernel_AllReduce", at, dur, call, stream=9, **args)
+
+
+def _listed(ranks: range) -> str:
+    """As PyTorch lists the ranks of a group: of more than thirty the first ones and the last."""
+    first = ", ".join(map(str, ranks[:29]))
+    return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"

@@ -150,3 +150,13 @@ def test_what_a_run_takes_without_what_keeps_it_waiting_is_asked_of_all_ranks(tm
         perftool.whatif(tmp_path, ["COL103"], rank=1)
     with pytest.raises(PerfToolError, match=r"COL110 .slow-host.: it finds nothing here"):
         perftool.whatif(tmp_path, ["COL110"])
+
+
+def test_that_a_rule_finds_the_victims_of_many_ranks_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 4, one_rank("loader", 1), per_host=2, steps=2)
+    monkeypatch.setattr("perftool.engine.rules.evaluate.MOST_FINDINGS", 1)
+    codes = [found.code for found in analyze([str(tmp_path)]).findings]
+    assert codes.count("COL102") == 3
+    assert "TRC001" not in codes

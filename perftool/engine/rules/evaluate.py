@@ -192,7 +192,8 @@ def _occur(store: TraceStore, rule: Rule) -> bool:
 def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
     values = sql_values(rule, rule.sql, context)
-    columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
+    most = MOST_FINDINGS * (len(store.metadata) or 1) if is_shipped(rule) else MOST_FINDINGS
+    columns, rows, cut = run_sql(store, rule, rule.sql, values, most)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     if not is_shipped(rule):
         found = checked(found)

@@ -31,6 +31,7 @@ from perftool.fused.attention.scores import dropout_keep, group_heads
 from perftool.fused.attention.switches import recompute_sdp_enabled
 from perftool.fused.attention.tiled import TileOptions, tiled_attention
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
+from perftool.fused.functions.applied import AppliedOp
 from perftool.fused.reference.attention import attention as reference_attention
 
 OP = "FusedSDPA"
@@ -45,12 +46,8 @@ register(Implementation(OP, "reference", ("*",), always))
 Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
 
-class FusedSDPA:
-    """Scaled dot-product attention; call `FusedSDPA.apply` as on Gaudi, with positional arguments.
-
-    Not a `torch.autograd.Function` itself, though it runs some: torch.compile replaces the `apply` of every
-    subclass of Function by its own, and could not take this one into a graph.
-    """
+class FusedSDPA(AppliedOp):
+    """Scaled dot-product attention; call `FusedSDPA.apply` as on Gaudi."""
 
     @staticmethod
     def apply(
@@ -74,8 +71,8 @@ class FusedSDPA:
 
         q is [batch, heads, queries, size] or [batch, queries, size]; k and v may have fewer heads (a
         divisor). The mask broadcasts to [batch, heads, queries, keys]; it is boolean or added. The scale
-        defaults to 1/√size. `softmax_mode` "fast" changes nothing here:
-        PyTorch's softmax is as fast in full accuracy. `recompute_mode` None means the global
+        defaults to 1/√size. `softmax_mode` "fast" changes nothing here: PyTorch's softmax is as fast in full
+        accuracy; "fp32" computes bfloat16 in float32. `recompute_mode` None means the global
         switch. `valid_seq_len` holds one length per sequence; padding gives zeros and is never computed.
         """
         choice = choose(OP, q.device.type)
@@ -174,10 +171,10 @@ def _reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: Atten
 
 def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> Attended:
     algorithm = fast_algorithm(q, request)
-    if _is_better_wide(q, request, algorithm):
+    if request.wide_softmax or _is_better_wide(q, request, algorithm):
         mask = request.mask
         added = mask.float() if mask is not None and mask.is_floating_point() else mask
-        wide = _fast(q.float(), k.float(), v.float(), replace(request, mask=added))
+        wide = _fast(q.float(), k.float(), v.float(), replace(request, mask=added, wide_softmax=False))
         return _mapped(wide, lambda tensor: tensor if tensor.dtype == torch.bool else tensor.to(q.dtype))
     if algorithm == "torch":
         return Attended(_torch_attention(q, k, v, request))

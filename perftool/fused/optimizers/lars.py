@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -19,12 +22,14 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
 from perftool.fused.optimizers.norms import Rows, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
 from perftool.fused.reference import lars_scale_
 
 register_native("FusedLars", NATIVE_MODULE, "FusedLars")
+kernels.register_native_kernels("FusedLars")
 register(Implementation("FusedLars", "fast", ANY_DEVICE, always))
 register(Implementation("FusedLars", "reference", ANY_DEVICE, always))
 
@@ -80,8 +85,8 @@ class FusedLars(Optimizer):
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The defaults of the wrapped optimizer."""
-        return self.optim.defaults
+        """The defaults of the wrapped optimizer, and what this one was made with."""
+        return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("optim", "skip_mask", "eeta", "eps", "backend")}
@@ -120,6 +125,8 @@ class FusedLars(Optimizer):
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
             def rewrite(group: Group, batch: Batch) -> None:
+                if choice.name == NATIVE and self._scale_natively(group, batch, of_group[id(group)]):
+                    return
                 for alike in batch.by_size():
                     mask = self._mask(group, alike)
                     self._scale(alike, mask, float(group["lr"]), of_group[id(group)], choice.name)
@@ -142,12 +149,11 @@ class FusedLars(Optimizer):
 
     @contextmanager
     def _taking_over_decay(self) -> Iterator[list[float]]:
-        decays = [float(group.get("weight_decay", 0.0)) for group in self.param_groups]
-        kept = [group.get("weight_decay") for group in self.param_groups]
+        kept = [group.get("weight_decay", 0.0) for group in self.param_groups]
         for group in self.param_groups:
             group["weight_decay"] = 0.0
         try:
-            yield decays
+            yield list(map(float, kept))
         finally:
             for group, decay in zip(self.param_groups, kept, strict=True):
                 group["weight_decay"] = decay
@@ -176,6 +182,18 @@ class FusedLars(Optimizer):
                 self._scale_laid_out(part, flags, lr, decay)
             else:
                 self._scale_listed(part, flags, lr, decay)
+
+    def _scale_natively(self, group: Group, batch: Batch, decay: float) -> bool:
+        if not batch.ordinary or not batch.fits or batch.spread:
+            return False
+        mask, lr = self._mask(group, batch), float(group["lr"])
+        params, grads = list(compress(batch.params, mask)), list(compress(batch.grads, mask))
+        others = list(compress(batch.grads, map(not_, mask)))
+        if not kernels.lars(params, grads, lr, decay, self.eeta, self.eps):
+            return False
+        if not kernels.scale(others, lr):
+            torch._foreach_mul_(others, lr)
+        return True
 
     def _scale_listed(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         ratios = self._ratio(norms(part.params, part.owners), norms(part.grads, part.owners), decay)
