@@ -6,7 +6,7 @@ from enum import Enum
 
 import torch
 
-from perftool.fused.applied import AppliedOp, natively_applied, register_applied
+from perftool.fused.functions.applied import AppliedOp, natively_applied, register_applied
 
 _KERNELS = "hpex.kernels"
 _V1, _V2, _V3 = (f"RotaryPosEmbeddingHelperV{version}" for version in (1, 2, 3))
@@ -53,6 +53,18 @@ def apply_rotary_pos_emb(
     dtype = torch.promote_types(p.dtype, torch.float32) if wide else p.dtype
     p = p.to(dtype)
     return p * cos.to(dtype) + _turned(p, mode) * sin.to(dtype)
+
+
+def rotary_pos_embedding(
+    input: torch.Tensor,
+    sin: torch.Tensor,
+    cos: torch.Tensor,
+    position_ids: torch.Tensor | None,
+    offset: int,
+    mode: int,
+) -> torch.Tensor:
+    """`apply_rotary_pos_emb` as the op that a Gaudi registers: sines first, and the number of the mode."""
+    return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
 
 
 def _check_size(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.applied import AppliedOp
 from perftool.fused.attention.capability import multiplies_well
 from perftool.fused.attention.request import AttentionRequest, read_request
 from perftool.fused.attention.saved import saved_attention
@@ -32,6 +31,7 @@ from perftool.fused.attention.scores import dropout_keep, group_heads
 from perftool.fused.attention.switches import recompute_sdp_enabled
 from perftool.fused.attention.tiled import TileOptions, tiled_attention
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
+from perftool.fused.functions.applied import AppliedOp
 from perftool.fused.reference.attention import attention as reference_attention
 
 OP = "FusedSDPA"

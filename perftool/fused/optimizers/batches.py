@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from perftool.fused.optimizers import native
 from perftool.fused.optimizers.memory import conform, has_layout, is_dense, is_ordinary
 from perftool.fused.optimizers.shards import is_spread, local_part
 
@@ -119,11 +120,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class StateRules:
-    """What an optimizer keeps per parameter: the names for a group, and a tensor for (name, param, group)."""
+    """What an optimizer keeps per parameter: the names for a group, and a tensor for (name, param, group).
+
+    `native` tells whether the native kernels may look the gradients up.
+    """
 
     names: Callable[[Group], Sequence[str]]
     create: Callable[[str, Tensor, Group], Tensor]
     sparse_error: str
+    native: bool = False
 
 
 class GroupBatches:
@@ -134,11 +139,15 @@ class GroupBatches:
 
     def collect(self, group: Group, states: States, rules: StateRules) -> list[Batch]:
         """The batches of this step. Parameters without a gradient take no part and get no state."""
+        names = tuple(rules.names(group))
+        if rules.native and self._regular is not None:
+            found = self._regular.gradients(group["params"], states, names)
+            if found is not None:
+                return [self._regular.batch(found)]
         params, grads = group["params"], list(map(_gradient, group["params"]))
         if any(map(is_, grads, repeat(None))):
             present = [(param, grad) for param, grad in zip(params, grads, strict=True) if grad is not None]
             params, grads = [param for param, _ in present], [grad for _, grad in present]
-        names = tuple(rules.names(group))
         if self._regular is not None and self._regular.holds(params, grads, states, names):
             return [self._regular.batch(grads)]
         rows = [_row(param, grad, group, states, rules, names) for param, grad in zip(params, grads, strict=True)]
@@ -170,13 +179,24 @@ class _Regular:
         shaped = all(each.numel() for each in batch.params) and not _has_scales(batch)
         return cls(batch, states, names) if regular and shaped else None
 
+    def gradients(self, params: list[Tensor], states: States, names: Sequence[str]) -> list[Tensor] | None:
+        """The gradients of these parameters if they are as remembered, found by the native kernels."""
+        if len(params) != len(self._params) or not all(map(is_, params, self._params)):
+            return None
+        if names != self._names or not self._has_entries(states):
+            return None
+        return native.gradients(params, self._sizes, self._entries, self._tensors)
+
+    def _has_entries(self, states: States) -> bool:
+        return len(states) == len(self._all_entries) and all(map(is_, states.values(), self._all_entries))
+
     def holds(self, params: list[Tensor], grads: list[Tensor], states: States, names: Sequence[str]) -> bool:
         """Whether these parameters have the remembered states, and gradients that fit."""
         if not params or len(params) != len(self._params) or names != self._names:
             return False
         if grads[0].device != self._device or params[0].device != self._device:
             return False
-        if len(states) != len(self._all_entries) or not all(map(is_, states.values(), self._all_entries)):
+        if not self._has_entries(states):
             return False
         return all(self._holds_run(params, grads, slice(start, start + RUN)) for start in range(0, len(params), RUN))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -18,6 +19,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.memory import is_ordinary
 from perftool.fused.optimizers.norms import total_norm
 from perftool.fused.optimizers.optimizer import FusedOptimizer
@@ -28,6 +30,7 @@ from perftool.fused.reference import clip_norm_
 NATIVE_MODULE = "hpex.normalization"
 
 register_native("FusedClipNorm", NATIVE_MODULE, "FusedClipNorm")
+kernels.register_native_kernels("FusedClipNorm")
 register(Implementation("FusedClipNorm", "fast", ANY_DEVICE, always))
 register(Implementation("FusedClipNorm", "reference", ANY_DEVICE, always))
 
@@ -54,7 +57,8 @@ class FusedClipNorm:
             raise TypeError(f"{type(optimizer).__name__} cannot scale gradients in its step")
         first = next(iter(parameters), None)
         # On the CPU, whatever the device: the limit is compared there, and nobody has to wait for it.
-        self.max_norm_t = torch.tensor([max_norm], dtype=torch.float32 if first is None else first.dtype)
+        self.dtype = torch.float32 if first is None else first.dtype
+        self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
         self.optimizer, self.backend = optimizer, backend
         self._native: Any = None
@@ -78,11 +82,12 @@ class FusedClipNorm:
             self.optimizer.pending_clip = None
         if chosen == "reference":
             return clip_norm_(grads, float(self.max_norm_t)).reshape(1)
-        total = total_norm(grads)
-        self._clip(params, grads, total)
+        total = kernels.norm(grads) if chosen == NATIVE else None
+        total = total_norm(grads) if total is None else total
+        self._clip(params, grads, total, chosen == NATIVE)
         return total.reshape(1)
 
-    def _clip(self, params: list[Tensor], grads: list[Tensor], total: Tensor) -> None:
+    def _clip(self, params: list[Tensor], grads: list[Tensor], total: Tensor, natively: bool) -> None:
         limit = float(self.max_norm_t)
         if total.device.type == "cpu" and bool(total + 1e-6 <= limit):
             # Multiplying by one changes nothing, and on the CPU it is known without waiting.
@@ -90,8 +95,10 @@ class FusedClipNorm:
         if self.optimizer is not None and _are_all_of(params, self.optimizer):
             divisor = ((total + 1e-6) / limit).clamp(min=1.0).float()
             self.optimizer.pending_clip = PendingClip(divisor, params, grads)
-        else:
-            _scale(grads, torch.clamp(limit / (total + 1e-6), max=1.0))
+            return
+        coefficient = torch.clamp(limit / (total + 1e-6), max=1.0)
+        if not (natively and kernels.scale(grads, float(coefficient))):
+            _scale(grads, coefficient)
 
 
 def _are_all_of(params: list[Tensor], optimizer: FusedOptimizer) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import register_native
+from perftool.fused.optimizers import native
 from perftool.fused.optimizers.adamw import MOMENTS, check_lr_and_eps
 from perftool.fused.optimizers.batches import Batch, Group
 from perftool.fused.optimizers.kernels import best_kernel, has_fast_kernel, register_stages
@@ -106,14 +107,30 @@ class FusedLamb(FusedOptimizer):
         if self.defaults["max_grad_norm"] is not None:
             grads = [grad if self.dtype is None else grad.to(self.dtype) for each in batches for grad in each.grads]
             owners = [owner for each in batches for owner in each.owners]
-            self._divisor = divisor_for(total_norm(grads, owners), self.defaults["max_grad_norm"])
+            total = native.norm(grads) if all(map(self._is_native, batches)) else None
+            total = total_norm(grads, owners) if total is None else total
+            self._divisor = divisor_for(total, self.defaults["max_grad_norm"])
 
     def _update(self, group: Group, batch: Batch) -> None:
+        if self._is_native(batch) and self._update_natively(group, batch):
+            return
         for part in (part for alike in batch.by_size() for part in alike.parts()):
             if self._can_lay_out(part):
                 self._update_laid_out(group, part)
             else:
                 self._update_listed(group, part)
+
+    def _update_natively(self, group: Group, batch: Batch) -> bool:
+        step, (beta1, beta2) = group["step"], group["betas"]
+        corrections = (1 - beta1**step, 1 - beta2**step) if group["bias_correction"] else (1.0, 1.0)
+        weight_of_gradient = 1 - beta1 if group["grad_averaging"] else 1.0
+        options = group["eps"], group["weight_decay"], _adapts(group), native.factor(self._divisor_on(batch))
+        moments = batch.states["exp_avg"], batch.states["exp_avg_sq"]
+        rates = float(group["lr"]), beta1, beta2, weight_of_gradient, *corrections
+        zeros = native.lamb(batch.params, batch.grads, *moments, *rates, *options)
+        if zeros and _adapts(group) and step == 1 and not self._warned:
+            self._say_zeros_stay()
+        return zeros is not None
 
     def _can_lay_out(self, part: Batch) -> bool:
         # The laid-out update is one long vector, which the plain loops do not take for a tensor of another shape.
@@ -129,7 +146,7 @@ class FusedLamb(FusedOptimizer):
         self._add_directions(group, part, pieces)
         if _adapts(group):
             weights = rows.norms()
-            self._warn_of_zeros(group, weights)
+            self._warn_of_zeros(group, part.params, weights)
             update.mul_(rows.by_row(_trust_ratio(weights, rows.norms(update)).to(update.dtype)))
         options = {"momentum": 0.0, "weight_decay": 0.0, "dampening": 0.0, "nesterov": False}
         best_kernel("sgd", "fast", part.params[0])(part.params, pieces, [], lr=float(group["lr"]), **options)
@@ -143,16 +160,21 @@ class FusedLamb(FusedOptimizer):
                 param.sub_(update, alpha=lr)
             return
         weights = norms(part.params, part.owners)
-        self._warn_of_zeros(group, weights)
+        self._warn_of_zeros(group, part.params, weights)
         ratios = _trust_ratio(weights, norms(updates, part.owners)).to(updates[0].dtype)
         for param, update, ratio in zip(part.params, updates, ratios.unbind(), strict=True):
             param.addcmul_(update, ratio, value=-lr)
 
-    def _warn_of_zeros(self, group: Group, weights: Tensor) -> None:
+    def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor) -> None:
         """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
-        if group["step"] == 1 and not self._warned and bool((weights == 0).any()):
-            self._warned = True
-            warnings.warn(_ZEROS, stacklevel=2)
+        if group["step"] != 1 or self._warned:
+            return
+        if any(param.numel() and zero for param, zero in zip(params, (weights == 0).tolist(), strict=True)):
+            self._say_zeros_stay()
+
+    def _say_zeros_stay(self) -> None:
+        self._warned = True
+        warnings.warn(_ZEROS, stacklevel=2)
 
     def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
         """Make u of wd*w: with a rate of -1 the AdamW kernel adds to it what it would subtract from w."""

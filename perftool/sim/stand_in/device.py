@@ -13,26 +13,21 @@ from typing import Any
 import torch
 
 from perftool import fused
+from perftool.fused.porting.names import SWITCHES
 from perftool.sim.machine.machine import Machine
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stand_in.frameworks import module
 from perftool.units import NS_PER_MS
 
-# Switches of the bridge that change nothing in this model.
-_SWITCHES = (
-    "enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode",
-    "enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif",
-    "enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization",
-    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_device", "init",
-    "empty_cache", "reset_accumulated_memory_stats",
-)  # fmt: skip
+# Settings that change nothing in this model either.
+_ALSO_NOTHING = ("set_device", "reset_accumulated_memory_stats")
 
 
 def device_members(simulation: Simulation) -> dict[str, Any]:
     """The functions of ``torch.hpu`` by name."""
     machine, facts = simulation.machine, simulation.device
     return {
-        **dict.fromkeys(_SWITCHES, _nothing),
+        **dict.fromkeys((*SWITCHES, *_ALSO_NOTHING), _nothing),
         **_memory(simulation),
         **_streams(simulation),
         "synchronize": lambda device=None: machine.synchronize(),

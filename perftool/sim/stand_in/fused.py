@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from perftool import fused
+from perftool.fused.porting.bridge import registered_ops
+from perftool.fused.porting.frameworks import placed
+from perftool.fused.porting.names import BASE
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.session.as_one import fused_op, shapes
 from perftool.sim.session.one_op import one_op
@@ -22,38 +26,36 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
-_ROTARY = "rotary_pos_embedding"
 # The plain loops: the fast forms move parameters into buffers of their own.
 _BACKEND = "reference"
 
 
-def fused_modules(simulation: Simulation, base: str) -> list[ModuleType]:
-    """The modules below ``base``, which is ``habana_frameworks.torch.hpex``."""
-    optimizers = {**_fused_optimizers(simulation), "FusedLars": _lars(simulation)}
-    norm = one_op(simulation, "rms_norm", fused.FusedRMSNorm.apply)
-    kernels = {
+def fused_modules(simulation: Simulation) -> list[ModuleType]:
+    """The modules of ``habana_frameworks.torch.hpex``."""
+    rotary = partial(one_op, simulation, "rotary_pos_embedding")
+    helpers = [name for name in fused.__all__ if name.startswith("RotaryPosEmbeddingHelper")]
+    ops = {
+        **_fused_optimizers(simulation),
+        "FusedLars": _lars(simulation),
+        "FusedEMA": _ema(simulation),
+        "FusedClipNorm": _fused_clip_norm(simulation),
+        "FusedRMSNorm": _applied(one_op(simulation, "rms_norm", fused.FusedRMSNorm.apply)),
         "FusedSDPA": _fused_attention(simulation),
         "CTCLoss": _applied(one_op(simulation, "ctc_loss_custom", fused.CTCLoss.apply)),
         "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", fused.CustomSoftmax.apply)),
         "RotaryPosEmbeddingMode": fused.RotaryPosEmbeddingMode,
-        "apply_rotary_pos_emb": one_op(simulation, _ROTARY, fused.apply_rotary_pos_emb),
+        "apply_rotary_pos_emb": rotary(fused.apply_rotary_pos_emb),
+        **{name: _applied(rotary(getattr(fused, name).apply)) for name in helpers},
     }
-    for name in ("RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3"):
-        kernels[name] = _applied(one_op(simulation, _ROTARY, getattr(fused, name).apply))
-    return [
-        module(f"{base}.optimizers", **optimizers),
-        module(f"{base}.optimizers.distributed", FusedAdamW=_functional_adamw(simulation)),
-        module(f"{base}.movingavrg", FusedEMA=_ema(simulation)),
-        module(f"{base}.normalization", FusedClipNorm=_fused_clip_norm(simulation), FusedRMSNorm=_applied(norm)),
-        module(f"{base}.kernels", **kernels),
-        module(f"{base}.kernels.RotaryPosEmbeddingHelper", **{k: v for k, v in kernels.items() if "otary" in k}),
-        module(f"{base}.kernels.FusedSDPA", FusedSDPA=kernels["FusedSDPA"]),
-    ]
+    made = [module(name, **members) for name, members in placed(ops).items()]
+    return [*made, module(f"{BASE}.hpex.optimizers.distributed", FusedAdamW=_functional_adamw(simulation))]
 
 
 def custom_ops(simulation: Simulation) -> ModuleType:
     """``torch.ops.hpu``."""
-    return module("torch.ops.hpu", mixture_of_experts=one_op(simulation, "moe", fused.mixture_of_experts))
+    names = {"mixture_of_experts": "moe"}
+    ops = {name: one_op(simulation, names.get(name, name), op) for name, op in registered_ops().items()}
+    return module("torch.ops.hpu", **ops)
 
 
 def _applied(function: Callable[..., Any]) -> type:

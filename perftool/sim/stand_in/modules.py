@@ -15,6 +15,7 @@ from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from perftool.fused.porting.names import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.session.limit import step_limit
@@ -29,7 +30,7 @@ from perftool.sim.stand_in.graphs import backward_function, compile_function, gr
 
 
 @contextmanager
-def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]:
+def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str | None) -> Iterator[None]:
     """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
@@ -55,7 +56,7 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
         stack.enter_context(metered_loaders(simulation))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
-        stack.enter_context(step_limit(simulation, max_steps))
+        stack.enter_context(step_limit(simulation, max_steps, steps_from))
         # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
@@ -63,21 +64,20 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
 
 
 def _modules(simulation: Simulation) -> list[ModuleType]:
-    base = "habana_frameworks.torch"
-    hpu = module(f"{base}.hpu", **device_members(simulation), **graph_members(simulation))
+    hpu = module(f"{BASE}.hpu", **device_members(simulation), **graph_members(simulation))
     core = core_members(simulation)
     return [
         hpu,
-        module(f"{base}.hpu.graphs", **graph_members(simulation)),
+        module(f"{BASE}.hpu.graphs", **graph_members(simulation)),
         *device_modules(simulation, hpu.__name__),
-        module(f"{base}.core", hpu=hpu, **core),
-        module(f"{base}.core.step_closure", **core),
-        module(f"{base}.core.quantization", **core),
-        module(f"{base}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
-        module(f"{base}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
-        module(f"{base}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
-        module(f"{base}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
-        *fused_modules(simulation, f"{base}.hpex"),
+        module(f"{BASE}.core", hpu=hpu, **core),
+        module(f"{BASE}.core.step_closure", **core),
+        module(f"{BASE}.core.quantization", **core),
+        module(f"{BASE}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
+        module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
+        module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
+        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        *fused_modules(simulation),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.applied import AppliedOp, natively_applied, register_applied
+from perftool.fused.functions.applied import AppliedOp, natively_applied, register_applied
 
 _KERNELS = "hpex.kernels"
 
