@@ -19,6 +19,7 @@ MOST_SOURCES = 3
 # Causes of idle time for which the host's own Python is what takes the time, and not one call in it.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
+_LONGEST_NS, _LAST_NS = 2**53, 2**62
 # Of a rule's rows; each takes a walk through the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
@@ -82,7 +83,9 @@ def _named(store: TraceStore, rank: int, row: Mapping[str, Any]) -> Int64s:
     calls = store.select(_LAUNCHED, {"rank": rank, "times": list(spans)})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
     intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-    return np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    # Rules that others wrote may name times that sums of 64 bits do not hold.
+    possible = [(ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS]
+    return np.array(possible, dtype=np.int64).reshape(-1, 2)
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:

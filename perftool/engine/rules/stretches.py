@@ -26,8 +26,9 @@ FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $r
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (
-    SELECT unnest($files::VARCHAR[]) AS file, unnest($lines::INTEGER[]) AS line, unnest($functions::VARCHAR[]) AS function,
-           unnest($stacks::VARCHAR[]) AS stack, unnest(range(len($files)))::INTEGER AS kind
+    SELECT unnest($files::VARCHAR[]) AS file, unnest($lines::INTEGER[]) AS line,
+           unnest($functions::VARCHAR[]) AS function, unnest($stacks::VARCHAR[]) AS stack,
+           unnest(range(len($files)))::INTEGER AS kind
 ),
 calls AS (SELECT f.* {_CALLED})
 SELECT c.track, c.ts, c."end", k.kind, c.call_line
