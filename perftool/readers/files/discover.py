@@ -80,7 +80,7 @@ def find_inputs(
     others = [file for file in given if file in texts_given]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    of_the_run = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
+    of_the_run = _of_the_run([file for file in beside if not is_excluded(file, patterns)], traces)
     found = (*others, *named, *of_the_run.files)
     for file in (*traces, *found, *parts):
         _require_text(file)
@@ -111,10 +111,10 @@ def _require_text(path: str) -> None:
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
     if is_url(path):
-        return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
+        return Chosen(tuple(file for file in _at_url(path) if not is_excluded(file, exclude)))
     if os.path.isdir(path):
         return _in_folder(path, exclude)
-    return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
+    return Chosen(tuple(file for file in _matching(path) if not is_excluded(file, exclude)))
 
 
 def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
@@ -122,20 +122,20 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
     files = sorted(str(file) for file in named if is_kept(file))
-    files = [file for file in files if not _is_our_own(file)]
+    files = [file for file in files if not is_our_own(file)]
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
     if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))):
-        return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
+        return Chosen(tuple(part for part in parts if not is_excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
-    recordings = {file: None for file in files if is_recording(file) and not _excluded(file, exclude)}
+    recordings = {file: None for file in files if is_recording(file) and not is_excluded(file, exclude)}
     newest = newest_run(path, list(recordings))
     # Where programs leave recordings they also leave JSON that has nothing to do with us.
     others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
-    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
+    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not is_excluded(file, exclude)]
     kept = _of_the_run([file for file in beside if file in texts], newest.files or files)
     beside = [file for file in beside if file not in texts or file in kept.files]
     note = " ".join(filter(None, (newest.note, kept.note))) or None
@@ -177,7 +177,7 @@ def _at_url(url: str) -> list[str]:
     return found if len(found) == 1 else traces
 
 
-def _is_our_own(path: str) -> bool:
+def is_our_own(path: str) -> bool:
     """Whether a file of a folder is a report or a baseline that this program left there."""
     if not path.endswith(".json"):
         return False
@@ -248,5 +248,5 @@ def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
     return Chosen(tuple(file for file in beside if file not in apart), " ".join(notes) or None, tuple(apart))
 
 
-def _excluded(path: str, patterns: Iterable[str]) -> bool:
+def is_excluded(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)
