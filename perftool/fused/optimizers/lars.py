@@ -232,7 +232,8 @@ class FusedLars(Optimizer):
 
     def _scale_listed(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         both = norms([*part.params, *part.grads], [*part.owners, *part.owners])
-        ratios = self._ratio(*both.chunk(2), decay)
+        weights, grads = both.chunk(2)
+        ratios = self._ratio(weights, grads, decay)
         factors = torch.where(_on_device(tuple(flags), ratios.device), ratios, 1.0).mul_(lr).to(part.grads[0].dtype)
         for param, grad, flag, factor in zip(part.params, part.grads, flags, factors.unbind(), strict=True):
             if flag and decay:
