@@ -34,10 +34,11 @@ _SPREAD_NS = 60 * NS_PER_S
 
 @dataclass(frozen=True)
 class Chosen:
-    """The files of the newest run, and a sentence about the others; None when there are none."""
+    """The files of the newest run, a sentence about the ``others``, and these; None and nothing without others."""
 
     files: tuple[str, ...]
     note: str | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def newest_run(folder: str, recordings: Sequence[str]) -> Chosen:
     return Chosen(
         newest,
         f"{folder} holds {len(runs)} recordings; analysing the newest: {name}. To see another, name its files.",
+        tuple(recording.path for run in runs[:-1] for recording in run),
     )
 
 

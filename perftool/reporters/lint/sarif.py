@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perftool import __version__
-from perftool.model.links import rule_url
+from perftool.model.links import DOCUMENTATION, rule_url
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
 from perftool.model.rule import Rule
@@ -32,6 +32,7 @@ def render_sarif(result: LintReport) -> bytes:
         "name": "habana_perf_tool",
         "version": __version__,
         "semanticVersion": __version__,
+        "informationUri": DOCUMENTATION,
         "rules": [_rule(rule) for rule in result.rules],
     }
     run = {
