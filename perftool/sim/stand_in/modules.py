@@ -22,11 +22,12 @@ from perftool.sim.session.limit import step_limit
 from perftool.sim.session.loader import metered_loaders
 from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
-from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed, library_members
 from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
 from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+from perftool.sim.stand_in.lightning import lightning_modules
 
 
 @contextmanager
@@ -77,7 +78,9 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
         module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
         module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
         module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        module(f"{BASE}.utils.library_loader", **library_members()),
         *fused_modules(simulation),
+        *lightning_modules(),
     ]
 
 
