@@ -25,6 +25,7 @@ _MODULE_OF = {
     "FusedSGD": "optimizers.sgd",
     "HPUGraph": "graphs",
     "ModuleCacher": "graphs",
+    "RmsNormBwdMode": "functions.rms_norm",
     "RotaryPosEmbeddingHelperV1": "attention.rotary",
     "RotaryPosEmbeddingHelperV2": "attention.rotary",
     "RotaryPosEmbeddingHelperV3": "attention.rotary",

@@ -92,6 +92,12 @@ CREATE MACRO ranks_text(ranks) AS
     CASE WHEN len(ranks) = 1 THEN 'rank ' ELSE 'ranks ' END || array_to_string(ranks[1:8], ', ') ||
     CASE WHEN len(ranks) > 8 THEN ' and ' || (len(ranks) - 8) || ' more' ELSE '' END;
 
+-- The group that these ranks are.
+CREATE MACRO group_text(ranks) AS
+    'group of rank' || CASE WHEN len(ranks) > 1 THEN 's ' ELSE ' ' END
+    || CASE WHEN ranks = range(ranks[1], ranks[-1] + 1) THEN ranks[1] || '-' || ranks[-1]
+            ELSE array_to_string(ranks[:8], ', ') || CASE WHEN len(ranks) > 8 THEN ' ...' ELSE '' END END;
+
 -- Times in the words of a message, as perftool.units.format_ns writes those that are columns of their own.
 CREATE MACRO three_digits(value) AS
     printf(CASE WHEN abs(value) >= 100 THEN '%.0f' WHEN abs(value) >= 10 THEN '%.1f' ELSE '%.2f' END, value::DOUBLE);

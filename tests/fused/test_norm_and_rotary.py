@@ -131,6 +131,12 @@ def test_the_cache_of_chatglm_turns_the_first_elements(batches):
             lambda p: RotaryPosEmbeddingHelperV2.apply(p, *[torch.ones(2, 9, 4)] * 2, torch.zeros(2, 3).long()),
             r"are \[positions, size\]",
         ),
+        (
+            lambda p: RotaryPosEmbeddingHelperV1.apply(p, *[torch.ones(4, 1, 1, 4)] * 2, 3),
+            "2 tokens from offset 3 on need",
+        ),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(1, 2, 2)), "do not fit a cache"),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(9, 3, 2)), "do not fit a cache"),
         (lambda p: FusedRMSNorm.apply(p, torch.ones(3), 1e-6), "gamma needs the size of the rows, 4, not"),
         (lambda p: CustomSoftmax.apply(p, 0), "needs a bfloat16 tensor, not torch.float32"),
         (lambda p: CustomSoftmax.apply(p.bfloat16(), 3), "flavor must be 0, 1 or 2, not 3"),

@@ -76,6 +76,8 @@ def test_a_script_runs_unedited(said, name):
         f"refused ImportError {not_provided('habana_frameworks.torch.dynamo')}",
         f"refused AttributeError {not_provided('habana_frameworks.torch.hpu.utilization')}",
         f"refused AttributeError {not_provided('torch.ops.hpu.fused_norm')}",
+        "backward [2.0, 2.0] 2.0 2.0 True",
+        "captured 2.0 2.0 2.0",
         "rotary [1.0, 1.0, -1.0, 1.0]",
         "spawned True True",
     ],

@@ -21,6 +21,7 @@ _WELL_FED = 0.10
 # Kernels that take about as long as the device needs at its best leave little to win.
 _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
+_NO_WORK = "The device does nothing in the recorded steps: all of its work lies outside them."
 _UNKNOWN = (
     "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
     "without sampling or filtering."
@@ -133,6 +134,8 @@ def _nothing_found(run: Told) -> str:
     if broken := next((found for found in run.findings if found.severity == "error"), None):
         title = next((rule.summary for rule in run.rules if rule.code == broken.code), broken.name)
         return f"{title.rstrip('.')}."
+    if run.summary["device_idle_ratio"].value == 1:
+        return _NO_WORK
     skipped = len(run.not_applicable)
     quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
     quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."

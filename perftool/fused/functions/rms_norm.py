@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import torch
 from torch.nn import functional as F
 
@@ -10,6 +12,13 @@ from perftool.fused.functions.applied import AppliedOp, natively_applied, regist
 OP, _MODULE = "FusedRMSNorm", "hpex.normalization"
 
 register_applied(OP, _MODULE)
+
+
+class RmsNormBwdMode(Enum):
+    """How a Gaudi cuts the backward pass into pieces; `bwd_mode` takes the value."""
+
+    DEFAULT = 0
+    STATIC_CASE_GC_SLICE_ENABLED = 1
 
 
 class FusedRMSNorm(AppliedOp):

@@ -57,7 +57,8 @@ class FusedClipNorm:
             raise TypeError(f"{type(optimizer).__name__} cannot scale gradients in its step")
         first = next(iter(parameters), None)
         # On the CPU, whatever the device: the limit is compared there, and nobody has to wait for it.
-        self.max_norm_t = torch.tensor([max_norm], dtype=torch.float32 if first is None else first.dtype)
+        self.dtype = torch.float32 if first is None else first.dtype
+        self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
         self.optimizer, self.backend = optimizer, backend
         self._native: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress
@@ -26,6 +27,7 @@ from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
 from perftool.fused.optimizers.norms import Rows, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
+from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
 from perftool.fused.reference import lars_scale_
 
 register_native("FusedLars", NATIVE_MODULE, "FusedLars")
@@ -33,6 +35,10 @@ kernels.register_native_kernels("FusedLars")
 register(Implementation("FusedLars", "fast", ANY_DEVICE, always))
 register(Implementation("FusedLars", "reference", ANY_DEVICE, always))
 
+_TWO_RATES = (
+    "FusedLars scales gradients by the learning rate, as on a Gaudi, and {} multiplies by it again."
+    " Wrap FusedResourceApplyMomentum, which adds gradients as they are."
+)
 _STATELESS = StateRules(
     names=lambda group: (),
     create=lambda name, param, group: param,
@@ -68,6 +74,8 @@ class FusedLars(Optimizer):
         self.skip_mask = [int(each) for each in skip_mask]
         self.eeta, self.eps, self.backend = eeta, eps, backend
         self._start()
+
+    _warned = False
 
     def _start(self) -> None:
         self._native: Any = None
@@ -121,6 +129,7 @@ class FusedLars(Optimizer):
             self._native = self._native or lars(self.optim, self.skip_mask, self.eeta, self.eps)
             self._native.step()
             return
+        self._warn_of_two_rates()
         with self._taking_over_decay() as decays:
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
@@ -138,6 +147,14 @@ class FusedLars(Optimizer):
                 for batch in GroupBatches().collect(group, {}, _STATELESS):
                     rewrite(group, batch)
             self.optim.step()
+
+    def _warn_of_two_rates(self) -> None:
+        if self._warned or isinstance(self.optim, FusedResourceApplyMomentum):
+            return
+        known = isinstance(self.optim, FusedOptimizer) or type(self.optim).__module__.startswith("torch.optim")
+        if known and any(float(group["lr"]) != 1.0 for group in self.param_groups):
+            self._warned = True
+            warnings.warn(_TWO_RATES.format(type(self.optim).__name__), stacklevel=2)
 
     def _step_with(self, optimizer: FusedOptimizer, rewrite: Rewrite) -> None:
         # Inside its step, so that its parameters and gradients are looked up once and not twice.

@@ -22,7 +22,7 @@ Members = dict[str, Any]
 
 def not_provided(name: str) -> str:
     """What is said of a name that a Gaudi may have and this package has not."""
-    return f"{name} is not provided by perftool.fused (docs/fused.md lists what is)"
+    return f"{name} is not provided by perftool.fused (docs/fused/porting.md lists what is)"
 
 
 def modules(device: str) -> dict[str, ModuleType]:

@@ -40,6 +40,7 @@ def device_modules(device: str) -> dict[str, Members]:
     members |= _autocast(device)
     members |= {"is_available": lambda: True, "is_initialized": lambda: True, "is_bf16_supported": lambda: True}
     members |= {"get_device_name": lambda device_=None: f"{device}, for a Gaudi", "getDeterministic": lambda: False}
+    members["is_current_stream_capturing"] = torch.cuda.is_current_stream_capturing if device == "cuda" else _never
     members |= {"get_sync_debug_mode": lambda: 0, "get_dynamic_shape_status": lambda: False}
     members |= {name: getattr(fused, name) for name in ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel")}
     members |= {name: getattr(fused, name) for name in PLACES["hpu.graphs"]}
@@ -50,6 +51,11 @@ def device_modules(device: str) -> dict[str, Members]:
 
 def _nothing(*args: object, **options: object) -> None:
     """Nothing to do: only a Gaudi has such a switch."""
+
+
+def _never() -> bool:
+    """False: the host captures nothing."""
+    return False
 
 
 def _autocast(device: str) -> Members:

@@ -9,7 +9,7 @@ PLACES = {
         *("FusedAdagrad", "FusedAdamW", "FusedLamb", "FusedLars", "FusedResourceApplyMomentum", "FusedSGD"),
         *("Adam", "AdamW"),
     ),
-    "hpex.normalization": ("FusedClipNorm", "FusedRMSNorm"),
+    "hpex.normalization": ("FusedClipNorm", "FusedRMSNorm", "RmsNormBwdMode"),
     "hpex.movingavrg": ("FusedEMA",),
     "hpex.kernels": (
         *("CTCLoss", "CustomSoftmax", "FusedSDPA"),
@@ -25,6 +25,7 @@ FILES = {
     **{name: "RotaryPosEmbeddingHelper" for name in PLACES["hpex.kernels"] if "otary" in name.lower()},
     "Adam": "MarkstepAdam",
     "AdamW": "MarkstepAdamW",
+    "RmsNormBwdMode": "FusedRMSNorm",
 }
 """The file below that module in which an op lies; scripts import from there too."""
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.causes import Causes
 from perftool.sim.machine.costs import Costs, Roofline, ms, us
 from perftool.sim.machine.device import DeviceQueue
 from perftool.sim.machine.graph import Graph, Kernel, Node
@@ -52,6 +53,7 @@ class Machine:
         self._speed = Roofline(device, costs)
         self._queue = DeviceQueue(self.recorder, self._speed)
         self._recipes: dict[Hashable, Recipe] = {}
+        self.causes = Causes()
         self._launch_free = _START_NS
         self._launches = 0
         self._limits: dict[str, int] | None = None
@@ -123,6 +125,7 @@ class Machine:
         if not self.graph:
             return
         self.log.cut(reason, self.now)
+        self.causes.ended(reason)
         # Only one launch is pending at a time, so this waits while the graph before it is compiled.
         self._join()
         begin = self.now
@@ -155,6 +158,7 @@ class Machine:
         begin = at = max(self.now, self._launch_free)
         recipe = self._recipes.get(graph.key())
         if recipe is None:
+            self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":
@@ -225,6 +229,7 @@ class Machine:
 
         With a ``reason`` what is pending is launched first.
         """
+        self.causes.copied(reason)
         if reason is not None:
             self.cut(reason)
         begin = self.now

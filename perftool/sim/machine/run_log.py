@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
+from perftool.sim.machine.causes import Cause
 from perftool.sim.machine.write import BASE_NS, NOTE
 
 _RULE = "------------------------------------------------------------------------------"
@@ -44,9 +45,9 @@ class RunLog:
         wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word"
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
-    def text(self, now: int) -> str:
-        """The whole log of a run that ends at ``now``."""
-        lines = [*self._lines, *(f"note: {note}" for note in self.notes)]
+    def text(self, now: int, causes: Sequence[Cause]) -> str:
+        """The whole log of a run that ends at ``now``; lines of ours say where in the script its ``causes`` are."""
+        lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
             table = "\n".join(["CPU Fallback stats:", *(f"{count}\t{op}" for op, count in ordered)])

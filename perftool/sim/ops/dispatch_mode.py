@@ -13,7 +13,7 @@ from perftool.sim.machine.annotations import Annotations
 from perftool.sim.machine.machine import Machine
 from perftool.sim.ops.computing import compute
 from perftool.sim.ops.device_ops import DeviceOps
-from perftool.sim.ops.op_work import Call, facts_of, leaves, size, tensors
+from perftool.sim.ops.op_work import Call, facts_of, leaves, masks_of, size, tensors
 from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
@@ -21,9 +21,6 @@ _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 # Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
-# Ops that look for the places of a mask among their indices first.
-_INDEXING = {"index": "non zero", "index_put": "index_put_frontend_impl_hpu_lazy",
-             "_index_put_impl": "index_put_frontend_impl_hpu_lazy"}  # fmt: skip
 _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
 
 
@@ -101,10 +98,18 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
         else:
+            for mask in masks_of(call):
+                self._find_places(call, mask)
             self.device_ops.run(call)
-            reason = _DATA_DEPENDENT.get(base) or _mask_reason(call)
-            if reason is not None:
-                self.machine.copy_out(8, reason)
+            if base in _DATA_DEPENDENT:
+                self.machine.copy_out(8, _DATA_DEPENDENT[base])
+
+    def _find_places(self, call: Call, mask: torch.Tensor) -> None:
+        """An index that is a mask is made a list of places first, whose length the host waits for."""
+        if call.op.kind != "index":
+            self.machine.cut("index_put_frontend_impl_hpu_lazy")
+        self.device_ops.find_places(mask)
+        self.machine.copy_out(8, "non zero")
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""
@@ -174,10 +179,3 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _form(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
     """The shape of ``tensor``, and whether it is a part of a larger one."""
     return tensor.shape, tensor.untyped_storage().nbytes() > size(tensor)
-
-
-def _mask_reason(call: Call) -> str | None:
-    """What the log calls the cut of an op that is indexed by a mask; None for other ops and indices."""
-    reason = _INDEXING.get(call.op.kind)
-    masked = reason is not None and any(each.dtype == torch.bool for each in tensors(call.args[1]))
-    return reason if masked else None

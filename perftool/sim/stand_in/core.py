@@ -11,6 +11,7 @@ from torch import distributed
 
 from perftool.errors import PerfToolError
 from perftool.fused.porting.names import SETTINGS
+from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
 
 
@@ -20,7 +21,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
         """End the graph; with ``sync`` wait for it."""
-        simulation.on_mark_step()
+        simulation.annotations.mark_step(own_line())
         simulation.machine.mark_step()
         if sync:
             simulation.machine.synchronize()

@@ -119,13 +119,13 @@ def _hpu_graph(simulation: Simulation) -> type:
             """Run the region again: one call of the host."""
             self._replay("HPUGraph::replay", lambda: super(HPUGraph, self).replay(asynchronous))
 
-        def replayV2(self, static_list: Any, list: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
+        def replayV2(self, static_tlist: Any, tlist: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
             """The same, after ``list`` was copied into ``static_list``."""
-            self._replay("HPUGraph::replayV2", lambda: super(HPUGraph, self).replayV2(static_list, list))
+            self._replay("HPUGraph::replayV2", lambda: super(HPUGraph, self).replayV2(static_tlist, tlist))
 
-        def replayV3(self, list: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
+        def replayV3(self, tlistI: Any, asynchronous: bool = False) -> None:  # noqa: N802, N803 - Gaudi's
             """The same with new inputs in place of the marked ones."""
-            self._replay("HPUGraph::replayV3", lambda: super(HPUGraph, self).replayV2(self._inputs, list))
+            self._replay("HPUGraph::replayV3", lambda: super(HPUGraph, self).replayV2(self._inputs, tlistI))
 
         def _replay(self, call: str, run: Callable[[], None]) -> None:
             if self._replaying:

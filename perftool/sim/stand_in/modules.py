@@ -30,7 +30,7 @@ from perftool.sim.stand_in.graphs import backward_function, compile_function, gr
 
 
 @contextmanager
-def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]:
+def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str | None) -> Iterator[None]:
     """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
@@ -56,7 +56,7 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
         stack.enter_context(metered_loaders(simulation))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
-        stack.enter_context(step_limit(simulation, max_steps))
+        stack.enter_context(step_limit(simulation, max_steps, steps_from))
         # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
