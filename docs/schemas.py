@@ -21,7 +21,7 @@ from perftool.model.links import DOCUMENTATION
 from perftool.model.lint import BaselineEntry
 from perftool.model.metrics import metric_names
 from perftool.model.place import Location, Source
-from perftool.model.replayed import ReplayModel, Together
+from perftool.model.replayed import ReplayedRun, ReplayModel, Together
 from perftool.model.report import (  # fmt: skip
     BREAKDOWN,
     Cause,
@@ -121,6 +121,7 @@ def _report() -> Schema:
     issue = _of(ImportIssue, without=("bytes", "offset"))
     cause = {**_of(Cause, without=("longest",))["properties"], "longest": _null(place)}
     step = _of(Step, without=("breakdown_ns",))["properties"]
+    model = _of(ReplayModel, without=("together",))["properties"]
     parts = {
         "version": {"const": 1}, "tool": _tool(), "inputs": _list(_object({**read, "issues": _list(issue)})),
         "device": _of(Device), "run": _of(Run), "ranks": _list(_of(RankSummary)), "engines": _list(_of(Engine)),
@@ -129,7 +130,7 @@ def _report() -> Schema:
         "steps": _list(_object({**step, "breakdown_ns": _object(dict.fromkeys(BREAKDOWN, _PLAIN[int]))})),
         **{name: _list(_of(Share)) for name in ("idle_causes", "top_device_ops", "top_ops")},
         "recipes": _list(_of(Recipe)), "fallbacks": _list(_of(Fallback)), "findings": _list(_object(finding)),
-        "model": _null(_of(ReplayModel, without=("together",))), "together": _null(_of(Together)),
+        "model": _null(_object({**model, "run": _null(_of(ReplayedRun))})), "together": _null(_of(Together)),
         "not_applicable": _list(_of(NotApplicable)), "efficiency": _null(_of(Efficiency)),
     }  # fmt: skip
     return _object(parts)

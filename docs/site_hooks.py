@@ -11,8 +11,6 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks").rglob("*.md"))
 OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", *BENCHMARKS)
-# In the repository these pages lie beside `docs`, on the site inside it.
-_UP = re.compile(r"(\]\()\.\./(?=[^)]+\.md)")
 _INTO_DOCS = re.compile(r"(\]\()((?:\.\./)*)docs/")
 
 
@@ -40,4 +38,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links between ``docs`` and the rest of the repository to where the pages are on the site."""
     if page.file.src_uri in OUTSIDE:
         return _INTO_DOCS.sub(r"\1\2", markdown)
-    return _UP.sub(r"\1", markdown)
+    # In the repository these pages lie beside `docs`, on the site inside it.
+    inside = "../" * page.file.src_uri.count("/")
+    return re.sub(rf"(\]\(){re.escape(inside)}\.\./(?=[^)]+\.md)", rf"\1{inside}", markdown)

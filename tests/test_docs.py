@@ -12,6 +12,7 @@ import pytest
 import tomli as tomllib
 from typer.testing import CliRunner
 
+from perftool import fused
 from perftool.cli import app
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.links import DOCUMENTATION
@@ -27,6 +28,7 @@ def test_the_generated_pages_are_current() -> None:
     spec.loader.exec_module(generate)
 
     assert [name for name, page in generate.PAGES.items() if (ROOT / "docs" / name).read_text() != page()] == []
+    assert {f"fused/{page.name}" for page in (ROOT / "docs" / "fused").iterdir()} < set(generate.PAGES)
     assert {f"rules/{page.name}" for page in (ROOT / "docs" / "rules").iterdir()} < set(generate.PAGES)
 
 
@@ -76,7 +78,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_page_has_its_place_on_the_site() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    folders = (ROOT / "docs", ROOT / "docs" / "fused")
+    pages = {page.relative_to(ROOT / "docs").as_posix() for folder in folders for page in folder.glob("*.md")}
 
     assert {page for page in pages if f": {page}\n" not in site} == set()
 
@@ -94,3 +97,10 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     loaded = re.compile(rf"<(?:script|img|iframe)[^>]+src{elsewhere}|<link[^>]+stylesheet[^>]+href{elsewhere}")
     assert len(pages) > 20
     assert [found for page in pages for found in loaded.findall(page)] == []
+
+
+def test_every_public_fused_op_stands_on_a_page() -> None:
+    pages = [ROOT / "docs" / "fused.md", *(ROOT / "docs" / "fused").glob("*.md")]
+    words = set(re.findall(r"\w+", " ".join(page.read_text(encoding="utf-8") for page in pages)))
+
+    assert set(fused.__all__) - words == set()

@@ -50,7 +50,7 @@ def _fused(params: Sequence[nn.Parameter]) -> Clip:
     clip = FusedClipNorm(params, 1.0)
 
     def run(limit: float) -> None:
-        clip.max_norm = torch.tensor(limit)
+        clip.max_norm_t = torch.tensor([limit])
         clip.clip_norm(params)
 
     return run

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perftool.commands import each as each_command
 from perftool.commands import options
 from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.output import print_document, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
-from perftool.errors import InputError, NoInputError, PerfToolError
+from perftool.errors import PerfToolError
 from perftool.model.choices import ReportFormat as Format
 from perftool.model.choices import one_of
 from perftool.output_file import append_to_file
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.model.report import Report
+    from perftool.readers.files.discover import Inputs
 
 
 FORMAT = typer.Option(
@@ -62,6 +64,36 @@ SummaryLines = Annotated[
 ]  # fmt: skip
 
 
+Watch = Annotated[
+    str | None,
+    typer.Option("--watch", metavar="DIR", rich_help_panel="Over time",
+                 help="Print a line for each trace that appears in DIR, once it is finished, until interrupted."),
+]  # fmt: skip
+Interval = Annotated[
+    float,
+    typer.Option("--interval", metavar="SECONDS", min=0.1, rich_help_panel="Over time",
+                 help="Time between two looks of --watch; a trace that both find the same is finished."),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class View:
+    """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own.
+
+    ``part`` is the file to write a part to, instead of all this, ``captures`` are traces of captures of graphs,
+    ``summaries`` the file that gets the lines for trend, ``watch`` a folder to look into every ``interval_s``.
+    """
+
+    full: bool = False
+    top: int | None = None
+    each: bool = False
+    part: str | None = None
+    captures: tuple[str, ...] = ()
+    summaries: str | None = None
+    watch: str | None = None
+    interval_s: float = 10.0
+
+
 def analyze(
     paths: options.Paths = None,
     log: options.Logs = None,
@@ -89,6 +121,8 @@ def analyze(
     as_one_run: options.AsOneRun = False,
     part: Part = None,
     summary_jsonl: SummaryLines = None,
+    watch: Watch = None,
+    interval: Interval = View.interval_s,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
@@ -98,35 +132,17 @@ def analyze(
 
     Examples:
 
-      habana_perf_tool analyze traces/ --jobs 8
-
       zcat run.json.gz | habana_perf_tool analyze -
     """
     texts = [*(log or ()), *(metrics or ())]
     given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude,
                   output_format and output_format.value, output_file, min_severity=min_severity)  # fmt: skip
-    prepared = prepare(paths or texts, config or [], isolated, given, trust_config)
-    view = View(full, top, each, part, tuple(capture or ()), summary_jsonl)
+    prepared = prepare(paths or texts or [watch or "."], config or [], isolated, given, trust_config)
+    view = View(full, top, each, part, tuple(capture or ()), summary_jsonl, watch, interval)
     if settings:
         show_settings(prepared.settings)
     else:
         run(paths or [], texts, prepared, color, quiet, view, Ranks(jobs, scheduler, as_one_run))
-
-
-@dataclass(frozen=True)
-class View:
-    """How much of the text to print: all tables, how many findings, and whether each trace is a run of its own.
-
-    ``part`` is the file to write a part to, instead of all this, ``captures`` are traces of captures of graphs,
-    ``summaries`` the file that gets the lines for trend.
-    """
-
-    full: bool = False
-    top: int | None = None
-    each: bool = False
-    part: str | None = None
-    captures: tuple[str, ...] = ()
-    summaries: str | None = None
 
 
 def run(
@@ -139,26 +155,34 @@ def run(
     ranks: Ranks | None = None,
 ) -> None:
     """Analyse ``paths`` and the ``logs`` of the same run, and print or write the report."""
+    from perftool.readers.files.discover import find_inputs
+
+    view, ranks = view or View(), ranks or Ranks()
+    if view.watch is not None:
+        _watch(view.watch, [*paths, *logs], prepared, color, quiet, view)
+        return
+    if not paths and not logs:
+        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
+    # Of several runs each trace is looked at by itself, or all are taken for one.
+    any_run = ranks.as_one_run or view.each
+    inputs = find_inputs(paths, logs, prepared.settings.exclude, as_one_run=any_run)
+    if not view.each:
+        run_on(replace(inputs, captures=view.captures), prepared, color, quiet, view, ranks)
+        return
+    _require_outputs(inputs, prepared, view)
+    _require_lines(logs, prepared, "--each")
+    each_command.print_each(inputs.traces, prepared, color, quiet)
+
+
+def run_on(inputs: Inputs, prepared: Prepared, color: Color, quiet: bool, view: View, ranks: Ranks) -> None:
+    """Analyse ``inputs``, and print or write the report, or the part that the ``view`` asks for."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.report.source_places import place_sources
-    from perftool.readers.files.discover import find_inputs
 
-    if not paths and not logs:
-        raise PerfToolError("analyze needs PATHS: files, folders, globs, or '-'")
-    settings, view, ranks = prepared.settings, view or View(), ranks or Ranks()
-    # Of several runs each trace is looked at by itself, or all are taken for one.
-    any_run = ranks.as_one_run or view.each
-    inputs = replace(find_inputs(paths, logs, settings.exclude, as_one_run=any_run), captures=view.captures)
-    require_no_input([settings.output_file, view.part, view.summaries], inputs.files)
-    if view.summaries is not None:
-        _require_place(view)
-    if view.part is not None:
-        _require_part_name(view.part)
-    if view.each:
-        _each(inputs.traces, logs, prepared, color, quiet)
-        return
+    settings = prepared.settings
+    _require_outputs(inputs, prepared, view)
     schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
     with progress(quiet) as show, analysed(inputs, prepared.rules, schedule, show) as run:
         if view.part is not None:
@@ -178,6 +202,29 @@ def run(
         write_document(_document(report, form), settings.output_file)
     if not quiet:
         note([*inputs.notes, *prepared.warnings, *said(settings.output_file)], color)
+
+
+def _watch(folder: str, others: Sequence[str], prepared: Prepared, color: Color, quiet: bool, view: View) -> None:
+    if others or view.each or view.part or view.captures or view.full or view.top:
+        raise PerfToolError("--watch DIR takes no other paths, and prints a line for each trace")
+    _require_lines((), prepared, "--watch")
+    if view.summaries is not None:
+        _require_place(view)
+    each_command.watch(folder, prepared, color, quiet, view.summaries, view.interval_s)
+
+
+def _require_outputs(inputs: Inputs, prepared: Prepared, view: View) -> None:
+    """Raise PerfToolError unless every output has a place: beside the inputs, and as readers of it will look for it."""
+    require_no_input([prepared.settings.output_file, view.part, view.summaries], inputs.files)
+    if view.summaries is not None:
+        _require_place(view)
+    if view.part is not None:
+        _require_part_name(view.part)
+
+
+def _require_lines(logs: Sequence[str], prepared: Prepared, option: str) -> None:
+    if logs or _format(prepared) is not Format.text:
+        raise PerfToolError(f"{option} prints text, of traces only: leave out --log, --metrics and --output-format")
 
 
 def _require_place(view: View) -> None:
@@ -214,35 +261,6 @@ def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Consol
 
     choice = Choice(view.top, prepared.settings.min_severity)
     return partial(print_full if view.full else print_answer, report, choice=choice)
-
-
-def _each(traces: Sequence[str], logs: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
-    """One line for each of ``traces``, as soon as it is known; one that cannot be read is a line too."""
-    from perftool.engine.analysis import analysed
-    from perftool.readers.files.discover import find_inputs
-    from perftool.reporters.terminal.each import line_of, line_of_failure
-
-    if logs or _format(prepared) is not Format.text:
-        raise PerfToolError("--each prints text, of traces only: leave out --log, --metrics and --output-format")
-    if not traces:
-        raise NoInputError("--each needs traces, and there is none")
-    width = max(map(len, traces))
-    read = []
-
-    def show(console: Console) -> None:
-        for trace in traces:
-            try:
-                with progress(quiet) as shown, analysed(find_inputs([trace]), prepared.rules, progress=shown) as run:
-                    report = run.report
-            except InputError as error:
-                console.print(line_of_failure(trace, error, width), soft_wrap=True)
-                continue
-            read.append(trace)
-            console.print(line_of(trace, report, width), soft_wrap=True)
-
-    print_document(show, prepared.settings.output_file, color.value)
-    if not read:
-        raise InputError("none of the traces could be read")
 
 
 def _format(prepared: Prepared) -> Format:

@@ -18,7 +18,6 @@ from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError
-from perftool.model.choices import one_of
 from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
@@ -62,10 +61,7 @@ Validate = Annotated[
 ]
 List = Annotated[bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks and run none.")]
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]
-FormatOption = Annotated[
-    Format,
-    typer.Option("--output-format", metavar="FORMAT", help=f"Format of the results: {one_of(Format, 'text')}."),
-]
+FormatOption = Annotated[Format, options.format_of(Format, "the results")]
 
 
 def benchmark(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +14,13 @@ from perftool.commands.output import is_file, require_no_input, said, write_docu
 from perftool.commands.prepare import note, prepare, project_root
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
-from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perftool.model.diff import Comparison, RunSide
     from perftool.model.rule import Rule
+    from perftool.readers.files.discover import Inputs
 
 
 class Format(str, Enum):
@@ -39,10 +38,7 @@ def diff(
         str | None,
         typer.Option(metavar="slower:N%", help="Exit 1 when steps are slower by more, beyond doubt."),
     ] = None,
-    output_format: Annotated[
-        Format,
-        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the comparison: {one_of(Format, 'text')}."),
-    ] = Format.text,
+    output_format: Annotated[Format, options.format_of(Format, "the comparison")] = Format.text,
     output_file: options.OutputFile = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
@@ -69,18 +65,29 @@ def diff(
     """
     from perftool.engine.compare.diff import fails, load_side, parse_fail_if
 
-    _require_sides(base, new, output_file)
+    found = _found(base, new, as_one_run, output_file)
     limit = None if fail_if is None else parse_fail_if(fail_if)
     given = Given(select=select, ignore=ignore, rule_packs=rules)
     prepared = prepare([new], config or [], isolated, given, trust_config)
     with progress(quiet or silent) as show:
-        sides = [load_side(path, prepared.rules, show, jobs, scheduler, as_one_run) for path in (base, new)]
+        sides = [
+            side.saved or load_side(side.path, side.inputs, prepared.rules, show, jobs, scheduler) for side in found
+        ]
     result = _compared(sides[0], sides[1], prepared.rules)
     if is_file(output_file) or not silent:
         write_document(_render(result, output_format), output_file)
     note(() if quiet or silent else [*prepared.warnings, *said(output_file)])
     if limit is not None and fails(result, limit):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A side of the comparison: what a report says that was ``saved``, else the ``inputs`` to analyse."""
+
+    path: str
+    saved: RunSide | None
+    inputs: Inputs
 
 
 def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
@@ -92,18 +99,22 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
     return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]), rules)
 
 
-def _require_sides(base: str, new: str, output_file: str | None) -> None:
+def _found(base: str, new: str, as_one_run: bool, output_file: str | None) -> list[_Side]:
+    """Both sides. Raises PerfToolError when they are the same stream, or ``output_file`` is a file of one."""
     if base == new == "-":
         raise PerfToolError("'-' can be given only once")
-    require_no_input([output_file], _files(base, new))
+    found = [_side(path, as_one_run) for path in (base, new)]
+    require_no_input([output_file], [base, new, *(file for side in found for file in side.inputs.files)])
+    return found
 
 
-def _files(*sides: str) -> list[str]:
-    """The files that the two sides of the comparison are read from."""
-    from perftool.readers.files.discover import find_inputs
+def _side(path: str, as_one_run: bool) -> _Side:
+    from perftool.engine.report.saved_report import read_saved
+    from perftool.readers.files.discover import Inputs, find_inputs
 
-    folders = [find_inputs([side]) for side in sides if os.path.isdir(side)]
-    return [*sides, *(path for found in folders for path in (*found.traces, *found.texts))]
+    saved = read_saved(path)
+    inputs = find_inputs([path], as_one_run=as_one_run) if saved is None else Inputs((), ())
+    return _Side(path, saved, inputs)
 
 
 def _render(result: Comparison, output_format: Format) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perftool.commands import analyze, options
-from perftool.commands.options import Color, Given
+from perftool.commands.options import Color, Given, Ranks
 from perftool.commands.prepare import prepare
 from perftool.errors import PerfToolError
 
@@ -55,7 +55,8 @@ def merge(
     if others := [*found.traces, *found.texts]:
         raise PerfToolError(f"{others[0]}: is no part; make one with analyze {others[0]} --part FILE.part")
     prepared = prepare(parts, config or [], isolated, given, trust_config)
-    analyze.run(named, (), prepared, color, quiet, analyze.View(full, top, part=part, summaries=summary_jsonl))
+    view = analyze.View(full, top, part=part, summaries=summary_jsonl)
+    analyze.run_on(found, prepared, color, quiet, view, Ranks())
 
 
 def _parts_below(path: str) -> list[str]:

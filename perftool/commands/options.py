@@ -30,6 +30,11 @@ class Color(str, Enum):
     never = "never"
 
 
+def format_of(formats: type[Enum], document: str) -> Any:
+    """The option for the format of ``document``: one of ``formats``, of which text is the default."""
+    return typer.Option("--output-format", metavar="FORMAT", help=f"Format of {document}: {one_of(formats, 'text')}.")
+
+
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")]
 OutputFile = Annotated[
     str | None,

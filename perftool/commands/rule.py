@@ -13,7 +13,6 @@ from perftool.commands import options
 from perftool.commands.output import said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError, RuleError
-from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from perftool.model.rule import Rule
@@ -37,10 +36,7 @@ def rule(
         str | None, typer.Option("--check", metavar="DIR", help="Check a pack of rules and run its cases.")
     ] = None,
     rules: options.RulePacks = None,
-    output_format: Annotated[
-        Format,
-        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the explanation: {one_of(Format, 'text')}."),
-    ] = Format.text,
+    output_format: Annotated[Format, options.format_of(Format, "the explanation")] = Format.text,
     output_file: options.OutputFile = None,
 ) -> None:
     """Explain a rule, or list them all

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from perftool.sim import Simulated
 
 
+# The log has the rest.
+_MOST_CAUSES = 8
+
+
 class DeviceName(str, Enum):
     """Which device to simulate."""
 
@@ -34,7 +38,32 @@ class Mode(str, Enum):
     compile = "compile"
 
 
+class Steps(str, Enum):
+    """What a step is told by."""
+
+    profiler = "profiler"
+    optimizer = "optimizer"
+    loader = "loader"
+    mark_step = "mark_step"
+
+
 DeviceOption = Annotated[DeviceName, typer.Option(metavar="DEVICE", help="Device to simulate: gaudi, gaudi2, gaudi3.")]
+StepsOption = Annotated[
+    Steps | None,
+    typer.Option(
+        metavar="WHAT",
+        help="What a step is told by: profiler, optimizer, loader, mark_step. Default: what the script has.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-file",
+        "-o",
+        metavar="FILE",
+        help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
+    ),
+]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
 
 
@@ -50,16 +79,9 @@ def simulate(
         int | None,
         typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
     ] = None,
+    steps_from: StepsOption = None,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output-file",
-            "-o",
-            metavar="FILE",
-            help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
-        ),
-    ] = None,
+    output: OutputOption = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
     ] = True,
@@ -80,10 +102,11 @@ def simulate(
     from perftool import sim
 
     target = output.resolve() if output else None
-    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps)
+    told_by = steps_from and steps_from.value
+    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, told_by)
     sys.stdout.flush()
     if not quiet:
-        note([*_outcome(done, device, mode), *_left(done, skip_steps)], color)
+        note([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
     if report and done.used and (done.steps or not skip_steps):
         prepared = prepare([str(done.trace)], [], False, Given())
         analyze.run([_shown(done.trace)], [_shown(done.log), _shown(done.metrics)], prepared, color, quiet=True)
@@ -96,10 +119,25 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _left(done: Simulated, skip_steps: int | None) -> list[str]:
-    if not done.used or done.steps or not skip_steps:
+def _left(done: Simulated, skip_steps: int | None, told_by: str | None) -> list[str]:
+    if not done.used or done.steps:
+        return []
+    if told_by and not done.skipped:
+        return [f"habana_perf_tool: --steps-from {told_by} finds no step in this script"]
+    if not skip_steps:
         return []
     return [f"habana_perf_tool: --skip-steps {skip_steps} leaves no step in the trace; skip fewer to get a report"]
+
+
+def _causes(done: Simulated) -> list[str]:
+    """The lines of the script behind recompilations, fallbacks, reads and cuts; that mark_step cuts is no news."""
+    told = [cause for cause in done.causes if cause.what != "host step marker"]
+    if not told:
+        return []
+    left = len(told) - _MOST_CAUSES
+    lines = [*(f"  {cause.text}" for cause in told[:_MOST_CAUSES])]
+    more = [f"  and {left} more; all are in {_shown(done.log)}"] if left > 0 else []
+    return ["habana_perf_tool: what ends graphs, reads values or is compiled anew, in the whole run:", *lines, *more]
 
 
 def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:

@@ -11,7 +11,6 @@ from perftool.commands import options
 from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, require_no_input, said, write_document
 from perftool.commands.prepare import note
-from perftool.model.choices import one_of
 from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
 
 
@@ -39,10 +38,7 @@ def trend(
     last: Annotated[
         int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="How many runs to look at.")
     ] = DEFAULT_LAST,
-    output_format: Annotated[
-        Format,
-        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the trend: {one_of(Format, 'text')}."),
-    ] = Format.text,
+    output_format: Annotated[Format, options.format_of(Format, "the trend")] = Format.text,
     output_file: options.OutputFile = None,
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,

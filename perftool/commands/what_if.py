@@ -13,7 +13,6 @@ from perftool.commands.options import Color, Given
 from perftool.commands.output import print_document, require_no_input, said, write_document
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
-from perftool.model.choices import one_of
 
 if TYPE_CHECKING:
     from perftool.model.what_if import WhatIf
@@ -59,10 +58,7 @@ def whatif(
     scale: Scale = None,
     without: Without = None,
     rank: OneRank = None,
-    output_format: Annotated[
-        Format,
-        typer.Option("--output-format", metavar="FORMAT", help=f"Format of the prediction: {one_of(Format, 'text')}."),
-    ] = Format.text,
+    output_format: Annotated[Format, options.format_of(Format, "the prediction")] = Format.text,
     output_file: options.OutputFile = None,
     log: options.Logs = None,
     rules: options.RulePacks = None,

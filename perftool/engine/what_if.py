@@ -11,9 +11,11 @@ from typing import Literal
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of
 from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import ask
 from perftool.engine.rules.predict import changes_of
+from perftool.engine.rules.predict_run import changes_of_ranks
 from perftool.engine.rules.selection import Selector, redirect, require_known
-from perftool.errors import PerfToolError
+from perftool.errors import PerfToolError, QueryError
 from perftool.model.replayed import BoundShare
 from perftool.model.rule import Rule
 from perftool.model.what_if import Applied, Path, PathTask, WhatIf
@@ -21,6 +23,8 @@ from perftool.replay.changes import Change
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.model import Model, model_of
 from perftool.replay.path_rows import PathRow, bound_shares, path_rows
+from perftool.replay.ranks.meetings import Less
+from perftool.replay.ranks.model import run_model_of
 from perftool.store.device import detect_device
 from perftool.store.trace_store import TraceStore
 
@@ -88,7 +92,7 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
         if rule is None:
             require_known(selector, rules)
             raise PerfToolError(f"{selector.text} means several rules; --fix takes the code of one")
-        if rule.whatif is None:
+        if rule.whatif is None and rule.whatif_ranks is None:
             raise PerfToolError(
                 f"{rule.code} ({rule.name}): its fix cannot be modelled, so its gain is a bound at most"
             )
@@ -101,6 +105,8 @@ def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], r
 
     Raises PerfToolError when one of them changes nothing in the replayed steps, and for an unknown rank.
     """
+    if any(rule.whatif_ranks is not None for rule in fixes):
+        return _of_the_run(store, fixes, tasks, rank)
     number, model = _chosen(store, rank)
     if isinstance(model, str):
         return WhatIf(number, 0, None, None, None, None, (), None, None, model)
@@ -119,6 +125,39 @@ def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], r
         # What was moved beside the steps takes longer than they do.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
     return WhatIf(*known, predicted.step_ns, tuple(applied), before, after)
+
+
+def _of_the_run(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None) -> WhatIf:
+    """What a step of all ranks would take with ``fixes`` of what keeps them waiting."""
+    others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
+    if others or rank is not None:
+        one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
+        raise PerfToolError(f"{one} is about all ranks together, {others[0] if others else f'--rank {rank}'} about one")
+    context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
+    model = run_model_of(store)
+    if isinstance(model, str):
+        return WhatIf(None, 0, None, None, None, None, (), None, None, model, len(store.metadata))
+    known = (None, model.meetings.steps, model.measured_ns, model.replayed_ns, model.error_ratio)
+    if model.why_not:
+        return WhatIf(*known, None, (), None, None, model.why_not, len(model.meetings.ranks))
+    applied, changes = [], []
+    for rule in fixes:
+        made = _found_changes(store, rule, context)
+        if not made:
+            raise PerfToolError(f"{rule.code} ({rule.name}): it finds nothing here, or not what the rank does longer")
+        applied.append(Applied("fix", rule.code, len(made), model.predict(made)))
+        changes += made
+    predicted = model.predict(changes)
+    return WhatIf(*known, predicted, tuple(applied), None, None, None, len(model.meetings.ranks))
+
+
+def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less]:
+    """What the fixes of all that ``rule``, one over ranks, finds in ``store`` change. Raises QueryError."""
+    answer = ask(store, rule, context)
+    if answer.error:
+        raise QueryError(f"{rule.code}: {answer.error}")
+    changes = changes_of_ranks(store, rule, context)
+    return [change for row in answer.rows for change in changes.get(str(row.get("subject")), [])]
 
 
 def _chosen(store: TraceStore, rank: int | None) -> tuple[int, Model | str]:

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 
 from perftool import fused
 from perftool.errors import PerfToolError
 
-_USAGE = "usage: python -m perftool.fused SCRIPT [ARGUMENTS]: run a script written for a Gaudi without one\n"
+_USAGE = (
+    "usage: python -m perftool.fused SCRIPT [ARGUMENTS], or -m MODULE [ARGUMENTS]:"
+    " run what was written for a Gaudi without one\n"
+)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the script as if it were called alone; returns 2 without one, or without what it needs to run."""
+    """Run the script or module as if it were called alone; 2 without one, or without what it needs to run."""
     if not arguments or arguments[0] in ("-h", "--help"):
         (sys.stdout if arguments else sys.stderr).write(_USAGE)
         return 0 if arguments else 2
-    script = arguments[0]
-    if not os.path.isfile(script):
-        sys.stderr.write(f"There is no script {script}.\n")
-        return 2
+    if arguments == ["-m"]:
+        return _refused(_USAGE.rstrip("\n"))
+    if arguments[0] != "-m" and not os.path.isfile(arguments[0]):
+        return _refused(f"There is no script {arguments[0]}.")
     try:
         fused.install()
     except PerfToolError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    sys.argv = arguments
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    runpy.run_path(script, run_name="__main__")
+        return _refused(str(error), error.exit_code)
+    from perftool.fused.porting import script  # it needs nothing but Python, but stands where torch is needed
+
+    script.hide_what_stands_between()
+    if arguments[0] == "-m":
+        script.run_module(arguments[1], arguments[2:])
+    else:
+        script.run_script(arguments[0], arguments[1:])
     return 0
+
+
+def _refused(sentence: str, code: int = 2) -> int:
+    sys.stderr.write(f"{sentence}\n")
+    return code
 
 
 if __name__ == "__main__":

@@ -11,12 +11,16 @@ Every op module registers its implementations when it is imported. Four names ar
 
 The automatic choice is the first of them that is usable. A choice made by the caller, or by the variable
 `PERFTOOL_FUSED_BACKEND` of the environment, is never replaced: it runs, or `BackendError` says why it cannot.
+
+A fifth, `native`, is compiled on this machine and therefore only taken when it is asked for. It is a wish: where it
+cannot be had, a warning says why, once, and the automatic choice runs.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +28,7 @@ from typing import Any
 from perftool.errors import PerfToolError
 
 PREFERENCE = ("habana", "fast", "fallback", "reference")
+NATIVE = "native"
 ANY_DEVICE = ("*",)
 ENVIRONMENT_VARIABLE = "PERFTOOL_FUSED_BACKEND"
 
@@ -78,6 +83,8 @@ class BackendReport:
 
 _registry: dict[str, list[Implementation]] = {}
 _first_choices: dict[tuple[str, str], Choice] = {}
+_native_choices: dict[tuple[str, str], Choice] = {}
+_said: set[str] = set()
 
 
 def always() -> None:
@@ -86,8 +93,8 @@ def always() -> None:
 
 def register(implementation: Implementation) -> Implementation:
     """Add an implementation, or replace the one of the same op, name and devices; returns it."""
-    if implementation.name not in PREFERENCE:
-        raise ValueError(f"{implementation.name!r} is none of {', '.join(PREFERENCE)}")
+    if implementation.name not in (*PREFERENCE, NATIVE):
+        raise ValueError(f"{implementation.name!r} is none of {', '.join((*PREFERENCE, NATIVE))}")
     known = _registry.setdefault(implementation.op, [])
     known[:] = [each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)]
     known.append(implementation)
@@ -98,6 +105,7 @@ def register(implementation: Implementation) -> Implementation:
 def forget_choices() -> None:
     """Look at all implementations again; a choice among them costs an op of few tokens a noticeable time."""
     _first_choices.clear()
+    _native_choices.clear()
 
 
 def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
@@ -121,13 +129,16 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
     """The implementation of `op` for tensors on `device_type`.
 
     `requested`, or else the environment variable, is an explicit choice: if it is unknown or not usable,
-    BackendError tells the reason. Without one the first usable implementation is taken.
+    BackendError tells the reason; `native` alone is replaced, with a warning. Without a choice the first usable
+    implementation is taken.
     """
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
     if wanted is None:
-        if (op, device_type) not in _first_choices:
-            _first_choices[op, device_type] = _first_usable(op, device_type, _candidates(op, device_type))
-        return _first_choices[op, device_type]
+        return _automatic(op, device_type)
+    if wanted == NATIVE:
+        if (op, device_type) not in _native_choices:
+            _native_choices[op, device_type] = _native_or_automatic(op, device_type)
+        return _native_choices[op, device_type]
     by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
     if wanted not in by_name:
         raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")
@@ -135,6 +146,26 @@ def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
         raise BackendError(f"{op} cannot use {wanted!r}: {obstacle}.")
     source = "asked for by the caller" if requested else f"asked for by {ENVIRONMENT_VARIABLE}"
     return Choice(op, wanted, source)
+
+
+def _automatic(op: str, device_type: str) -> Choice:
+    if (op, device_type) not in _first_choices:
+        _first_choices[op, device_type] = _first_usable(op, device_type, _candidates(op, device_type))
+    return _first_choices[op, device_type]
+
+
+def _native_or_automatic(op: str, device_type: str) -> Choice:
+    named = [each for each in _registry.get(op, []) if each.name == NATIVE]
+    if not named:  # an op without native kernels, when the environment asks all ops for them
+        return _automatic(op, device_type)
+    obstacle = _obstacle(named, device_type)
+    if obstacle is None:
+        return Choice(op, NATIVE, "asked for")
+    choice = _automatic(op, device_type)
+    if obstacle not in _said and choice.name != "habana":
+        _said.add(obstacle)
+        warnings.warn(f"{op} runs {choice.name!r} instead of {NATIVE!r}: {obstacle}.", stacklevel=5)
+    return Choice(op, choice.name, f"{NATIVE}: {obstacle}")
 
 
 def _first_usable(op: str, device_type: str, tried: Iterable[Candidate]) -> Choice:
@@ -180,8 +211,14 @@ def _present_devices() -> tuple[str, ...]:
 
 
 def native(module: str, name: str) -> Any:
-    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it."""
-    return getattr(importlib.import_module(f"habana_frameworks.torch.{module}"), name)
+    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it.
+
+    A module that stands in for Gaudi's, as ported and simulated scripts get it, is not native: it leads back here.
+    """
+    found = importlib.import_module(f"habana_frameworks.torch.{module}")
+    if "__stands_in__" in vars(found):
+        raise ImportError("habana_frameworks is a stand-in here")
+    return getattr(found, name)
 
 
 def native_obstacle(module: str, name: str) -> str | None:

@@ -49,6 +49,7 @@ class FusedAdamW:
             "beta2": betas[1],
             "weight_decay": weight_decay,
         }
+        self.amsgrad = self.maximize = False
         self.moments_dtype = moments_dtype
         self.param_group: dict[str, list[Tensor]] = {"params": params}
         self.state: dict[Tensor, dict[str, Tensor]] = {}

@@ -14,17 +14,18 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 
 @dataclass(frozen=True)
 class HpuBridge:
-    """``cuts`` are the reasons of all ``known_cuts`` that a simulated script can meet.
+    """``cuts`` are the reasons of a graph cut that a simulated script can meet, ``other_cuts`` the others, with why.
 
     Ops of the autocast lists have no namespace; ``numbers_as_tensors`` are full op names. ``computed_as`` and
     ``stored_as`` map a type to the one in its place.
     """
 
     cuts: frozenset[str]
-    known_cuts: frozenset[str]
+    other_cuts: Mapping[str, str]
     autocast_lower: frozenset[str]
     autocast_fp32: frozenset[str]
     autocast_lower_first: frozenset[str]
+    autocast_promote: frozenset[str]
     numbers_as_tensors: frozenset[str]
     computed_as: Mapping[str, str]
     stored_as: Mapping[str, str]
@@ -37,10 +38,11 @@ def hpu_bridge() -> HpuBridge:
     cuts, autocast, dtypes = data["graph_cuts"], data["autocast"], data["dtypes"]
     return HpuBridge(
         cuts=frozenset(cuts["modelled"]),
-        known_cuts=frozenset((*cuts["modelled"], *cuts["others"])),
+        other_cuts={reason: why for why, reasons in cuts["others"].items() for reason in reasons},
         autocast_lower=frozenset(autocast["lower"]),
         autocast_fp32=frozenset(autocast["fp32"]),
         autocast_lower_first=frozenset(autocast["lower_first"]),
+        autocast_promote=frozenset(autocast["promote"]),
         numbers_as_tensors=frozenset(data["numbers_as_tensors"]["ops"]),
         computed_as=dtypes["computed_as"],
         stored_as=dtypes["stored_as"],

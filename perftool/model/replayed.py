@@ -22,6 +22,18 @@ class BoundShare:
 
 
 @dataclass(frozen=True)
+class ReplayedRun:
+    """The steps of ``ranks`` replayed together, joined by their collectives; numbers as in ``ReplayModel``."""
+
+    ranks: int
+    steps: int
+    measured_step_ns: int | None
+    replayed_step_ns: int | None
+    error_ratio: float | None
+    why_not: str | None
+
+
+@dataclass(frozen=True)
 class ReplayModel:
     """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
 

@@ -14,7 +14,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
-from perftool.model.replayed import ReplayModel
+from perftool.model.replayed import ReplayedRun, ReplayModel
 from perftool.model.rule import Rule
 from perftool.units import format_ns
 
@@ -238,6 +238,7 @@ class Report:
     rules: tuple[Rule, ...] = field(default=())
     ranks: tuple[RankSummary, ...] = field(default=())
     model: ReplayModel | None = None
+    replayed_run: ReplayedRun | None = None
     efficiency: Efficiency | None = None
 
     @property

@@ -65,7 +65,8 @@ class Rule:
     query is not run. ``advice`` is false for a rule that speaks of the trace instead of the run. ``explains`` are the
     causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
     ``relieves`` is the side that the fix takes work from: the schedule then limits the gain (the table gain_limits).
-    ``whatif`` is a query for what the fix changes in the schedule.
+    ``whatif`` is a query for what the fix changes in the schedule of a rank, ``whatif_ranks`` for what ranks that keep
+    others waiting do less.
     """
 
     code: str
@@ -95,6 +96,7 @@ class Rule:
     explains: tuple[str, ...] = field(default=())
     relieves: Side | None = None
     whatif: str | None = None
+    whatif_ranks: str | None = None
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).

@@ -43,12 +43,14 @@ class Applied:
 class WhatIf:
     """The replayed steps of ``rank`` with ``changes``; times are mean lengths of a step in ns.
 
+    With fixes of rules over ranks it is all ``ranks`` together that are replayed, and ``rank`` is None.
+
     ``predicted_step_ns`` and the path ``after`` are None when nothing may be predicted, and ``why_not`` is one sentence
     then; the other numbers are None where there is nothing to replay. ``error_ratio`` is how far the unchanged replay
     is off the measured step.
     """
 
-    rank: int
+    rank: int | None
     steps: int
     measured_step_ns: int | None
     replayed_step_ns: int | None
@@ -58,6 +60,7 @@ class WhatIf:
     before: Path | None
     after: Path | None
     why_not: str | None = None
+    ranks: int = 1
 
     @property
     def fixes(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from perftool import __version__
-from perftool.model.replayed import ReplayModel
+from perftool.model.replayed import ReplayedRun, ReplayModel
 from perftool.model.report import Finding, Location, Report, Share
 from perftool.reporters.escape import json_text
 
@@ -68,15 +68,15 @@ def as_dict(report: Report) -> dict[str, Any]:
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
         "efficiency": report.efficiency and asdict(report.efficiency),
-        **_replayed(report.model),
+        **_replayed(report.model, report.replayed_run),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip
 
 
-def _replayed(model: ReplayModel | None) -> dict[str, Any]:
+def _replayed(model: ReplayModel | None, run: ReplayedRun | None) -> dict[str, Any]:
     if model is None:
         return {"model": None, "together": None}
-    shown = asdict(model)
+    shown = asdict(model) | {"run": run and asdict(run)}
     together = shown.pop("together")
     return {"model": shown, "together": together}
 

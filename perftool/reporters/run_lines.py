@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from perftool import __version__
 from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION
+from perftool.readers.files.finished import FileState
 from perftool.reporters.json import dump
 from perftool.reporters.naming import run_name
 from perftool.reporters.verdict import origin
@@ -16,16 +18,19 @@ from perftool.units import NS_PER_MS
 _MOST_CODES = 5
 
 
-def render_run_lines(report: Report, time: datetime) -> bytes:
+def render_run_lines(report: Report, time: datetime, file: FileState | None = None) -> bytes:
     """A line for the run and, when it has several ranks, one for each: UTF-8 JSON with sorted keys.
 
-    ``time`` (UTC) is when the run was analysed. Numbers that the input does not show are null.
+    ``time`` (UTC) is when the run was analysed, ``file`` the trace of a folder that is watched. Numbers that the input
+    does not show are null.
     """
-    head = {
+    head: dict[str, Any] = {
         "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None,
     }  # fmt: skip
+    if file is not None:
+        head["file"] = asdict(file)
     run = {
         **head, "rank": None, "metrics": {name: metric.value for name, metric in report.summary.items()},
         "findings": [finding.code for finding in report.advice[:_MOST_CODES]],

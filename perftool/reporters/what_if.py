@@ -26,6 +26,7 @@ def render_what_if_json(result: WhatIf) -> bytes:
             "version": VERSION,
             "tool": TOOL,
             "rank": result.rank,
+            "ranks": result.ranks,
             "steps": result.steps,
             "measured": _step(result.measured_step_ns),
             "replayed": _step(result.replayed_step_ns),
@@ -53,7 +54,8 @@ def print_what_if(result: WhatIf, console: Console) -> None:
     measured, replayed, predicted = result.measured_step_ns, result.replayed_step_ns, result.predicted_step_ns
     steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
     if measured is not None and replayed is not None:
-        console.print(f"measured   {format_ns(measured)} a step, rank {result.rank}, {steps}")
+        whose = f"{result.ranks} ranks together" if result.rank is None else f"rank {result.rank}"
+        console.print(f"measured   {format_ns(measured)} a step, {whose}, {steps}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")
     if predicted is not None and replayed:

@@ -17,13 +17,21 @@ def main() -> int:
     parser.add_argument("--mode", default="lazy", choices=MODES)
     parser.add_argument("--max-steps", type=int)
     parser.add_argument("--skip-steps", type=int)
+    parser.add_argument("--steps-from")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     try:
         done = simulate(
-            given.script, given.args, given.device, given.mode, given.max_steps, given.output, given.skip_steps
+            given.script,
+            given.args,
+            given.device,
+            given.mode,
+            given.max_steps,
+            given.output,
+            given.skip_steps,
+            given.steps_from,
         )
     except PerfToolError as error:
         sys.stderr.write(f"{error}\n")

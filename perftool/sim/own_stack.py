@@ -27,6 +27,16 @@ def own_stack() -> str:
     return ";".join(lines)
 
 
+def own_line() -> str:
+    """The innermost running line of the script's own files, as ``train.py:12 main``; empty when there is none."""
+    return innermost_line(own_stack())
+
+
+def innermost_line(stack: str) -> str:
+    """The first line of a stack of :func:`own_stack`, in the form of :func:`own_line`."""
+    return stack.partition(";")[0].replace("(", ":", 1).replace("):", "", 1)
+
+
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
     """``file`` below the folder that Python imports it from, as the profiler writes it; None for what is not own."""

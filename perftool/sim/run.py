@@ -10,6 +10,7 @@ from perftool.output_file import require_no_input
 from perftool.sim import MODES, Simulated
 from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
+from perftool.sim.machine.steps import SOURCES
 from perftool.sim.machine.write import require_writable
 from perftool.sim.session.script import run_script
 from perftool.sim.session.simulation import Simulation
@@ -25,10 +26,13 @@ def run(
     max_steps: int | None,
     output: Path | None,
     skip_steps: int | None,
+    steps_from: str | None,
 ) -> Simulated:
     """See :func:`perftool.sim.simulate`."""
     if mode not in MODES:
         raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+    if steps_from is not None and steps_from not in SOURCES:
+        raise PerfToolError(f"steps are not told by {steps_from!r}, but by {', '.join(SOURCES)}")
     if not script.is_file():
         raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
     trace, log, metrics = output_paths(script, output)
@@ -36,9 +40,9 @@ def run(
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)
-    with standing_in(simulation, max_steps):
+    with standing_in(simulation, max_steps, steps_from):
         exit_code, interrupted = run_script(simulation, script, args)
-    skipped = simulation.finish(skip_steps)
+    skipped = simulation.finish(skip_steps, steps_from)
     simulation.write(trace, log, metrics, interrupted)
     machine = simulation.machine
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
@@ -55,6 +59,7 @@ def run(
         skipped=skipped,
         compiling_ns=sum(microseconds for _, microseconds in machine.log.compiled) * NS_PER_US,
         notes=machine.log.notes,
+        causes=machine.causes.all,
     )
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from perftool.model.words import KIND_LABELS
+
 TABLES_DIR = Path(__file__).parent.parent / "tables"
 _KEY = re.compile(r"(needs|absent|maker|drops): (.+)")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
@@ -66,8 +68,10 @@ def public_tables() -> list[Table]:
 
 @cache
 def macros() -> str:
-    """SQL that defines the functions the tables share."""
-    return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8")
+    """SQL that defines the functions the tables share; ``kind_text`` says what people read for a kind or a cause."""
+    labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
+    kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
+    return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text
 
 
 def names_in(sql: str) -> list[str]:

@@ -17,8 +17,8 @@ from perftool.store.shift import Shift
 HANDED_ON = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls", "run_kinds",
-    "device_windows", "_step_work", "_roofline_totals", "_efficiency_totals", "_efficiency_top", "_efficiency_peaks",
-    "gain_limits",
+    "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals", "_efficiency_top",
+    "_efficiency_peaks", "gain_limits",
 )  # fmt: skip
 _TIMES = {"ts", "end", "host_ts", "host_end"}
 _RAW = re.compile(r"\braw\b")

@@ -42,11 +42,14 @@ def base_time(metadata: Mapping[str, Any]) -> int:
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
     """The rank to file each trace of a run under: the one it states, first come first served, else a free one."""
-    taken = {rank for rank in stated if rank is not None}
-    ranks: list[int] = []
+    named = {rank for rank in stated if rank is not None}
+    free = (rank for rank in count() if rank not in named)
+    first: set[int] = set()
+    ranks = []
     for rank in stated:
-        ranks.append(rank if rank is not None and rank not in ranks else free_rank(None, taken))
-        taken.add(ranks[-1])
+        own = rank if rank is not None and rank not in first else next(free)
+        first.add(own)
+        ranks.append(own)
     return ranks
 
 

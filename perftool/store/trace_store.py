@@ -13,6 +13,7 @@ import duckdb
 
 from perftool.errors import InputError, QueryError, QueryTimeoutError, is_interrupt
 from perftool.model.inputs import ImportIssue, InputFile
+from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import build_order, catalog, macros, names_in, public_tables
@@ -118,7 +119,7 @@ class TraceStore:
         stated = rank_of(path, metadata)
         rank = number(stated)
         self._align(rank, base_time(metadata))
-        self.metadata[rank] = metadata
+        self.metadata[rank] = without_members(metadata)
         return replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
 
     def _add_csv(self, path: str, number: Number, _: load.Progress | None) -> InputFile:

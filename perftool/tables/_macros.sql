@@ -57,6 +57,10 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- A list as JSON; NULL for anything else, with which functions of JSON would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 
+-- A list of ranks as PyTorch writes it: of more than thirty the first 29 and the last.
+CREATE MACRO listed_ranks(value) AS
+    CASE WHEN length(value) > 100 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,){2,}(\s*\d+\])$', '\1 ...,\2') ELSE value END;
+
 -- How far the clocks of host and device may differ: work that seems to start so much before its call belongs to it, and
 -- idle time that seems to begin so much after a wait follows it.
 CREATE MACRO clock_slack_ns() AS 20000;
@@ -87,6 +91,12 @@ CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host 
 CREATE MACRO ranks_text(ranks) AS
     CASE WHEN len(ranks) = 1 THEN 'rank ' ELSE 'ranks ' END || array_to_string(ranks[1:8], ', ') ||
     CASE WHEN len(ranks) > 8 THEN ' and ' || (len(ranks) - 8) || ' more' ELSE '' END;
+
+-- The group that these ranks are.
+CREATE MACRO group_text(ranks) AS
+    'group of rank' || CASE WHEN len(ranks) > 1 THEN 's ' ELSE ' ' END
+    || CASE WHEN ranks = range(ranks[1], ranks[-1] + 1) THEN ranks[1] || '-' || ranks[-1]
+            ELSE array_to_string(ranks[:8], ', ') || CASE WHEN len(ranks) > 8 THEN ' ...' ELSE '' END END;
 
 -- Times in the words of a message, as perftool.units.format_ns writes those that are columns of their own.
 CREATE MACRO three_digits(value) AS

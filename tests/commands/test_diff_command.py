@@ -49,6 +49,17 @@ def test_saved_reports_compare_like_their_traces(run: Run) -> None:
     assert saved["base"]["name"] == "base-report.json"
 
 
+def test_a_folder_is_one_run_when_it_is_said_to_be(run: Run) -> None:
+    for name in ("a", "b"):
+        Path(name).mkdir()
+        for world in (2, 4):
+            trace = Path(run_of(f"{name}/{world}.json", 1000))
+            trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": {"world_size": world}}))
+    assert run("diff", "a", "b") == 2
+    assert "these 2 traces are of 2 runs" in run.err
+    assert run("diff", "a", "b", "--as-one-run") == 0
+
+
 def test_too_few_steps_never_fail(run: Run) -> None:
     base, new = (str(SAMPLES / name) for name in ("gaudi2_optimised", "gaudi2_unoptimised"))
     assert run("diff", base, new, "--fail-if", "slower:1%", "--output-format", "markdown") == 0

@@ -55,6 +55,39 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
     assert Path("run.json").read_bytes() == TRACE
 
 
+# Those that take a folder of ranks.
+OF_FOLDERS = {
+    "analyze": ["analyze", "."],
+    "analyze --each": ["analyze", ".", "--each"],
+    "report": ["report", "."],
+    "lint": ["lint", "."],
+    "diff": ["diff", ".", "."],
+    "query": ["query", ".", "SELECT 1"],
+    "whatif": ["whatif", "."],
+    "annotate": ["annotate", "."],
+}
+
+
+@pytest.mark.parametrize("command", OF_FOLDERS.values(), ids=OF_FOLDERS)
+def test_no_command_writes_over_what_it_found_and_set_aside(command: list[str], run: Run) -> None:
+    rank = document([step(1, 0, 1000), x("aten::mm", 10, 30)], distributedInfo={"rank": 0, "world_size": 2})
+    for name in ("run.json", "copy.json"):
+        Path(name).write_bytes(rank)
+    assert run(*command, "-o", "run.json") == 2
+    assert run.err.endswith("run.json: is an input of this run, which is never changed; name another file\n")
+    assert Path("run.json").read_bytes() == rank
+
+
+@pytest.mark.parametrize("command", OF_FOLDERS.values(), ids=OF_FOLDERS)
+def test_nor_over_older_recordings_in_a_folder(command: list[str], run: Run) -> None:
+    Path("run.json").unlink()
+    for time in (1, 2):
+        Path(f"host_7.{time}000000000000.pt.trace.json").write_bytes(TRACE)
+    assert run(*command, "-o", "host_7.1000000000000.pt.trace.json") == 2
+    assert "is an input of this run" in run.err
+    assert Path("host_7.1000000000000.pt.trace.json").read_bytes() == TRACE
+
+
 def test_every_command_that_writes_is_tried_here() -> None:
     commands = typer.main.get_command(app).commands
     writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from events import document, kernel, loader, memcpy, runtime, step, x
 
-STEP = 100_000
-LATE = 40_000
+# Before loading begins, for the last collective, and after it; how late who is late is.
+LEAD, WIRE, REST, LATE = 200, 500, 50_000, 40_000
 STEPS = 4
 
 
@@ -67,47 +68,68 @@ def write_run(
 ) -> None:
     """A file for each rank, in the folder of its host: ``node001/rank5.json``.
 
-    The ranks of a host are a group, which reduces before all ranks do. Every other clock is ``skew`` us ahead.
+    The ranks of a host are a group, which reduces before all ranks do. Every other clock is ``skew`` us ahead. A step
+    takes as long as its slowest rank, and REST; the host waits for its end.
     """
+    lengths = [LEAD + _ready(slow, number, range(ranks)) + WIRE + REST for number in range(steps)]
+    begins = list(accumulate(lengths, initial=0))
     for host in range((ranks + per_host - 1) // per_host):
         (folder / f"node{host:03d}").mkdir()
     for rank in range(ranks):
+        clock = skew * (rank % 2)
         events = [
-            event for number in range(steps)
-            for event in _step(rank, number, slow, skew * (rank % 2), range(ranks), per_host)
+            event for number, length in enumerate(lengths)
+            for event in _step(rank, number, slow, clock + begins[number], length, range(ranks), per_host)
         ]  # fmt: skip
         name = f"node{rank // per_host:03d}/rank{rank}.json"
-        (folder / name).write_bytes(document(events, distributedInfo={"rank": rank, "world_size": ranks}))
+        groups = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": ranks, "ranks": list(range(ranks))}]
+        info = {"rank": rank, "world_size": ranks, "pg_count": 2, "pg_config": groups}
+        (folder / name).write_bytes(document(events, distributedInfo=info))
 
 
-def _step(rank: int, number: int, slow: Slow, clock: float, all_ranks: range, size: int) -> list[dict[str, Any]]:
-    at = clock + number * STEP + 1000
+def _jitter(rank: int) -> int:
+    """Nobody computes exactly as long as another."""
+    return 7 * (rank % 3)
+
+
+def _ready(slow: Slow, number: int, ranks: range) -> int:
+    """When all of ``ranks`` have reduced with their groups, in us since loading began."""
+    return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
+
+
+def _step(
+    rank: int, number: int, slow: Slow, begin: float, length: int, all_ranks: range, size: int
+) -> list[dict[str, Any]]:
+    at = begin + LEAD
     own = slow(rank, number)
     group = range(rank // size * size, min(rank // size * size + size, len(all_ranks)))
-    # Nobody computes exactly as long as another.
-    jitter = [7 * (one % 3) for one in all_ranks]
-    group_ready = max(slow(one, number).until_group + jitter[one] for one in group)
-    group_done = group_ready + own.link
-    ready = max(slow(one, number).until_group + jitter[one] + slow(one, number).link for one in all_ranks)
+    group_done = max(slow(one, number).until_group + _jitter(one) for one in group) + own.link
     begun = at + own.load + own.host
-    computed = begun + own.copy + own.compute + jitter[rank]
-    together = at + ready + 500
+    computed = begun + own.copy + own.compute + _jitter(rank)
+    together = begin + length - REST
     first = 10 * number
     return [
-        step(number, clock + number * STEP, STEP),
+        step(number, begin, length),
         loader(at, own.load),
         x("aten::mm", at + own.load, own.host + 20),
         *(runtime("cudaLaunchKernel", begun - 40 + 5 * call, 4, first + call) for call in range(2, 6)),
         runtime("cudaMemcpyAsync", begun - 60, 10, first + 1),
+        runtime("cudaDeviceSynchronize", begun, begin + length - begun),
         memcpy("Memcpy HtoD (Pageable -> Device)", begun, own.copy, first + 1),
-        kernel("gemm", begun + own.copy, own.compute + jitter[rank], first + 2),
+        kernel("gemm", begun + own.copy, own.compute + _jitter(rank), first + 2),
         _all_reduce(computed, at + group_done - computed, first + 3, "1", group, 1 << 16),
         _all_reduce(at + group_done, together - at - group_done, first + 4, "0", all_ranks, 1 << 20),
-        kernel("optimizer", together, clock + (number + 1) * STEP - together - 500, first + 5),
+        kernel("optimizer", together, REST - 10, first + 5),
     ]
 
 
 def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elements: int) -> dict[str, Any]:
-    args = {"Collective name": "allreduce", "Process Group Name": group, "Process Group Ranks": str(list(ranks)),
-            "In msg nelems": elements, "dtype": "Float"}  # fmt: skip
+    args = {"Collective name": "allreduce", "Process Group Name": group, "Process Group Ranks": _listed(ranks),
+            "Group size": len(ranks), "In msg nelems": elements, "dtype": "Float"}  # fmt: skip
     return kernel("ncclDevKernel_AllReduce", at, dur, call, stream=9, **args)
+
+
+def _listed(ranks: range) -> str:
+    """As PyTorch lists the ranks of a group: of more than thirty the first ones and the last."""
+    first = ", ".join(map(str, ranks[:29]))
+    return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from culprits import Slow, another_each_step, nobody, one_group, one_rank, one_step, write_run
+from culprits import LATE, Slow, another_each_step, nobody, one_group, one_rank, one_step, write_run
 
+import perftool
 from perftool.engine.analysis import analyze
+from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112"}
@@ -22,6 +24,8 @@ class Case:
     code: str
     rank: int | None
     says: str
+    # What the run without the culprit takes less for a step.
+    gain_ns: int = 1_000 * LATE
 
 
 def cases(ranks: int, who: int, size: int) -> dict[str, Case]:
@@ -31,9 +35,9 @@ def cases(ranks: int, who: int, size: int) -> dict[str, Case]:
     beside = f"; {ranks - size} ranks wait 40.0 ms"
     others = "one other group" if ranks == 2 * size else f"the median of {ranks // size - 1} other groups"
     reasons = {
-        "compute": "its kernels take 95.5 ms, those of the median rank 55.5 ms",
+        "compute": "its kernels take 110 ms, those of the median rank 70.0 ms",
         "loader": "its device waits 40.1 ms for the data loader, that of the median rank 150 us",
-        "host": "its device waits 41.3 ms for its host, that of the median rank 1.38 ms",
+        "host": "its device waits 40.1 ms for its host, that of the median rank 200 us",
         "copies": "its copies take 40.3 ms, those of the median rank 300 us",
     }
     return {
@@ -44,14 +48,14 @@ def cases(ranks: int, who: int, size: int) -> dict[str, Case]:
             f"those of {others} of its size 2.00 ms{beside} for it"),
         "a host": Case(
             one_group("compute", who, size), "COL110", None,
-            f"host {host} is late with all its {size} ranks in 4 of 4 steps: its kernels take 95.5 ms, "
-            f"those of the median rank elsewhere 55.5 ms{beside}"),
+            f"host {host} is late with all its {size} ranks in 4 of 4 steps: its kernels take 110 ms, "
+            f"those of the median rank elsewhere 70.0 ms{beside}"),
         "another each step": Case(
             another_each_step("compute", ranks), "COL111", None, "another rank is late in 4 of 4 steps (rank 1 ("),
         "one step": Case(
             one_step("loader", who, 2), "COL112", who,
             f"rank {who} ({host}) is late in step 2, not in the other 3: its device waits 40.1 ms for the data loader, "
-            f"that of the median rank 150 us{waiting}"),
+            f"that of the median rank 150 us{waiting}", 1_000 * LATE // 4),
     }  # fmt: skip
 
 
@@ -61,6 +65,12 @@ def assert_blamed(report: Report, case: Case) -> None:
     assert first.message.startswith(case.says)
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
     assert {found.code for found in report.findings} & ACCUSERS == {case.code}
+    # What goes is what the culprit alone does, give or take how much ranks differ by.
+    assert first.gain
+    assert first.gain.kind == "predicted"
+    assert first.gain.ns_per_step == pytest.approx(case.gain_ns, rel=0.01)
+    assert report.replayed_run
+    assert report.replayed_run.error_ratio == 0
     # What the victims show is that waiting, and claims little of its own.
     victims = [found for found in report.findings if found.rank != case.rank and found.code in ("COL102", "GAP101")]
     assert [found.message for found in victims if found.gain and found.gain.ns_per_step > 3_000_000] == []
@@ -108,7 +118,7 @@ def test_of_two_ranks_of_a_group_that_are_late_together_none_is_accused(tmp_path
 
     assert [one.message for one in found if one.code in ACCUSERS] == []
     assert [(one.rank, one.message.split(" a step")[0]) for one in found if one.code == "COL108"] == [
-        (None, "2 ranks compute up to 95.5 ms")
+        (None, "2 ranks compute up to 110 ms")
     ]
 
 
@@ -126,3 +136,27 @@ def test_the_culprit_is_found_among_missing_cut_and_copied_ranks(tmp_path: Path)
     assert (first.code, first.rank, first.evidence["cause_name"]) == ("COL103", 5, "dataloader")
     assert {"TRC101", "TRC107", "TRC108"} <= {found.code for found in report.findings}
     assert [row.rank for row in report.ranks] == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_what_a_run_takes_without_what_keeps_it_waiting_is_asked_of_all_ranks(tmp_path: Path) -> None:
+    write_run(tmp_path, 2, one_rank("loader", 1), per_host=2, steps=2)
+
+    found = perftool.whatif(tmp_path, ["COL103"])
+
+    assert (found.rank, found.ranks, found.steps, found.error_ratio, found.why_not) == (None, 2, 2, 0.0, None)
+    assert found.predicted_step_ns is not None
+    assert found.measured_step_ns == found.predicted_step_ns + 1_000 * LATE
+    with pytest.raises(PerfToolError, match="COL103 is about all ranks together, --rank 1 about one"):
+        perftool.whatif(tmp_path, ["COL103"], rank=1)
+    with pytest.raises(PerfToolError, match=r"COL110 .slow-host.: it finds nothing here"):
+        perftool.whatif(tmp_path, ["COL110"])
+
+
+def test_that_a_rule_finds_the_victims_of_many_ranks_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 4, one_rank("loader", 1), per_host=2, steps=2)
+    monkeypatch.setattr("perftool.engine.rules.evaluate.MOST_FINDINGS", 1)
+    codes = [found.code for found in analyze([str(tmp_path)]).findings]
+    assert codes.count("COL102") == 3
+    assert "TRC001" not in codes

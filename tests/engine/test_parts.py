@@ -59,6 +59,8 @@ def test_a_part_is_small_and_says_what_it_is(run: list[str]) -> None:
         head = json.loads(archive.read("part.json"))
     assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
     assert Path(run[1]).stat().st_size < 20_000
+    # Each rank lists the members of all groups: in a part of each they would grow with the square of the ranks.
+    assert head["parts"][0]["facts"]["metadata"]["1"]["distributedInfo"] == {"rank": 1, "world_size": 3, "pg_count": 2}
 
 
 def test_tables_over_ranks_can_be_asked_and_single_events_not(run: list[str]) -> None:

@@ -183,6 +183,9 @@ def test_it_says_once_that_zeros_are_not_trained(shapes, recwarn):
         fused.step()
     assert not params[-1].any()
     assert ["never trains" in str(each.message) for each in recwarn] == [True]
+    empty = torch.nn.Parameter(torch.empty(0))
+    empty.grad = torch.empty(0)
+    FusedLamb([*params[:-1], empty]).step()
     quiet = FusedLamb(params, weight_decay=0.0)
     quiet.step()
     assert len(recwarn) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -128,7 +129,7 @@ def test_it_is_an_optimizer_that_shares_groups_and_state():
     assert base.param_groups[0]["lr"] == LR / 2
     assert len(base.param_groups) == 2
     assert lars.state is base.state
-    assert lars.defaults is base.defaults
+    assert lars.defaults == {**base.defaults, "skip_mask": [1] * 6, "eeta": EETA, "eps": EPS}
     state = copy.deepcopy(lars.state_dict())
     base.load_state_dict(state)
     assert lars.param_groups is base.param_groups
@@ -143,18 +144,84 @@ def test_it_is_an_optimizer_that_shares_groups_and_state():
     assert seen == ["stepped"]
 
 
-def test_momentum_of_zero_applies_gradients_as_they_are():
+def test_without_momentum_every_step_adds_the_gradients_and_a_warning_says_so_once():
     params = parameters(MANY_SHAPES)
     weights = [param.detach().clone() for param in params]
     base = FusedResourceApplyMomentum(params, LR)
-    for step, sign in ((0, 1), (1, -1), (2, -1)):
-        grads = give_gradients(params, seed=step)
-        base.step()
-        for weight, grad in zip(weights, grads, strict=True):
-            weight += sign * grad
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for step in range(3):
+            grads = give_gradients(params, seed=step)
+            base.step()
+            for weight, grad in zip(weights, grads, strict=True):
+                weight += grad
+    assert [str(each.message) for each in said if "adds the gradients in every step" in str(each.message)]
+    assert len(said) == 1
     assert_same(params, weights)
-    with pytest.raises(ValueError, match=r"Invalid momentum value: -1"):
-        FusedResourceApplyMomentum(params, LR, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((-1.0,), "Invalid learning rate: -1"),
+        ((LR, -1.0), "Invalid momentum value: -1"),
+        ((LR, 0.0, -1.0), "Invalid weight_decay value: -1"),
+        ((LR, 0.0, 0.0, True), "Nesterov momentum requires a momentum"),
+    ],
+)
+def test_the_errors_of_resource_apply_momentum(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        FusedResourceApplyMomentum(parameters(), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("base", "warned"),
+    [
+        (lambda params: FusedSGD(params, LR), 1),
+        (lambda params: torch.optim.SGD(params, LR), 1),
+        (lambda params: torch.optim.SGD(params, 1.0), 0),
+        (lambda params: FusedResourceApplyMomentum(params, LR, MOMENTUM), 0),
+    ],
+)
+def test_a_rate_that_counts_twice_is_said_once(base, warned):
+    params = parameters()
+    lars = FusedLars(base(params), [1] * 5)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for step in range(2):
+            give_gradients(params, seed=step)
+            lars.step()
+    assert len([each for each in said if "multiplies by it again" in str(each.message)]) == warned
+
+
+def test_a_state_of_gaudis_resource_momentum_continues_after_its_first_step():
+    """There it has no count: a momentum tells that the first step is past."""
+    params = parameters()
+    base = FusedResourceApplyMomentum(params, LR, MOMENTUM)
+    for step in range(2):
+        give_gradients(params, seed=step)
+        base.step()
+    state = copy.deepcopy(base.state_dict())
+    for each in (*state["state"].values(), *state["param_groups"]):
+        del each["step"]
+    others = copy.deepcopy(params)
+    loaded = FusedResourceApplyMomentum(others, LR, MOMENTUM)
+    loaded.load_state_dict(state)
+    give_gradients(params, others, seed=2)
+    base.step()
+    loaded.step()
+    assert_same(params, others)
+
+
+def test_an_optimizer_without_weight_decay_can_be_wrapped_for_many_steps():
+    params, plain = parameters(), parameters()
+    lars = FusedLars(torch.optim.Rprop(params, LR), [0] * 5)
+    rprop = torch.optim.Rprop(plain, LR)
+    for step in range(3):
+        give_gradients(params, plain, seed=step)
+        lars.step()
+        rprop.step()
+    assert_same(params, plain)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")

@@ -1,4 +1,4 @@
-"""FusedRMSNorm and the rotary embeddings against their definitions in double precision."""
+"""FusedRMSNorm, the rotary embeddings, CTCLoss and CustomSoftmax against their definitions in double precision."""
 
 from __future__ import annotations
 
@@ -6,28 +6,43 @@ import pytest
 import torch
 
 from perftool.fused import (
+    CTCLoss,
+    CustomSoftmax,
     FusedRMSNorm,
+    FusedSDPA,
     RotaryPosEmbeddingHelperV1,
     RotaryPosEmbeddingHelperV2,
+    RotaryPosEmbeddingHelperV3,
     RotaryPosEmbeddingMode,
     apply_rotary_pos_emb,
 )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_rms_norm(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "of_gamma", "result"),
+    [
+        (torch.float32, torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float64, torch.float32, torch.float64),
+    ],
+)
+def test_rms_norm(dtype, of_gamma, result):
+    """Two dtypes give the wider one, as on a Gaudi."""
     torch.manual_seed(0)
     x = torch.randn(3, 5, 16, dtype=dtype, requires_grad=True)
-    gamma = torch.randn(16, requires_grad=True)
+    gamma = torch.randn(16, dtype=of_gamma, requires_grad=True)
     out = FusedRMSNorm.apply(x, gamma, 1e-5)
     wide = [each.detach().double().requires_grad_() for each in (x, gamma)]
     expected = wide[0] / (wide[0].square().mean(-1, keepdim=True) + 1e-5).sqrt() * wide[1]
-    assert out.dtype == dtype
-    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    assert out.dtype == result
+    tolerance = {torch.bfloat16: 2e-2, torch.float16: 4e-3}.get(dtype, 1e-5)
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
-    for each in (out, expected):
+    for each in (out.double(), expected):
         each.square().sum().backward()
     for one, other in zip((x, gamma), wide, strict=True):
+        assert one.grad.dtype == one.dtype
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=4 * tolerance, atol=8 * tolerance)
 
 
@@ -65,10 +80,105 @@ def test_consecutive_positions(offset):
     torch.testing.assert_close(out, turned(p, angles[offset : offset + 4].expand(4, 2, 3, 4), "BLOCKWISE"))
 
 
-def test_tables_take_the_dtype_of_the_vectors():
-    p = torch.randn(2, 1, 3, 4, dtype=torch.bfloat16, requires_grad=True)
-    table = torch.randn(8, 4)
+@pytest.mark.parametrize(
+    ("of_p", "of_tables", "result"),
+    [
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.bfloat16, torch.float16),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float32, torch.bfloat16, torch.float32),
+        (torch.float64, torch.float32, torch.float64),
+    ],
+)
+def test_tables_in_float32_make_the_result_float32_as_on_a_gaudi(of_p, of_tables, result):
+    p = torch.randn(2, 1, 3, 4, dtype=of_p, requires_grad=True)
+    table = torch.randn(8, 4).to(of_tables)
     out = RotaryPosEmbeddingHelperV2.apply(p, table, table, torch.zeros(2, 3, dtype=torch.int64))
-    assert out.dtype == torch.bfloat16
+    assert out.dtype == result
     out.float().sum().backward()
-    assert p.grad.shape == p.shape
+    assert (p.grad.shape, p.grad.dtype) == (p.shape, p.dtype)
+
+
+def test_pairwise_tables_are_broadcast_whatever_the_offset():
+    torch.manual_seed(0)
+    p, angles = torch.randn(2, 5, 3, 8, dtype=torch.float64), torch.randn(1, 5, 1, 4, dtype=torch.float64)
+    out = apply_rotary_pos_emb(p, *tables(angles, "PAIRWISE"), None, 3, RotaryPosEmbeddingMode.PAIRWISE)
+    torch.testing.assert_close(out, turned(p, angles.expand(2, 5, 3, 4), "PAIRWISE"))
+
+
+@pytest.mark.parametrize("batches", [None, 1, 2])
+def test_the_cache_of_chatglm_turns_the_first_elements(batches):
+    torch.manual_seed(0)
+    p = torch.randn(5, 2, 3, 8, dtype=torch.float64, requires_grad=True)
+    shape = (9, 2) if batches is None else (9, batches, 2)
+    angles = torch.randn(shape, dtype=torch.float64)
+    cache = torch.stack((angles.cos(), angles.sin()), -1)
+    out = RotaryPosEmbeddingHelperV3.apply(p, cache)
+    used = angles[:5].reshape(5, batches or 1, 1, 2).expand(5, 2, 3, 2)
+    expected = torch.cat((turned(p[..., :4], used, "PAIRWISE"), p[..., 4:]), -1)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(apply_rotary_pos_emb(p, cache), expected)
+    grads = [torch.autograd.grad(each.square().sum(), p)[0] for each in (out, expected)]
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda p: apply_rotary_pos_emb(p, torch.ones(9, 2), torch.ones(9, 2)), "size of the vectors, 4, not"),
+        (lambda p: apply_rotary_pos_emb(p, torch.ones(9, 4), torch.ones(8, 4)), "need one shape"),
+        (
+            lambda p: RotaryPosEmbeddingHelperV2.apply(p, *[torch.ones(2, 9, 4)] * 2, torch.zeros(2, 3).long()),
+            r"are \[positions, size\]",
+        ),
+        (
+            lambda p: RotaryPosEmbeddingHelperV1.apply(p, *[torch.ones(4, 1, 1, 4)] * 2, 3),
+            "2 tokens from offset 3 on need",
+        ),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(1, 2, 2)), "do not fit a cache"),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(9, 3, 2)), "do not fit a cache"),
+        (lambda p: FusedRMSNorm.apply(p, torch.ones(3), 1e-6), "gamma needs the size of the rows, 4, not"),
+        (lambda p: CustomSoftmax.apply(p, 0), "needs a bfloat16 tensor, not torch.float32"),
+        (lambda p: CustomSoftmax.apply(p.bfloat16(), 3), "flavor must be 0, 1 or 2, not 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(call, said):
+    with pytest.raises(ValueError, match=said):
+        call(torch.ones(2, 1, 3, 4))
+
+
+@pytest.mark.parametrize("flavor", [0, 1, 2])
+def test_custom_softmax(flavor):
+    torch.manual_seed(0)
+    x = torch.randn(3, 8).bfloat16().requires_grad_()
+    out = CustomSoftmax.apply(x, flavor)
+    expected = torch.softmax(x.detach().double(), -1)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.double(), expected, rtol=1e-2, atol=1e-3)
+    out[:, 0].float().sum().backward()
+    grad = expected * ((torch.arange(8) == 0).double() - expected[:, :1])
+    torch.testing.assert_close(x.grad.double(), grad, rtol=5e-2, atol=2e-3)
+
+
+def test_ctc_loss_adds_up_all_alignments():
+    """Three frames and the labels "ab": the alignments abb, aab, a-b, ab-, -ab, by hand."""
+    torch.manual_seed(0)
+    log_probs = torch.randn(3, 1, 3, dtype=torch.float64).log_softmax(-1).requires_grad_()
+    lengths = torch.tensor([3]), torch.tensor([2])
+    loss = CTCLoss.apply(log_probs, torch.tensor([[1, 2]]), *lengths, 0, "sum")
+    rows = [(1, 2, 2), (1, 1, 2), (1, 0, 2), (1, 2, 0), (0, 1, 2)]
+    paths = [sum(log_probs[frame, 0, label] for frame, label in enumerate(row)) for row in rows]
+    torch.testing.assert_close(loss, -torch.logsumexp(torch.stack(paths), 0))
+    loss.backward()
+    assert log_probs.grad.shape == log_probs.shape
+
+
+@pytest.mark.parametrize("op", [FusedSDPA, FusedRMSNorm, RotaryPosEmbeddingHelperV1, CTCLoss, CustomSoftmax])
+def test_a_subclass_that_overrides_what_is_never_called_is_refused(op):
+    class Named(op):
+        """Only another name."""
+
+    assert Named.apply is op.apply
+    for name in ("forward", "backward"):
+        with pytest.raises(TypeError, match=f"Mine.{name} would never be called"):
+            type("Mine", (op,), {name: staticmethod(lambda ctx: None)})

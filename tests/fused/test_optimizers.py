@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -67,7 +68,22 @@ def test_adagrad_freezes_its_learning_rate_and_returns_none():
     fused, plain = FusedAdagrad(ours, lr=0.1), torch.optim.Adagrad(theirs, lr=0.1)
     give_gradients(ours, theirs, seed=0)
     fused.param_groups[0]["lr"] = 1e9
-    assert fused.step(lambda: torch.tensor(3.0)) is None
+    with pytest.warns(UserWarning, match="a scheduler changes nothing"):
+        assert fused.step(lambda: torch.tensor(3.0)) is None
+    plain.step()
+    assert_same(ours, theirs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fused.step()
+
+
+def test_a_rate_per_group_of_adagrad_is_kept_and_said_to_be_ours():
+    ours, theirs = parameters(), parameters()
+    with pytest.warns(UserWarning, match="here each keeps its own"):
+        fused = FusedAdagrad([{"params": ours[:2]}, {"params": ours[2:], "lr": 0.5}], lr=0.1)
+    plain = torch.optim.Adagrad([{"params": theirs[:2]}, {"params": theirs[2:], "lr": 0.5}], lr=0.1)
+    give_gradients(ours, theirs, seed=0)
+    fused.step()
     plain.step()
     assert_same(ours, theirs)
 

@@ -142,6 +142,14 @@ def test_what_is_in_the_padding_never_matters(lengths, left):
     assert torch.equal(call(tensors, **options), call(spoiled, **options))
 
 
+def test_softmax_in_float32_rounds_bfloat16_once():
+    tensors = qkv(dtype=torch.bfloat16)
+    exact = torch.nn.functional.scaled_dot_product_attention(*(each.double() for each in tensors))
+    for recompute in (True, False):
+        out = call(tensors, softmax_mode="FP32", recompute_mode=recompute)
+        torch.testing.assert_close(out, exact.bfloat16(), rtol=2**-7, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("changes", "grad", "text"),
     [
@@ -172,6 +180,7 @@ def test_what_is_in_the_padding_never_matters(lengths, left):
             "Return_dropout_mask is not supported in recompute mode",
         ),
         ({"return_dropout_mask": True}, True, "Return_dropout_mask is not supported in recompute mode"),
+        ({"softmax_mode": "fp32"}, True, "softmax_mode 'fp32' is for bfloat16 tensors, in inference"),
     ],
 )
 def test_documented_restrictions_raise_with_their_texts(changes, grad, text):
@@ -182,7 +191,7 @@ def test_documented_restrictions_raise_with_their_texts(changes, grad, text):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"softmax_mode": "quick"}, "softmax_mode must be one of none, fast"),
+        ({"softmax_mode": "quick"}, "softmax_mode must be one of none, fast, fp32"),
         ({"softmax_mode": "fast"}, "needs bfloat16"),
         ({"seq_padding_type": "middle"}, "seq_padding_type must be one of left, right"),
         ({"dropout_p": 1.0}, "dropout_p"),

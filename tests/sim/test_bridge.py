@@ -16,35 +16,90 @@ def cuts(done: Run) -> list[str]:
     return [line.split("step marker due to ")[1] for line in done.log.splitlines() if "step marker due to" in line][:-1]
 
 
-@pytest.mark.parametrize(
-    ("statement", "reason"),
-    [
-        ("x[m]", "non zero"),
-        ("x[m] = 0", "index_put_frontend_impl_hpu_lazy"),
-        ("x.masked_select(m)", "non zero"),
-        ("m.nonzero()", "non zero"),
-        ("torch.where(m)", "non zero"),
-        ("torch.unique(x)", "unique"),
-        ("x.sum().item()", "local scalar"),
-        ("x.cpu()", "d2h_maybe_eval"),
-        ("torch.digamma(x)", "cpu fallback aten::digamma"),
-        ("torch.hpu.synchronize()", "bindings-synchronize_device"),
-        ("htcore.mark_step()", "host step marker"),
+HCCL = """
+import torch.distributed as dist
+dist.init_process_group("hccl")
+y = x + 1
+"""
+GRAPH = """
+g, y, z = hpu.HPUGraph(), torch.zeros(4).to("hpu"), torch.zeros(4).to("hpu")
+g.capture_begin(); z.copy_(y * 2); g.capture_end()
+g.mark_user_inputs([y])
+"""
+LIMITS = {
+    "max accumulated graph size": "PT_HPU_MAX_ACCUM_SIZE",
+    "reaching max accumulated compound op size": "PT_HPU_MAX_COMPOUND_OP_SIZE",
+}
+# What makes each cut that the bridge knows; every statement adds an op to the graph before it ends it.
+CUTS = {
+    "H2D copy": ["y = x + 1\ny.copy_(torch.ones(4))"],
+    "HPUEvent::record": ["hpu.Event().record()"],
+    "HPUGraph::capture_end": [GRAPH],
+    "HPUGraph::replay": [GRAPH + "g.replay()"],
+    "HPUGraph::replayV2": [GRAPH + "g.replayV2([y], [x])"],
+    "HPUGraph::replayV3": [GRAPH + "g.replayV3([x])"],
+    "HPUStream::query": ["hpu.Stream().query()"],
+    "HPUStream::synchronize": ["hpu.Stream().synchronize()"],
+    "HPUStream::synchronize userthread": ["hpu.current_stream().synchronize()"],
+    "HbLazyTensorViews::StepMarkerAllReduce": [HCCL + "dist.all_reduce(y)"],
+    "ProcessGroupHCCL::collective": [HCCL + "dist.broadcast(y, 0)", HCCL + "dist.all_gather([x.clone()], y)"],
+    "bindings-synchronize_device": ["hpu.synchronize()"],
+    "cpu fallback aten::digamma": ["torch.digamma(x)"],
+    "d2h_maybe_eval": ["(x + 1).cpu()"],
+    "host step marker": ["htcore.mark_step()"],
+    "index_put_frontend_impl_hpu_lazy": ["x[m] = 0"],
+    "local scalar": ["x.sum().item()"],
+    "max accumulated graph size": ["x + 1"],
+    "new HPUGraph::capture_begin": [GRAPH],
+    "nms": [
+        "lib = torch.library.Library('torchvision', 'FRAGMENT')\n"
+        "lib.define('nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor')\n"
+        "lib.impl('nms', lambda dets, scores, iou: scores.argsort(), 'CPU')\n"
+        "torch.ops.torchvision.nms(torch.rand(4, 4).to('hpu'), x, 0.5)"
     ],
-)
-def test_what_cuts_the_graph(tmp_path: Path, statement: str, reason: str) -> None:
-    done = run(tmp_path, f"x = torch.arange(4.0).to('hpu')\nm = x > 1\n{statement}\n(x + 1).sum()\nhtcore.mark_step()")
+    "non zero": ["x[m]", "x.masked_select(m)", "m.nonzero()", "torch.where(m)"],
+    "out shape changed": [
+        "torch.add(x, 1, out=torch.empty(0, device='hpu'))",
+        "torch.ones(2, device='hpu').resize_(8)",
+    ],
+    "reaching max accumulated compound op size": ["x + 1"],
+    "unique": ["torch.unique(x)"],
+    "view tensor resize": ["torch.add(x, 1, out=torch.zeros(2, 4).to('hpu')[0, :0])"],
+}
 
-    assert cuts(done) == [reason]
-    assert reason.startswith("cpu fallback") or reason in hpu_bridge().cuts
+
+@pytest.mark.parametrize(("reason", "statement"), [(cut, each) for cut, given in CUTS.items() for each in given])
+def test_what_cuts_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, statement: str) -> None:
+    for limited, name in LIMITS.items():
+        monkeypatch.setenv(name, "2" if limited == reason else "")
+    text = "import habana_frameworks.torch.hpu as hpu\nx = torch.arange(4.0).to('hpu')\nm = x > 1\n"
+
+    done = run(tmp_path, f"{text}{statement}\n(x + 1).sum()\nhtcore.mark_step()")
+
+    assert done.done.exit_code == 0
+    assert reason in cuts(done)
+
+
+def test_every_reason_of_a_cut_is_modelled_or_said_why_not() -> None:
+    bridge = hpu_bridge()
+
+    assert {reason.split(" aten::")[0] for reason in CUTS} == bridge.cuts
+    assert not bridge.cuts & bridge.other_cuts.keys()
+    assert len(bridge.cuts) + len(bridge.other_cuts) == 46
 
 
 @pytest.mark.parametrize(
-    "statement", ["x[i]", "x[i] = 0", "x[1:3] = 0", "x.masked_fill_(m, 0)", "torch.where(m, x, 0)"]
+    "statement",
+    [
+        *("x[i]", "x[i] = 0", "x[1:3] = 0", "x.masked_fill_(m, 0)", "torch.where(m, x, 0)"),
+        *("start.cpu()", "start.copy_(torch.ones(4))", "torch.hpu.current_stream().query()"),
+        *("torch.hpu.Event().record(torch.hpu.Stream())", "torch.add(x, 1, out=start)", "x.resize_(2, 2)"),
+    ],
 )
 def test_what_does_not_cut_it(tmp_path: Path, statement: str) -> None:
     text = f"""
         x = torch.arange(4.0).to("hpu")
+        start = torch.arange(4.0).to("hpu")
         m, i = x > 1, torch.tensor([0, 2]).to("hpu")
         {statement}
         htcore.mark_step()
@@ -100,3 +155,18 @@ def test_a_packed_sequence_has_its_lengths_on_the_host(tmp_path: Path, capsys: p
 
     assert run(tmp_path, text).done.exit_code == 0
     assert capsys.readouterr().out == "hpu:0 cpu hpu:0 [3, 2]\n"
+
+
+def test_what_pytorch_makes_itself_is_where_its_contents_are(tmp_path: Path) -> None:
+    text = """
+        from torch.nn.utils.rnn import pack_padded_sequence
+        x = torch.ones(3, 2, 4).to("hpu").requires_grad_()
+        pack_padded_sequence(x, torch.tensor([3, 2])).data.sum().backward()
+        htcore.mark_step()
+        there = torch.zeros(4)
+        there.copy_(torch.ones(4, device="hpu"))
+    """
+    done = run(tmp_path, text).done
+
+    assert done.exit_code == 0
+    assert [each.line for each in done.causes if each.kind == "read"] == ["script.py:9 <module>"]

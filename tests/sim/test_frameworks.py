@@ -104,7 +104,7 @@ def test_experts_are_one_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("statement", "error"),
     [
         ("import habana_frameworks.torch.low_overhead_profiler", "habana_frameworks.torch.low_overhead_profiler"),
-        ("from habana_frameworks.torch.hpex.kernels import CTCLoss", "habana_frameworks.torch.hpex.kernels.CTCLoss"),
+        ("from habana_frameworks.torch.hpex.kernels import PySDPA", "habana_frameworks.torch.hpex.kernels.PySDPA"),
         ("torch.hpu.utilization()", "habana_frameworks.torch.hpu.utilization"),
         ("torch.ops.hpu.cast_to_fp8(torch.ones(2))", "torch.ops.hpu.cast_to_fp8"),
     ],

@@ -110,7 +110,42 @@ def test_two_optimizers_in_turn_are_one_step(tmp_path: Path, critics: int) -> No
     assert len(short.named("Optimizer.step#Adam.step")) == 3 * (critics + 1)
 
 
-@pytest.mark.parametrize("loop", ["for batch in loader:\n    batch.to('hpu')", "htcore.mark_step()\n" * 9])
+MARKS = """
+    from torch.utils.data import DataLoader
+    model = torch.nn.Linear(4, 4).to("hpu")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, batch in enumerate(DataLoader(torch.ones(12, 4), batch_size=2)):
+        model(batch.to("hpu")).sum().backward()
+        htcore.mark_step()
+        if number % 2:
+            optimizer.step()
+            htcore.mark_step()
+        if number % 3 == 2:
+            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+                pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "steps"), [(None, 2), ("profiler", 2), ("optimizer", 3), ("loader", 6), ("mark_step", 3)]
+)
+def test_what_a_step_is_told_by(tmp_path: Path, source: str | None, steps: int) -> None:
+    whole, short = run(tmp_path, MARKS, steps_from=source), run(tmp_path, MARKS, steps_from=source, max_steps=2)
+
+    assert (whole.done.steps, short.done.steps) == (steps, 2)
+
+
+def test_without_loader_and_optimizer_a_step_ends_at_the_last_mark(tmp_path: Path) -> None:
+    text = "x = torch.ones(4, device='hpu')\nfor _ in range(5):\n    x.add_(1)\n    htcore.mark_step()\n"
+    text += "    x.mul_(2)\n    htcore.mark_step()\n"
+
+    whole, short = run(tmp_path, text), run(tmp_path, text, max_steps=3)
+    assert (whole.done.steps, short.done.steps) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    "loop", ["for batch in loader:\n    batch.to('hpu')", "for _ in range(9):\n    htcore.mark_step()"]
+)
 def test_steps_of_other_kinds_are_limited_too(tmp_path: Path, loop: str) -> None:
     text = (
         "from torch.utils.data import DataLoader\nloader = DataLoader(torch.ones(64, 4), batch_size=2)\n" + WORK + loop
@@ -183,6 +218,8 @@ def test_bad_requests(tmp_path: Path) -> None:
         simulate(script, device="tpu")
     with pytest.raises(PerfToolError, match="no mode 'fast'"):
         simulate(script, mode="fast")
+    with pytest.raises(PerfToolError, match="not told by 'epoch', but by profiler, optimizer, loader, mark_step"):
+        simulate(script, steps_from="epoch")
 
 
 def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:

@@ -31,6 +31,25 @@ def waits(store: TraceStore) -> list[tuple[Any, ...]]:
     ]
 
 
+# As PyTorch writes a list of more than thirty.
+MANY = f"[{', '.join(map(str, range(29)))}, ..., 63]"
+
+
+def test_a_group_is_as_large_as_the_trace_says_where_it_cuts_the_list_of_ranks(store: Store) -> None:
+    for size in ({"Group size": 64}, {"Process Group Ranks": str(list(range(64)))}):
+        gather = kernel("ncclDevKernel_AllGather", 100, 100, **{
+            "Collective name": "_allgather_base", "Process Group Name": "0", "Process Group Ranks": MANY,
+            "In msg nelems": 1000, "dtype": "Float", **size,
+        })  # fmt: skip
+        opened = store(*([step(1, 0, 1000), gather] for _ in range(2)))
+        (row,) = opened.rows("bandwidths")
+        # Sixty-four times 4,000 bytes in 100 us, though only two ranks are there to see.
+        assert (row["members"], row["algorithm_bandwidth"]) == (64, 2.56e9)
+        # A list that every rank repeats in full would grow with the square of the ranks.
+        assert {row["members"] for row in opened.rows("collectives")} == {MANY}
+        assert {row["group_size"] for row in opened.rows("collectives")} == {64}
+
+
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
     # 100 us ahead; one end is far off, two are 2 us off.

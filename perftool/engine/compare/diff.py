@@ -15,13 +15,12 @@ from perftool.engine.compare.thresholds import is_near
 from perftool.engine.ranks.choice import choose_schedule
 from perftool.engine.ranks.schedule import Progress
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
-from perftool.engine.report.saved_report import read_saved
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.files.discover import Inputs
 
 # A smaller share of the step is not worth a line.
 _LEAST_SHARE = 0.01
@@ -30,18 +29,14 @@ _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 def load_side(
     path: str,
+    inputs: Inputs,
     rules: Sequence[Rule],
     progress: Progress | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
-    as_one_run: bool = False,
 ) -> RunSide:
-    """The run at ``path``: a saved JSON report, a trace, or a folder of ranks; ``jobs`` and ``scheduler`` are those of
-    ``choose_schedule``. Raises InputError."""
-    saved = read_saved(path)
-    if saved is not None:
-        return saved
-    inputs = find_inputs([path], as_one_run=as_one_run)
+    """The run called ``path`` of ``inputs``; ``jobs`` and ``scheduler`` are those of ``choose_schedule``. Raises
+    InputError."""
     with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
         report = run.report
         device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)

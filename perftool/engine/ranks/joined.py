@@ -16,6 +16,7 @@ from perftool.engine.rules.asking import Answer, Context
 from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
 from perftool.engine.rules.pack import USER_CODE
 from perftool.engine.rules.predict import without_predictions
+from perftool.engine.rules.predict_run import predicted_together
 from perftool.errors import InputError
 from perftool.model.rule import Rule
 from perftool.replay.limits import MOST_RANKS
@@ -108,7 +109,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
         return Answer(rule.code, told, error=error, cut=cut, spent=spent)
 
     models = tuple(model for fact in facts for model in fact.models)
-    return replace(conclude(asked, list(map(answer, asked)), context, crashed), models=models)
+    answers, run = predicted_together(store, asked, list(map(answer, asked)), context)
+    return replace(conclude(asked, answers, context, crashed), models=models, run=run)
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:

@@ -62,6 +62,7 @@ def compose(
         rules=tuple(rules),
         ranks=ranks,
         model=model,
+        replayed_run=outcome.run,
         efficiency=efficiency(store),
     )
 

@@ -21,6 +21,7 @@ _WELL_FED = 0.10
 # Kernels that take about as long as the device needs at its best leave little to win.
 _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
+_NO_WORK = "The device does nothing in the recorded steps: all of its work lies outside them."
 _UNKNOWN = (
     "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
     "without sampling or filtering."
@@ -60,6 +61,7 @@ def verdict(run: Told) -> Verdict:
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
+    detail = _detail(run.inputs, summary, run.idle_causes)
     # A symptom says that time is lost, and the cause where.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
@@ -67,9 +69,11 @@ def verdict(run: Told) -> Verdict:
         headline = _cause_sentence(untold, whole)
     elif first:
         headline = _finding_sentence(first, rules, gain, whole)
+    elif limit := _limit_sentence(run):
+        headline, detail = limit, _sentence("; ".join(filter(None, (_passes(summary), _unknown(summary)))))
     else:
         headline = _nothing_found(run)
-    return Verdict(headline, _detail(run.inputs, summary, run.idle_causes), tuple(causes), _together(run.model))
+    return Verdict(headline, detail, tuple(causes), _together(run.model))
 
 
 @dataclass(frozen=True)
@@ -130,23 +134,33 @@ def _nothing_found(run: Told) -> str:
     if broken := next((found for found in run.findings if found.severity == "error"), None):
         title = next((rule.summary for rule in run.rules if rule.code == broken.code), broken.name)
         return f"{title.rstrip('.')}."
+    if run.summary["device_idle_ratio"].value == 1:
+        return _NO_WORK
     skipped = len(run.not_applicable)
     quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
     quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."
     idle = run.summary["device_idle_ratio"].value
-    if idle is not None and idle < _WELL_FED and run.device_ops:
-        top = run.device_ops[0]
-        share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
-        reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
-        best = run.summary["roofline_ratio"].value
-        only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
-        return f"The device is the limit: it works {format_ratio(1 - idle)} of the time,{only} {share}{reached}."
     parts = {part: sum(step.parts_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
     total = sum(parts.values())
     part, ns = max(parts.items(), key=lambda item: item[1])
     if idle is None and total and ns > LARGE * total and part != "other":
         return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
     return quiet
+
+
+def _limit_sentence(run: Told) -> str:
+    """What the time of a device goes to that always works, and how far from its best it is; empty for another."""
+    if not run.inputs or any(found.severity == "error" for found in run.findings):
+        return ""
+    idle = run.summary["device_idle_ratio"].value
+    if idle is None or idle >= _WELL_FED or not run.device_ops:
+        return ""
+    top = run.device_ops[0]
+    share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
+    reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
+    best = run.summary["roofline_ratio"].value
+    only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
+    return f"The device is the limit: it works {format_ratio(1 - idle)} of the time,{only} {share}{reached}."
 
 
 def _short(name: str) -> str:
@@ -193,12 +207,22 @@ def is_well_fed(summary: Mapping[str, Metric]) -> bool:
 
 def _best(summary: Mapping[str, Metric]) -> str:
     """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
-    best, passes, window = (summary[name].value for name in ("roofline_ratio", "passes_time_ms", "window_ms"))
+    best = summary["roofline_ratio"].value
     far = f", its kernels at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    return "; ".join((far, passes)) if (passes := _passes(summary)) else far
+
+
+def _passes(summary: Mapping[str, Metric]) -> str:
+    """What goes to kernels that only read and write, where that is much."""
+    passes, window = (summary[name].value for name in ("passes_time_ms", "window_ms"))
     if not passes or not window or passes < LARGE * window:
-        return far
+        return ""
     spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-    return f"{far}; {spent} go to pointwise, normalisation and copy kernels between the products"
+    return f"{spent} go to pointwise, normalisation and copy kernels between the products"
+
+
+def _sentence(clause: str) -> str:
+    return clause and f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _lower(title: str) -> str:

@@ -79,7 +79,7 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Report:
     """What ``rule`` says about ``case``, whose inputs are written into ``folder``."""
     # A case tells what the evidence bounds; a replay is asked where it says what that predicts.
     if not any("predicted_ns" in row for row in case.findings):
-        rule = replace(rule, whatif=None)
+        rule = replace(rule, whatif=None, whatif_ranks=None)
     rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
     files = [_write(folder, name, text) for name, text in case.files.items()]
     logs = [_write(folder, name, text) for name, text in case.logs.items()]

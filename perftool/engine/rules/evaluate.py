@@ -14,12 +14,13 @@ from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import show_message
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.predict import predicted
+from perftool.engine.rules.predict_run import PREDICTION, predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.sources import add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
-from perftool.model.replayed import ReplayModel
+from perftool.model.replayed import ReplayedRun, ReplayModel
 from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -40,7 +41,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
-    "sources", "explained_by",
+    "sources", "explained_by", PREDICTION,
 }  # fmt: skip
 
 
@@ -51,6 +52,7 @@ class Outcome:
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
     models: tuple[ReplayModel, ...] = ()
+    run: ReplayedRun | None = None
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
@@ -59,7 +61,8 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
     answers, models = predicted(
         store, asked, [ask(store, rule, context) for rule in asked], context, len(store.metadata)
     )
-    return replace(conclude(asked, answers, context, crash_rule), models=models)
+    answers, run = predicted_together(store, asked, answers, context)
+    return replace(conclude(asked, answers, context, crash_rule), models=models, run=run)
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
@@ -131,7 +134,7 @@ def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
 def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = None) -> Finding:
     """A finding of ``rule`` from one row of its query."""
     evidence = {key: value for key, value in row.items() if key not in _PLACE}
-    shown = {"subject": row["subject"], **evidence}
+    shown = {"subject": row["subject"], PREDICTION: row.get(PREDICTION) or "", **evidence}
     device, variant = context.device if context else None, row.get("fix_for")
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
@@ -189,7 +192,8 @@ def _occur(store: TraceStore, rule: Rule) -> bool:
 def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
     values = sql_values(rule, rule.sql, context)
-    columns, rows, cut = run_sql(store, rule, rule.sql, values, MOST_FINDINGS)
+    most = MOST_FINDINGS * (len(store.metadata) or 1) if is_shipped(rule) else MOST_FINDINGS
+    columns, rows, cut = run_sql(store, rule, rule.sql, values, most)
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     if not is_shipped(rule):
         found = checked(found)

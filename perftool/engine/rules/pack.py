@@ -20,7 +20,7 @@ from perftool.readers.files.small_file import read_small
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
-_Question = tuple[str | None, str | None, tuple[str, ...]]
+_Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
 # Of all packs of a user; the shipped one has a tenth.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
@@ -36,11 +36,11 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
-    "relieves": str, "whatif": dict,
+    "relieves": str, "whatif": dict, "whatif_ranks": dict,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice", "relieves", "whatif",
+    "advice", "relieves", "whatif", "whatif_ranks",
 }  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
@@ -98,7 +98,7 @@ def _shipped_questions() -> frozenset[_Question]:
 
 def _question(rule: Rule) -> _Question:
     """All that a rule has the database run."""
-    return rule.sql, rule.whatif, rule.needs_names
+    return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
@@ -182,6 +182,7 @@ def load_rule(path: Path) -> Rule:
         explains=tuple(data.get("explains", ())),
         relieves=data.get("relieves"),
         whatif=_sql(path, data, "whatif"),
+        whatif_ranks=_sql(path, data, "whatif_ranks"),
     )
 
 

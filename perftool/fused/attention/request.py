@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-SOFTMAX_MODES = ("none", "fast")
+SOFTMAX_MODES = ("none", "fast", "fp32")
 PADDING_TYPES = ("left", "right")
 
 
@@ -24,6 +24,7 @@ class AttentionRequest:
     causal: bool
     scale: float
     fast_softmax: bool
+    wide_softmax: bool
     recompute: bool
     lengths: tuple[int, ...] | None
     left_padded: bool
@@ -58,6 +59,7 @@ def read_request(
         causal=is_causal,
         scale=1.0 / math.sqrt(q.size(-1)) if scale is None else scale,
         fast_softmax=_one_of("softmax_mode", softmax_mode, SOFTMAX_MODES) == "fast",
+        wide_softmax=softmax_mode.lower() == "fp32",
         recompute=recompute and not return_attn_probs,
         lengths=_lengths(valid_seq_len, q, k),
         left_padded=_one_of("seq_padding_type", seq_padding_type, PADDING_TYPES) == "left",
@@ -73,6 +75,8 @@ def _check_combination(request: AttentionRequest, dtype: torch.dtype) -> None:
     """Refuse what Gaudi refuses; the texts are its own, because scripts and their tests look for them."""
     if request.fast_softmax and dtype != torch.bfloat16:
         raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {dtype}")
+    if request.wide_softmax and (dtype != torch.bfloat16 or request.training):
+        raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
     if request.training and request.return_probabilities:
         raise AssertionError("return_attn_probs is supported only for inference mode")
     if request.training and request.fast_softmax and request.recompute and not request.causal:

@@ -6,6 +6,14 @@ from enum import Enum
 
 import torch
 
+from perftool.fused.functions.applied import AppliedOp, natively_applied, register_applied
+
+_KERNELS = "hpex.kernels"
+_V1, _V2, _V3 = (f"RotaryPosEmbeddingHelperV{version}" for version in (1, 2, 3))
+
+for _op in (_V1, _V2, _V3):
+    register_applied(_op, _KERNELS)
+
 
 class RotaryPosEmbeddingMode(Enum):
     """Which elements of a vector turn together: i and i + size/2, or 2i and 2i + 1."""
@@ -17,22 +25,63 @@ class RotaryPosEmbeddingMode(Enum):
 def apply_rotary_pos_emb(
     p: torch.Tensor,
     cos: torch.Tensor,
-    sin: torch.Tensor,
+    sin: torch.Tensor | None = None,
     position_ids: torch.Tensor | None = None,
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> torch.Tensor:
-    """`p` turned by the angles of its positions, in its dtype; differentiable.
+    """`p` [..., size] turned by the angles of its positions; differentiable with respect to `p`.
 
-    With `position_ids` [batch, tokens], p is [batch, heads, tokens, size], and cos and sin are
-    [positions, size], leading dimensions of 1 allowed. Without, p is [tokens, ...] and takes the rows of cos and
-    sin from `offset` on.
+    | given | p | cos and sin |
+    |---|---|---|
+    | `position_ids` [batch, tokens] | [batch, heads, tokens, size] | [positions, size], after any dimensions of 1 |
+    | none, blockwise | [tokens, ...] | broadcast to p; their rows from `offset` on are taken |
+    | none, pairwise | any | broadcast to p; `offset` has no part |
+    | `cos` alone | [tokens, batch, heads, size] | a cache as `RotaryPosEmbeddingHelperV3` takes |
+
+    The result has the dtype of `p`, but float32 where one of the three is float32 and `p` is narrower, as on a
+    Gaudi. ValueError for tables that do not fit.
     """
+    if sin is None:
+        return RotaryPosEmbeddingHelperV3.apply(p, cos)
+    _check_size(p, cos, sin)
     if position_ids is not None:
-        cos, sin = (table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1) for table in (cos, sin))
-    else:
-        cos, sin = cos[offset : offset + p.size(0)], sin[offset : offset + p.size(0)]
-    return p * cos.to(p.dtype) + _turned(p, mode) * sin.to(p.dtype)
+        cos, sin = (_at(table, position_ids) for table in (cos, sin))
+    elif mode is RotaryPosEmbeddingMode.BLOCKWISE:
+        if cos.size(0) > 1 and offset + p.size(0) > cos.size(0):
+            raise ValueError(f"{p.size(0)} tokens from offset {offset} on need more than {cos.size(0)} rows of tables")
+        cos, sin = (table[offset : offset + p.size(0)] for table in (cos, sin))
+    wide = torch.float32 in (cos.dtype, sin.dtype)
+    dtype = torch.promote_types(p.dtype, torch.float32) if wide else p.dtype
+    p = p.to(dtype)
+    return p * cos.to(dtype) + _turned(p, mode) * sin.to(dtype)
+
+
+def rotary_pos_embedding(
+    input: torch.Tensor,
+    sin: torch.Tensor,
+    cos: torch.Tensor,
+    position_ids: torch.Tensor | None,
+    offset: int,
+    mode: int,
+) -> torch.Tensor:
+    """`apply_rotary_pos_emb` as the op that a Gaudi registers: sines first, and the number of the mode."""
+    return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
+
+
+def _check_size(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+    if cos.shape != sin.shape or cos.size(-1) != p.size(-1) or p.size(-1) % 2:
+        raise ValueError(
+            f"cos and sin need one shape and the even size of the vectors, {p.size(-1)},"
+            f" not {list(cos.shape)} and {list(sin.shape)}"
+        )
+
+
+def _at(table: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    """The rows of the positions, to be broadcast over the heads."""
+    if table.numel() != table.size(-2) * table.size(-1):
+        raise ValueError(f"with position_ids cos and sin are [positions, size], not {list(table.shape)}")
+    return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
 
 
 def _turned(p: torch.Tensor, mode: RotaryPosEmbeddingMode) -> torch.Tensor:
@@ -42,19 +91,42 @@ def _turned(p: torch.Tensor, mode: RotaryPosEmbeddingMode) -> torch.Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
-class RotaryPosEmbeddingHelperV1:
-    """The embedding of consecutive positions."""
+class RotaryPosEmbeddingHelperV1(AppliedOp):
+    """The embedding of consecutive positions, as GPT-NeoX and Megatron had it."""
 
     @staticmethod
     def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int, /) -> torch.Tensor:
         """As `apply_rotary_pos_emb` without `position_ids`."""
-        return apply_rotary_pos_emb(p, cos, sin, offset=offset)
+        turned = natively_applied(_V1, _KERNELS, p, cos, sin, offset)
+        return apply_rotary_pos_emb(p, cos, sin, offset=offset) if turned is None else turned
 
 
-class RotaryPosEmbeddingHelperV2:
-    """The embedding of given positions."""
+class RotaryPosEmbeddingHelperV2(AppliedOp):
+    """The embedding of given positions, as Llama has it in transformers."""
 
     @staticmethod
     def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor, /) -> torch.Tensor:
         """As `apply_rotary_pos_emb` with `position_ids`."""
-        return apply_rotary_pos_emb(p, cos, sin, position_ids)
+        turned = natively_applied(_V2, _KERNELS, p, cos, sin, position_ids)
+        return apply_rotary_pos_emb(p, cos, sin, position_ids) if turned is None else turned
+
+
+class RotaryPosEmbeddingHelperV3(AppliedOp):
+    """The pairwise embedding of the first elements of each vector, as ChatGLM has it."""
+
+    @staticmethod
+    def apply(p: torch.Tensor, rope_cache: torch.Tensor, /) -> torch.Tensor:
+        """The vectors `p` [tokens, batch, heads, size], in its dtype, with their first 2·n elements turned.
+
+        `rope_cache` is [positions, n, 2] or [positions, batch or 1, n, 2], cosines before sines; its first
+        `tokens` positions are used.
+        """
+        if (whole := natively_applied(_V3, _KERNELS, p, rope_cache)) is not None:
+            return whole
+        tokens, size = p.size(0), 2 * rope_cache.size(-2)
+        if rope_cache.size(0) < tokens or rope_cache.size(-1) != 2 or size > p.size(-1):
+            raise ValueError(f"vectors {list(p.shape)} do not fit a cache {list(rope_cache.shape)}, [positions, n, 2]")
+        cache = rope_cache[:tokens].reshape(tokens, -1, 1, size // 2, 2).to(p.dtype)
+        cos, sin = (part.repeat_interleave(2, -1) for part in cache.unbind(-1))
+        turned = apply_rotary_pos_emb(p[..., :size], cos, sin, mode=RotaryPosEmbeddingMode.PAIRWISE)
+        return torch.cat((turned, p[..., size:]), -1)

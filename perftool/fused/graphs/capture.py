@@ -221,27 +221,27 @@ class HPUGraph:
         self._engine.replay()
 
     def replayV2(
-        self, static_list: Sequence[torch.Tensor], list: Sequence[torch.Tensor], asynchronous: bool = False
+        self, static_tlist: Sequence[torch.Tensor], tlist: Sequence[torch.Tensor], asynchronous: bool = False
     ) -> None:
-        """Copy each tensor of `list` into its partner in `static_list`, then replay."""
-        if [tensor.shape for tensor in static_list] != [tensor.shape for tensor in list]:
+        """Copy each tensor of `tlist` into its partner in `static_tlist`, then replay."""
+        if [tensor.shape for tensor in static_tlist] != [tensor.shape for tensor in tlist]:
             raise RuntimeError(OTHER_SIZES)
         with torch.no_grad():
-            for static, tensor in zip(static_list, list, strict=True):
+            for static, tensor in zip(static_tlist, tlist, strict=True):
                 static.copy_(tensor)
         self.replay(asynchronous)
 
-    def replayV3(self, list: Sequence[torch.Tensor], asynchronous: bool = False) -> None:
-        """Copy `list` into the marked inputs, then replay; RuntimeError when their sizes differ."""
-        self.replayV2(self._inputs, list, asynchronous)
+    def replayV3(self, tlistI: Sequence[torch.Tensor], asynchronous: bool = False) -> None:
+        """Copy `tlistI` into the marked inputs, then replay; RuntimeError when their sizes differ."""
+        self.replayV2(self._inputs, tlistI, asynchronous)
 
-    def mark_user_inputs(self, list: Sequence[torch.Tensor]) -> None:
+    def mark_user_inputs(self, static_tlist: Sequence[torch.Tensor]) -> None:
         """Name the tensors that `replayV3` fills."""
-        self._inputs = [*list]
+        self._inputs = [*static_tlist]
 
-    def mark_user_outputs(self, list: Sequence[torch.Tensor]) -> None:
+    def mark_user_outputs(self, static_tlist: Sequence[torch.Tensor]) -> None:
         """Name results; they are kept alive with the graph."""
-        self._outputs = [*list]
+        self._outputs = [*static_tlist]
 
     def get_user_input_match_indices(self) -> list[int]:
         """Positions of the marked inputs that the captured region reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,18 +17,28 @@ from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 register_native("FusedAdagrad", NATIVE_MODULE, "FusedAdagrad")
 register_stages("FusedAdagrad", "adagrad")
 
+_FROZEN = (
+    "FusedAdagrad keeps the learning rate with which a group was added, as on a Gaudi: a scheduler changes nothing."
+    " `lr_decay` does."
+)
+_RATES = (
+    "A Gaudi steps all groups of FusedAdagrad with the learning rate of the constructor; here each keeps its own."
+    " Use one rate, or one optimizer per rate, to get the same on both."
+)
+
 
 class FusedAdagrad(FusedOptimizer):
     """torch.optim.Adagrad, with the learning rate frozen when a group is added.
 
     A later change of `group["lr"]`, by a scheduler for instance, has no effect, as on Gaudi: the rate in use
-    is `group["lr_t"]`. `step()` returns None, with a closure too.
+    is `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, with a closure too.
     """
 
     op = "FusedAdagrad"
     kernel_name = "adagrad"
     state_names = ("sum",)
     counter = "step_t"
+    _warned = False
     sparse_error = "Adagrad does not support sparse gradients, please consider SparseAdagrad"
 
     def __init__(
@@ -63,6 +74,8 @@ class FusedAdagrad(FusedOptimizer):
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its accumulators are filled and its learning rate is frozen now."""
         super().add_param_group(param_group)
+        if float(self.param_groups[-1]["lr"]) != float(self.defaults["lr"]):
+            warnings.warn(_RATES, stacklevel=2)
         self._freeze(self.param_groups[-1], 0)
         for param in self.param_groups[-1]["params"]:
             self.state[param]["sum"] = self._new_state("sum", param, self.param_groups[-1])
@@ -72,8 +85,8 @@ class FusedAdagrad(FusedOptimizer):
         super().step(closure)
 
     def _freeze(self, group: Group, count: int) -> None:
-        group.setdefault("lr_t", torch.tensor(float(group["lr"]), dtype=torch.float64))
-        group.setdefault("step_t", torch.tensor(count))
+        group.setdefault("lr_t", torch.tensor([float(group["lr"])], dtype=torch.float64))
+        group.setdefault("step_t", torch.tensor([count], dtype=torch.int32))
 
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
         return torch.full_like(param, group["initial_accumulator_value"])
@@ -82,6 +95,9 @@ class FusedAdagrad(FusedOptimizer):
         self._freeze(group, count)
 
     def _update(self, group: Group, batch: Batch) -> None:
+        if not self._warned and float(group["lr"]) != float(group["lr_t"]):
+            self._warned = True
+            warnings.warn(_FROZEN, stacklevel=2)
         self._kernel(batch)(
             batch.params,
             batch.grads,

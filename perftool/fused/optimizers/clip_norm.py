@@ -11,6 +11,7 @@ from torch import Tensor
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -18,6 +19,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.memory import is_ordinary
 from perftool.fused.optimizers.norms import total_norm
 from perftool.fused.optimizers.optimizer import FusedOptimizer
@@ -28,6 +30,7 @@ from perftool.fused.reference import clip_norm_
 NATIVE_MODULE = "hpex.normalization"
 
 register_native("FusedClipNorm", NATIVE_MODULE, "FusedClipNorm")
+kernels.register_native_kernels("FusedClipNorm")
 register(Implementation("FusedClipNorm", "fast", ANY_DEVICE, always))
 register(Implementation("FusedClipNorm", "reference", ANY_DEVICE, always))
 
@@ -49,19 +52,16 @@ class FusedClipNorm:
         optimizer: FusedOptimizer | None = None,
         backend: str | None = None,
     ) -> None:
-        """`parameters` tells the dtype in which `max_norm` is held, float32 if there are none."""
+        """`parameters` tells the dtype of the limit `max_norm_t`, of shape [1]: float32 if there are none."""
         if optimizer is not None and not optimizer.takes_divisor:
             raise TypeError(f"{type(optimizer).__name__} cannot scale gradients in its step")
         first = next(iter(parameters), None)
-        self.max_norm = torch.tensor(max_norm, dtype=torch.float32 if first is None else first.dtype)
+        # On the CPU, whatever the device: the limit is compared there, and nobody has to wait for it.
+        self.dtype = torch.float32 if first is None else first.dtype
+        self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
         self.optimizer, self.backend = optimizer, backend
         self._native: Any = None
-
-    @property
-    def max_norm_t(self) -> Tensor:
-        """The limit under the name that Gaudi's class has for it."""
-        return self.max_norm
 
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class FusedClipNorm:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
         if chosen == "habana":
-            self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(params, float(self.max_norm))
+            self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(params, float(self.max_norm_t))
             clipped: Tensor = self._native.clip_norm(params)
             return clipped
         if self.optimizer is not None and self.optimizer.pending_clip is not None:
@@ -81,21 +81,24 @@ class FusedClipNorm:
             self.optimizer.pending_clip.carry_out()
             self.optimizer.pending_clip = None
         if chosen == "reference":
-            return clip_norm_(grads, float(self.max_norm)).reshape(1)
-        total = total_norm(grads)
-        self._clip(params, grads, total)
+            return clip_norm_(grads, float(self.max_norm_t)).reshape(1)
+        total = kernels.norm(grads) if chosen == NATIVE else None
+        total = total_norm(grads) if total is None else total
+        self._clip(params, grads, total, chosen == NATIVE)
         return total.reshape(1)
 
-    def _clip(self, params: list[Tensor], grads: list[Tensor], total: Tensor) -> None:
-        limit = float(self.max_norm)
+    def _clip(self, params: list[Tensor], grads: list[Tensor], total: Tensor, natively: bool) -> None:
+        limit = float(self.max_norm_t)
         if total.device.type == "cpu" and bool(total + 1e-6 <= limit):
             # Multiplying by one changes nothing, and on the CPU it is known without waiting.
             return
         if self.optimizer is not None and _are_all_of(params, self.optimizer):
             divisor = ((total + 1e-6) / limit).clamp(min=1.0).float()
             self.optimizer.pending_clip = PendingClip(divisor, params, grads)
-        else:
-            _scale(grads, torch.clamp(limit / (total + 1e-6), max=1.0))
+            return
+        coefficient = torch.clamp(limit / (total + 1e-6), max=1.0)
+        if not (natively and kernels.scale(grads, float(coefficient))):
+            _scale(grads, coefficient)
 
 
 def _are_all_of(params: list[Tensor], optimizer: FusedOptimizer) -> bool:

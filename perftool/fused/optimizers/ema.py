@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -21,6 +22,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.memory import is_ordinary
 from perftool.fused.optimizers.shards import is_spread, local_part
 from perftool.fused.reference import ema_
@@ -28,6 +30,7 @@ from perftool.fused.reference import ema_
 NATIVE_MODULE = "hpex.movingavrg"
 
 register_native("FusedEMA", NATIVE_MODULE, "FusedEMA")
+kernels.register_native_kernels("FusedEMA")
 register(Implementation("FusedEMA", "fast", ANY_DEVICE, always))
 register(Implementation("FusedEMA", "reference", ANY_DEVICE, always))
 
@@ -56,6 +59,11 @@ class FusedEMA:
         self.ema = _copied(_unwrapped(model)).eval()
         self.ema.requires_grad_(False)
 
+    @property
+    def updated_ema(self) -> list[Tensor]:
+        """The averages: the tensors of the `state_dict()` of `ema`, in order."""
+        return list(self.ema.state_dict().values())
+
     def decay(self, updates: int) -> float:
         """The weight of the average at an update: it grows from 0 towards the given decay."""
         return self._limit * (1 - math.exp(-updates / 2000))
@@ -74,7 +82,7 @@ class FusedEMA:
             return
         if self._pairs is None or not self._pairs.are_current(self.ema, model):
             self._pairs = _Pairs(self.ema, model)
-        self._pairs.average(1 - decay)
+        self._pairs.average(1 - decay, self._backend == NATIVE)
 
     def update_attr(
         self,
@@ -146,9 +154,9 @@ class _Pairs:
         """Whether both models still hold these tensors."""
         return all(entries.are_current(each) for entries, each in zip(self._entries, (ema, model), strict=True))
 
-    def average(self, weight: float) -> None:
+    def average(self, weight: float, natively: bool) -> None:
         """Move every average by `weight` of its distance towards the value."""
-        if self._averages:
+        if self._averages and not (natively and kernels.lerp(self._averages, self._values, weight)):
             values = self._values
             if list(map(_place, values)) != list(map(_place, self._averages)):
                 values = [value.to(*_place(average)) for average, value in zip(self._averages, values, strict=True)]

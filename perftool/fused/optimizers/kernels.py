@@ -1,4 +1,4 @@
-"""The three kernels under all optimizers, each in three stages.
+"""The three kernels under all optimizers, each in several stages.
 
 | kernel | operands, lists of equal length |
 |---|---|
@@ -12,7 +12,8 @@ private kernels take for granted and do not check. Options are those of `perftoo
 
 `fast` calls the private `torch._fused_*_`. `fallback` calls the public functions of `torch.optim` with
 `fused=True`, which follow a private signature when it moves. `reference` runs the plain loop on pieces that
-stay in the cache. A stage counts as usable when its result on a few elements is that of the plain loop.
+stay in the cache. `native`, on request only, is `perftool.fused.optimizers.native`. A stage counts as usable when its
+result on a few elements is that of the plain loop.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from torch.optim.adamw import adamw as functional_adamw
 from torch.optim.sgd import sgd as functional_sgd
 
 from perftool.fused import reference
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, register
+from perftool.fused.dispatch import ANY_DEVICE, NATIVE, Implementation, always, choose, register
+from perftool.fused.optimizers import native
 from perftool.fused.optimizers.memory import is_dense, is_ordinary, linear
 
 Kernel = Callable[..., None]
 Tensors = list[Tensor]
 
-STAGES = ("fast", "fallback", "reference")
+STAGES = (NATIVE, "fast", "fallback", "reference")
 PROBED = 67
 PIECE = 256 * 1024
 """Elements per piece of a chunked loop: four operands in float32 are the 4 MiB that stay in a cache."""
@@ -138,6 +140,14 @@ def _chunked(plain: Kernel) -> Kernel:
     return kernel
 
 
+def _native(name: str, step: Callable[..., bool]) -> Kernel:
+    def kernel(params: Tensors, *operands: Tensors, **options: Any) -> None:
+        if not step(params, *operands, **options):
+            best_kernel(name, "fast", params[0])(params, *operands, **options)
+
+    return kernel
+
+
 _KERNELS: dict[tuple[str, str], Kernel] = {
     ("sgd", "fast"): _sgd(public=False),
     ("sgd", "fallback"): _sgd(public=True),
@@ -148,6 +158,9 @@ _KERNELS: dict[tuple[str, str], Kernel] = {
     ("adamw", "fast"): _adamw(public=False),
     ("adamw", "fallback"): _adamw(public=True),
     ("adamw", "reference"): _chunked(reference.adamw_),
+    ("sgd", NATIVE): _native("sgd", native.sgd),
+    ("adagrad", NATIVE): _native("adagrad", native.adagrad),
+    ("adamw", NATIVE): _native("adamw", native.adamw),
 }
 
 _PROBES: dict[str, tuple[int, dict[str, Any]]] = {
@@ -159,7 +172,7 @@ _PROBES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def kernel(name: str, stage: str) -> Kernel:
-    """The kernel `sgd`, `adagrad` or `adamw` of a stage: `fast`, `fallback` or `reference`."""
+    """The kernel `sgd`, `adagrad` or `adamw` of one of the STAGES."""
     return _KERNELS[name, stage]
 
 
@@ -205,7 +218,8 @@ def has_fast_kernel(op: str, name: str, like: Tensor, requested: str | None) -> 
 
 
 def register_stages(op: str, name: str) -> None:
-    """Register the three stages of the kernel under an optimizer as implementations of `op`."""
+    """Register the stages of the kernel under an optimizer as implementations of `op`."""
+    native.register_native_kernels(op)
     for device_type in ("cpu", "cuda"):
         for stage in ("fast", "fallback"):
             probe = functools.partial(obstacle, name, stage, device_type)

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import register_native
+from perftool.fused.optimizers import native
 from perftool.fused.optimizers.adamw import MOMENTS, check_lr_and_eps
 from perftool.fused.optimizers.batches import Batch, Group
 from perftool.fused.optimizers.kernels import best_kernel, has_fast_kernel, register_stages
-from perftool.fused.optimizers.norms import Rows, divisor_for, norms, total_norm
+from perftool.fused.optimizers.norms import Rows, divisor_for, norm_on_cpu, norms, total_norm
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
 register_stages("FusedLamb", "adamw")
 
+_ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
+"""What the constructor keeps beside the groups, under the names that Gaudi's class has for it."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
@@ -41,6 +44,7 @@ class FusedLamb(FusedOptimizer):
     state_names = MOMENTS
     takes_divisor = False
     sparse_error = "Lamb does not support sparse gradients, consider SparseAdam instead."
+    _warned = False
 
     def __init__(
         self,
@@ -65,7 +69,8 @@ class FusedLamb(FusedOptimizer):
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         check_lr_and_eps(lr, eps)
-        self.set_grad_none, self.dtype = set_grad_none, dtype
+        self.set_grad_none, self.dtype, self.use_lamb = set_grad_none, dtype, use_lamb
+        self.adam_w_mode, self.fused = int(adam_w_mode), fused
         defaults = {
             "lr": lr,
             "bias_correction": bias_correction,
@@ -78,7 +83,11 @@ class FusedLamb(FusedOptimizer):
         }
         super().__init__(params, defaults, backend=backend)
 
-    _warned = False
+    @property
+    def device(self) -> torch.device:
+        """Where the first parameter is."""
+        first: Tensor = self.param_groups[0]["params"][0]
+        return first.device
 
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Update all parameters that have a gradient."""
@@ -89,7 +98,7 @@ class FusedLamb(FusedOptimizer):
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in _ATTRIBUTES}}
 
     def _native_options(self) -> dict[str, Any]:
         return {**super()._native_options(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
@@ -98,14 +107,30 @@ class FusedLamb(FusedOptimizer):
         if self.defaults["max_grad_norm"] is not None:
             grads = [grad if self.dtype is None else grad.to(self.dtype) for each in batches for grad in each.grads]
             owners = [owner for each in batches for owner in each.owners]
-            self._divisor = divisor_for(total_norm(grads, owners), self.defaults["max_grad_norm"])
+            total = native.norm(grads) if all(map(self._is_native, batches)) else None
+            total = total_norm(grads, owners) if total is None else total
+            self._divisor = divisor_for(total, self.defaults["max_grad_norm"])
 
     def _update(self, group: Group, batch: Batch) -> None:
+        if self._is_native(batch) and self._update_natively(group, batch):
+            return
         for part in (part for alike in batch.by_size() for part in alike.parts()):
             if self._can_lay_out(part):
                 self._update_laid_out(group, part)
             else:
                 self._update_listed(group, part)
+
+    def _update_natively(self, group: Group, batch: Batch) -> bool:
+        step, (beta1, beta2) = group["step"], group["betas"]
+        corrections = (1 - beta1**step, 1 - beta2**step) if group["bias_correction"] else (1.0, 1.0)
+        weight_of_gradient = 1 - beta1 if group["grad_averaging"] else 1.0
+        options = group["eps"], group["weight_decay"], _adapts(group), native.factor(self._divisor_on(batch))
+        moments = batch.states["exp_avg"], batch.states["exp_avg_sq"]
+        rates = float(group["lr"]), beta1, beta2, weight_of_gradient, *corrections
+        zeros = native.lamb(batch.params, batch.grads, *moments, *rates, *options)
+        if zeros and _adapts(group) and step == 1 and not self._warned:
+            self._say_zeros_stay()
+        return zeros is not None
 
     def _can_lay_out(self, part: Batch) -> bool:
         # The laid-out update is one long vector, which the plain loops do not take for a tensor of another shape.
@@ -115,36 +140,49 @@ class FusedLamb(FusedOptimizer):
 
     def _update_laid_out(self, group: Group, part: Batch) -> None:
         """Many small tensors: the update of all of them is one temporary."""
-        rows = Rows(part.params)
+        rows = Rows(part.params, part.sizes)
         update = rows.values * group["weight_decay"]
         pieces = rows.pieces(update)
         self._add_directions(group, part, pieces)
         if _adapts(group):
             weights = rows.norms()
-            self._warn_of_zeros(group, weights)
+            self._warn_of_zeros(group, part.params, weights)
             update.mul_(rows.by_row(_trust_ratio(weights, rows.norms(update)).to(update.dtype)))
         options = {"momentum": 0.0, "weight_decay": 0.0, "dampening": 0.0, "nesterov": False}
         best_kernel("sgd", "fast", part.params[0])(part.params, pieces, [], lr=float(group["lr"]), **options)
 
     def _update_listed(self, group: Group, part: Batch) -> None:
-        updates = [torch.mul(param, group["weight_decay"]) for param in part.params]
+        updates = _multiplied(part, group["weight_decay"])
         self._add_directions(group, part, updates)
         lr = float(group["lr"])
         if not _adapts(group):
             for param, update in zip(part.params, updates, strict=True):
                 param.sub_(update, alpha=lr)
             return
-        weights = norms(part.params, part.owners)
-        self._warn_of_zeros(group, weights)
-        ratios = _trust_ratio(weights, norms(updates, part.owners)).to(updates[0].dtype)
+        if part.device_type == "cpu" and part.ordinary and not part.spread:
+            weights = list(map(norm_on_cpu, part.params))
+            for param, update, weight in zip(part.params, updates, weights, strict=True):
+                size = norm_on_cpu(update)
+                param.sub_(update, alpha=lr * (weight / size if size > 0 else 1.0))
+            self._warn_of_zeros(group, part.params, weights)
+            return
+        found = norms(part.params, part.owners)
+        ratios = _trust_ratio(found, norms(updates, part.owners)).to(updates[0].dtype)
         for param, update, ratio in zip(part.params, updates, ratios.unbind(), strict=True):
             param.addcmul_(update, ratio, value=-lr)
+        self._warn_of_zeros(group, part.params, found)
 
-    def _warn_of_zeros(self, group: Group, weights: Tensor) -> None:
+    def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor | list[float]) -> None:
         """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
-        if group["step"] == 1 and not self._warned and bool((weights == 0).any()):
-            self._warned = True
-            warnings.warn(_ZEROS, stacklevel=2)
+        if group["step"] != 1 or self._warned:
+            return
+        found = weights.tolist() if isinstance(weights, Tensor) else weights
+        if any(param.numel() and weight == 0 for param, weight in zip(params, found, strict=True)):
+            self._say_zeros_stay()
+
+    def _say_zeros_stay(self) -> None:
+        self._warned = True
+        warnings.warn(_ZEROS, stacklevel=2)
 
     def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
         """Make u of wd*w: with a rate of -1 the AdamW kernel adds to it what it would subtract from w."""
@@ -176,6 +214,12 @@ class FusedLamb(FusedOptimizer):
 
 def _adapts(group: Group) -> bool:
     return bool(group["weight_decay"] or group["use_lamb"])
+
+
+def _multiplied(part: Batch, factor: float) -> list[Tensor]:
+    if part.ordinary:
+        return list(torch._foreach_mul(part.params, factor))
+    return [torch.mul(param, factor) for param in part.params]
 
 
 def _trust_ratio(weight: Tensor, update: Tensor) -> Tensor:

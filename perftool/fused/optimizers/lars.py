@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import torch
@@ -12,6 +16,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.dispatch import (
     ANY_DEVICE,
+    NATIVE,
     Implementation,
     always,
     choose,
@@ -19,15 +24,23 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
+from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
-from perftool.fused.optimizers.norms import Rows, norms
+from perftool.fused.optimizers.kernels import pieces
+from perftool.fused.optimizers.norms import Rows, norm_on_cpu, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
+from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
 from perftool.fused.reference import lars_scale_
 
 register_native("FusedLars", NATIVE_MODULE, "FusedLars")
+kernels.register_native_kernels("FusedLars")
 register(Implementation("FusedLars", "fast", ANY_DEVICE, always))
 register(Implementation("FusedLars", "reference", ANY_DEVICE, always))
 
+_TWO_RATES = (
+    "FusedLars scales gradients by the learning rate, as on a Gaudi, and {} multiplies by it again."
+    " Wrap FusedResourceApplyMomentum, which adds gradients as they are."
+)
 _STATELESS = StateRules(
     names=lambda group: (),
     create=lambda name, param, group: param,
@@ -64,6 +77,8 @@ class FusedLars(Optimizer):
         self.eeta, self.eps, self.backend = eeta, eps, backend
         self._start()
 
+    _warned = False
+
     def _start(self) -> None:
         self._native: Any = None
         super().__setstate__({})  # makes the hooks of an Optimizer without groups of its own
@@ -80,8 +95,8 @@ class FusedLars(Optimizer):
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The defaults of the wrapped optimizer."""
-        return self.optim.defaults
+        """The defaults of the wrapped optimizer, and what this one was made with."""
+        return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("optim", "skip_mask", "eeta", "eps", "backend")}
@@ -116,10 +131,13 @@ class FusedLars(Optimizer):
             self._native = self._native or lars(self.optim, self.skip_mask, self.eeta, self.eps)
             self._native.step()
             return
+        self._warn_of_two_rates()
         with self._taking_over_decay() as decays:
             of_group = {id(group): decay for group, decay in zip(self.param_groups, decays, strict=True)}
 
             def rewrite(group: Group, batch: Batch) -> None:
+                if choice.name == NATIVE and self._scale_natively(group, batch, of_group[id(group)]):
+                    return
                 for alike in batch.by_size():
                     mask = self._mask(group, alike)
                     self._scale(alike, mask, float(group["lr"]), of_group[id(group)], choice.name)
@@ -132,6 +150,14 @@ class FusedLars(Optimizer):
                     rewrite(group, batch)
             self.optim.step()
 
+    def _warn_of_two_rates(self) -> None:
+        if self._warned or isinstance(self.optim, FusedResourceApplyMomentum):
+            return
+        known = isinstance(self.optim, FusedOptimizer) or type(self.optim).__module__.startswith("torch.optim")
+        if known and any(float(group["lr"]) != 1.0 for group in self.param_groups):
+            self._warned = True
+            warnings.warn(_TWO_RATES.format(type(self.optim).__name__), stacklevel=2)
+
     def _step_with(self, optimizer: FusedOptimizer, rewrite: Rewrite) -> None:
         # Inside its step, so that its parameters and gradients are looked up once and not twice.
         optimizer.rewrite = rewrite
@@ -142,12 +168,11 @@ class FusedLars(Optimizer):
 
     @contextmanager
     def _taking_over_decay(self) -> Iterator[list[float]]:
-        decays = [float(group.get("weight_decay", 0.0)) for group in self.param_groups]
-        kept = [group.get("weight_decay") for group in self.param_groups]
+        kept = [group.get("weight_decay", 0.0) for group in self.param_groups]
         for group in self.param_groups:
             group["weight_decay"] = 0.0
         try:
-            yield decays
+            yield list(map(float, kept))
         finally:
             for group, decay in zip(self.param_groups, kept, strict=True):
                 group["weight_decay"] = decay
@@ -174,21 +199,51 @@ class FusedLars(Optimizer):
             start += len(flags)
             if part.can_be_laid_out:
                 self._scale_laid_out(part, flags, lr, decay)
+            elif part.ordinary and part.device_type == "cpu" and not part.spread:
+                self._scale_one_by_one(part, flags, lr, decay)
             else:
                 self._scale_listed(part, flags, lr, decay)
 
+    def _scale_natively(self, group: Group, batch: Batch, decay: float) -> bool:
+        if not batch.ordinary or not batch.fits or batch.spread:
+            return False
+        mask, lr = self._mask(group, batch), float(group["lr"])
+        params, grads = list(compress(batch.params, mask)), list(compress(batch.grads, mask))
+        others = list(compress(batch.grads, map(not_, mask)))
+        if not kernels.lars(params, grads, lr, decay, self.eeta, self.eps):
+            return False
+        if not kernels.scale(others, lr):
+            torch._foreach_mul_(others, lr)
+        return True
+
+    def _scale_one_by_one(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
+        """On a CPU, tensor by tensor while it is in the cache, and only the norms that count."""
+        for param, grad, flag in zip(part.params, part.grads, flags, strict=True):
+            if not flag:
+                grad.mul_(lr)
+                continue
+            weight, size = norm_on_cpu(param), norm_on_cpu(grad)
+            adapted = weight > 0 and size > 0
+            factor = lr * (self.eeta * weight / (size + decay * weight + self.eps) if adapted else 1.0)
+            for value, change in pieces((param, grad)):
+                if decay:
+                    change.add_(value, alpha=decay)
+                change.mul_(factor)
+
     def _scale_listed(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
-        ratios = self._ratio(norms(part.params, part.owners), norms(part.grads, part.owners), decay)
-        factors = torch.where(torch.tensor(flags, device=ratios.device), ratios, 1.0).mul_(lr)
+        both = norms([*part.params, *part.grads], [*part.owners, *part.owners])
+        weights, grads = both.chunk(2)
+        ratios = self._ratio(weights, grads, decay)
+        factors = torch.where(_on_device(tuple(flags), ratios.device), ratios, 1.0).mul_(lr).to(part.grads[0].dtype)
         for param, grad, flag, factor in zip(part.params, part.grads, flags, factors.unbind(), strict=True):
             if flag and decay:
                 grad.add_(param, alpha=decay)
-            grad.mul_(factor.to(grad.dtype))
+            grad.mul_(factor)
 
     def _scale_laid_out(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         """Many small tensors: computed on copies that lie end to end, then copied back."""
-        weights, grads = Rows(part.params), Rows(part.grads)
-        mask, values = torch.tensor(flags), grads.values
+        weights, grads = Rows(part.params, part.sizes), Rows(part.grads, part.sizes)
+        mask, values = _on_device(tuple(flags), part.grads[0].device), grads.values
         factors = torch.where(mask, self._ratio(weights.norms(), grads.norms(), decay), 1.0).mul_(lr)
         if decay:
             values.addcmul_(weights.values, grads.by_row(mask.to(values.dtype) * decay))
@@ -200,3 +255,9 @@ class FusedLars(Optimizer):
     def _ratio(self, weight: Tensor, grad: Tensor, decay: float) -> Tensor:
         ratio = self.eeta * weight / (grad + decay * weight + self.eps)
         return torch.where((weight > 0) & (grad > 0), ratio, 1.0)
+
+
+@functools.lru_cache(maxsize=256)
+def _on_device(flags: tuple[bool, ...], device: torch.device) -> Tensor:
+    # Once, because a copy from the host makes a step wait for the device.
+    return torch.tensor(flags, device=device)

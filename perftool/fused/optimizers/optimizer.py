@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import choose, native
+from perftool.fused.dispatch import NATIVE, choose, native
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
 from perftool.fused.optimizers.kernels import Kernel, best_kernel
 from perftool.fused.optimizers.pending import PendingClip
@@ -73,7 +73,9 @@ class FusedOptimizer(Optimizer):
         if self._groups is None:
             self._groups = {}
         remembered = self._groups.setdefault(id(group), GroupBatches())
-        rules = StateRules(self._state_names, self._new_state, self.sparse_error)
+        first = next(iter(group["params"]), None)
+        native_kernels = first is not None and choose(self.op, first.device.type, self.backend).name == NATIVE
+        rules = StateRules(self._state_names, self._new_state, self.sparse_error, native_kernels)
         return remembered.collect(group, self.state, rules)
 
     def _step_groups(self) -> None:
@@ -104,6 +106,11 @@ class FusedOptimizer(Optimizer):
         # The private kernels read memory in order, so tensors with gaps and wrappers are left to the plain loop.
         stage = choose(self.op, batch.device_type, self.backend).name if batch.ordinary else "reference"
         return best_kernel(self.kernel_name, stage, batch.params[0])
+
+    def _is_native(self, batch: Batch) -> bool:
+        """Whether the native kernels are asked for, and these are whole tensors of which they may take all."""
+        whole = batch.ordinary and batch.fits and not batch.spread
+        return whole and choose(self.op, batch.device_type, self.backend).name == NATIVE
 
     def _divisor_on(self, batch: Batch) -> Tensor | None:
         return None if self._divisor is None else self._divisor.to(batch.grads[0].device)

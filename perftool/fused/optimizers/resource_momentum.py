@@ -1,7 +1,8 @@
-"""b = g in the first step, else momentum*b - g; w += b."""
+"""b = g in the first step, else momentum*b - g; w += b. Without momentum w += g in every step."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from perftool.fused.dispatch import register_native
@@ -12,12 +13,18 @@ from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 register_native("FusedResourceApplyMomentum", NATIVE_MODULE, "FusedResourceApplyMomentum")
 register_stages("FusedResourceApplyMomentum", "sgd")
 
+_ADDING = (
+    "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."
+    " Give it a momentum."
+)
+
 
 class FusedResourceApplyMomentum(FusedOptimizer):
     """Momentum that adds gradients as they are: the optimizer for FusedLars, which scales them by lr.
 
     `lr`, `weight_decay` and `nesterov` are kept in the groups and have no part in the arithmetic. As on
-    Gaudi, the first step of a group adds the gradient, all later ones subtract it.
+    Gaudi, the first step of a group adds the gradient and all later ones subtract it; without momentum every
+    step is a first one, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"
@@ -25,6 +32,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
     state_names = ("momentum_buffer",)
     takes_divisor = False
     sparse_error = "ResourceApplyMomentum does not support sparse gradients"
+    _warned = False
 
     def __init__(
         self,
@@ -36,27 +44,40 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         *,
         backend: str | None = None,
     ) -> None:
-        """ValueError for a negative momentum."""
-        if momentum < 0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
+        """ValueError for a negative rate, and for Nesterov without momentum."""
+        for name, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
+            if value < 0:
+                raise ValueError(f"Invalid {name}: {value}")
+        if nesterov and momentum == 0:
+            raise ValueError("Nesterov momentum requires a momentum")
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
         super().__init__(params, defaults, backend=backend)
 
     def _update(self, group: Group, batch: Batch) -> None:
-        buffers, momentum = batch.states["momentum_buffer"], group["momentum"]
+        momentum = group["momentum"]
         if not momentum:
-            # The kernel ignores buffers without momentum; a kept buffer of zeros is the same as none.
-            for buffer in buffers:
-                buffer.zero_()
-            momentum = 1.0
+            self._warn_of_adding()
         # b = momentum*b + (1 - dampening)*g; w -= lr*b: a dampening of 2 subtracts g, a rate of -1 adds b.
         self._kernel(batch)(
             batch.params,
             batch.grads,
-            buffers,
+            batch.states.get("momentum_buffer", []),
             lr=-1.0,
             momentum=momentum,
             weight_decay=0.0,
-            dampening=0.0 if group["step"] == 1 else 2.0,
+            dampening=2.0 if momentum and group["step"] > 1 else 0.0,
             nesterov=False,
         )
+
+    def _state_names(self, group: Group) -> tuple[str, ...]:
+        return self.state_names if group["momentum"] else ()
+
+    def _continue_from(self, group: Group, count: int) -> None:
+        # A state of Gaudi's class has no count: there a momentum tells that the first step is past.
+        begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
+        super()._continue_from(group, max(count, int(begun)))
+
+    def _warn_of_adding(self) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(_ADDING, stacklevel=2)

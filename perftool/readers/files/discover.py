@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import orjson
+
 from perftool.errors import InputError, NoInputError
 from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
@@ -25,12 +27,15 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GLOB = set("*?[")
 # Our documents name the program that near their beginning or end.
 _TELLING = 4 << 10
+# Of JSON that other programs leave: tokenizers have some 10 MB.
+_LARGEST_STATE = 64 << 20
 
 
 @dataclass(frozen=True)
 class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
-    that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show.
+    that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show, ``left_out`` files of
+    other runs that lie with them.
 
     ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
     that the run replays.
@@ -42,11 +47,13 @@ class Inputs:
     parts: tuple[str, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     captures: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All of them."""
-        return (*self.traces, *self.texts, *self.parts, *self.captures)
+        """All that were found, whether or not they are read: what no output may replace."""
+        aside = (one.path for one in self.set_aside)
+        return (*self.traces, *self.texts, *self.parts, *self.captures, *aside, *self.left_out)
 
 
 def find_inputs(
@@ -70,24 +77,29 @@ def find_inputs(
     expanded = [_expand(path, patterns) for path in paths]
     given = [file for found in expanded for file in found.files]
     parts = [file for file in given if file.endswith(PART_SUFFIX)]
-    traces = [file for file in given if file not in parts and not _is_text(file)]
+    texts_given = {file for file in given if not file.endswith(PART_SUFFIX) and _is_text(file)}
+    traces = [file for file in given if not file.endswith(PART_SUFFIX) and file not in texts_given]
     named = [file for path in texts for file in _expand(path).files]
     beside = [] if texts or not companions else _beside(traces)
-    others = [file for file in given if file not in traces and file not in parts]
+    others = [file for file in given if file in texts_given]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    beside, left_out = _of_the_run([file for file in beside if not _excluded(file, patterns)], traces)
-    found = (*others, *named, *beside)
+    of_the_run = _of_the_run([file for file in beside if not is_excluded(file, patterns)], traces)
+    found = (*others, *named, *of_the_run.files)
     for file in (*traces, *found, *parts):
         _require_text(file)
-    notes = (*(found.note for found in expanded if found.note), *left_out)
+    chosen_by = (*expanded, of_the_run)
+    notes = tuple(one.note for one in chosen_by if one.note)
+    left_out = tuple(file for one in chosen_by for file in one.others)
     aside: Sequence[SetAside] = ()
     chosen = list(dict.fromkeys(traces))
     if len(chosen) > 1:
         chosen, aside = without_duplicates(chosen)
         if not as_one_run:
             require_one_run(chosen)
-    return Inputs(tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside))
+    return Inputs(
+        tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside), left_out=left_out
+    )
 
 
 def _require_text(path: str) -> None:
@@ -103,10 +115,10 @@ def _require_text(path: str) -> None:
 
 def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
     if is_url(path):
-        return Chosen(tuple(file for file in _at_url(path) if not _excluded(file, exclude)))
+        return Chosen(tuple(file for file in _at_url(path) if not is_excluded(file, exclude)))
     if os.path.isdir(path):
         return _in_folder(path, exclude)
-    return Chosen(tuple(file for file in _matching(path) if not _excluded(file, exclude)))
+    return Chosen(tuple(file for file in _matching(path) if not is_excluded(file, exclude)))
 
 
 def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
@@ -114,23 +126,43 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
     files = sorted(str(file) for file in named if is_kept(file))
-    files = [file for file in files if not _is_our_own(file)]
+    files = [file for file in files if not is_our_own(file)]
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
     if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))):
-        return Chosen(tuple(part for part in parts if not _excluded(part, exclude)))
+        return Chosen(tuple(part for part in parts if not is_excluded(part, exclude)))
     if not files and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
-    recordings = [file for file in files if is_recording(file) and not _excluded(file, exclude)]
-    newest = newest_run(path, recordings)
+    recordings = {file: None for file in files if is_recording(file) and not is_excluded(file, exclude)}
+    newest = newest_run(path, list(recordings))
     # Where programs leave recordings they also leave JSON that has nothing to do with us.
-    others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    beside = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    strange = set() if recordings else _of_other_programs(beside)
+    others = [file for file in beside if file not in strange]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
-    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not _excluded(file, exclude)]
-    kept, notes = _of_the_run([file for file in beside if file in texts], newest.files or files)
-    beside = [file for file in beside if file not in texts or file in kept]
-    return Chosen((*newest.files, *beside), " ".join(filter(None, (newest.note, *notes))) or newest.note)
+    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not is_excluded(file, exclude)]
+    kept = _of_the_run([file for file in beside if file in texts], newest.files or files)
+    beside = [file for file in beside if file not in texts or file in kept.files]
+    note = " ".join(filter(None, (newest.note, kept.note))) or None
+    return Chosen((*newest.files, *beside), note, (*newest.others, *kept.others))
+
+
+def _of_other_programs(files: Sequence[str]) -> set[str]:
+    """Those of ``files`` that are whole JSON of something else, such as the state of a trainer, beside traces."""
+    strange = {file for file in files if not _may_be_input(file) and _is_whole_json(file)}
+    return strange if len(strange) < len(files) else set()
+
+
+def _is_whole_json(path: str) -> bool:
+    """Whether a file that is no input is well-formed; a damaged trace is not, and is told of."""
+    try:
+        if os.path.getsize(path) > _LARGEST_STATE:
+            return False
+        orjson.loads(Path(path).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return False
+    return True
 
 
 def _may_be_input(path: str) -> bool:
@@ -168,7 +200,7 @@ def _at_url(url: str) -> list[str]:
     return found if len(found) == 1 else traces
 
 
-def _is_our_own(path: str) -> bool:
+def is_our_own(path: str) -> bool:
     """Whether a file of a folder is a report or a baseline that this program left there."""
     if not path.endswith(".json"):
         return False
@@ -231,13 +263,13 @@ def _beside(traces: Iterable[str]) -> list[str]:
     ]
 
 
-def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> tuple[list[str], list[str]]:
+def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
     """Those of the files ``beside`` the ``traces`` that are of their run, and a sentence about each other one."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
     apart = dict(strangers([(file, _text_kind(file)) for file in beside], local))
     notes = [f"{file} lies beside the traces and is left out: {why}; --log reads it" for file, why in apart.items()]
-    return [file for file in beside if file not in apart], notes
+    return Chosen(tuple(file for file in beside if file not in apart), " ".join(notes) or None, tuple(apart))
 
 
-def _excluded(path: str, patterns: Iterable[str]) -> bool:
+def is_excluded(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)

@@ -63,9 +63,17 @@ def identify(path: str) -> Identity:
 def metadata_of(path: str) -> dict[str, Any]:
     """The metadata before the events of the trace at ``path`` and, where it costs no reading of all, behind them.
 
-    Empty for what is damaged, is no trace, or can be read only once.
+    Empty for what is damaged, is no trace, or can be read only once. Without the members of process groups.
     """
-    return _around(path)[1]
+    return without_members(_around(path)[1])
+
+
+def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
+    """``metadata`` without the process groups: each rank lists the ranks of all, which grows with their square."""
+    info = metadata.get("distributedInfo")
+    if not isinstance(info, dict) or "pg_config" not in info:
+        return metadata
+    return {**metadata, "distributedInfo": {key: value for key, value in info.items() if key != "pg_config"}}
 
 
 def _around(path: str) -> tuple[bytes, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perftool.errors import InputError
 from perftool.readers.files.identity import Identity, identify
@@ -30,20 +30,55 @@ class FoundRun:
         return f"{self.files[0]}{more}{f' ({known})' if known else ''}"
 
 
+@dataclass
+class _Known:
+    """What the traces of a run say together, so that one more is compared with all at once.
+
+    ``span_ns`` are the first and the last of their starts, where any says one.
+    """
+
+    files: list[str] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    device: str | None = None
+    world_size: int | None = None
+    span_ns: tuple[int, ...] = ()
+
+    def may_hold(self, trace: Identity) -> bool:
+        """Whether nothing that ``trace`` says contradicts what is known. A run of one rank has no other."""
+        differs = (
+            trace.device is not None and self.device not in (None, trace.device),
+            trace.world_size is not None and self.world_size not in (None, trace.world_size),
+            1 in (trace.world_size, self.world_size),
+            trace.rank in self.ranks,
+            trace.start_ns is not None and any(abs(trace.start_ns - other) > _APART_NS for other in self.span_ns),
+        )
+        return not any(differs)
+
+    def add(self, trace: Identity) -> None:
+        """``trace`` is of this run."""
+        self.files.append(trace.path)
+        self.device = self.device or trace.device
+        self.world_size = self.world_size if trace.world_size is None else trace.world_size
+        if trace.rank is not None:
+            self.ranks.add(trace.rank)
+        if trace.start_ns is not None:
+            starts = (*self.span_ns, trace.start_ns)
+            self.span_ns = (min(starts), max(starts))
+
+
 def list_runs(traces: Sequence[str]) -> tuple[FoundRun, ...]:
     """The runs that ``traces`` are of, each with its files.
 
     Two traces are of different runs when they name different devices or world sizes, are of the same rank, or began
     ten minutes apart; one of a world of one is alone. What a trace does not say contradicts nothing.
     """
-    runs: list[list[Identity]] = []
+    runs: list[_Known] = []
     for trace in map(identify, traces):
-        own = next((run for run in runs if not any(_differ(trace, other) for other in run)), None)
+        own = next((run for run in runs if run.may_hold(trace)), None)
         if own is None:
-            runs.append([trace])
-        else:
-            own.append(trace)
-    return tuple(map(_described, runs))
+            runs.append(own := _Known())
+        own.add(trace)
+    return tuple(FoundRun(tuple(run.files), run.device, run.world_size) for run in runs)
 
 
 def require_one_run(traces: Sequence[str]) -> None:
@@ -59,21 +94,3 @@ def require_one_run(traces: Sequence[str]) -> None:
     ways = "name the files of one, look at --each trace, or join them with --as-one-run"
     text = f"these {len(traces)} traces are of {len(runs)} runs; {ways}:"
     raise InputError("\n".join([text, *lines]))
-
-
-def _differ(one: Identity, other: Identity) -> bool:
-    apart = one.start_ns is not None and other.start_ns is not None and abs(one.start_ns - other.start_ns) > _APART_NS
-    pairs = ((one.device, other.device), (one.world_size, other.world_size))
-    # A run of one rank has no other.
-    named = 1 in (one.world_size, other.world_size) or any(
-        mine is not None and yours is not None and mine != yours for mine, yours in pairs
-    )
-    return apart or named or (one.rank is not None and one.rank == other.rank)
-
-
-def _described(run: Sequence[Identity]) -> FoundRun:
-    return FoundRun(
-        files=tuple(trace.path for trace in run),
-        device=next((trace.device for trace in run if trace.device), None),
-        world_size=next((trace.world_size for trace in run if trace.world_size), None),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import orjson
 
 from perftool.errors import InputError
 from perftool.model.trend import LINE_VERSION, History, RunLine
+from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
 # A line has some 2 kB; what is longer is of something else, and need not be held in memory.
@@ -31,6 +33,26 @@ def read_history(path: str) -> History:
     if not lines:
         raise InputError(f"{path}: holds no summaries of runs; analyze TRACE --summary-jsonl FILE writes them")
     return History(tuple(lines), damaged)
+
+
+def read_done(path: str) -> list[FileState]:
+    """The traces of a folder that was watched whose lines the summary file ``path`` has; none when there is no file."""
+    if not Path(path).exists():
+        return []
+    with ByteStream(path) as stream:
+        return [state for text in _lines(stream.blocks()) if (state := _file_of(text))]
+
+
+def _file_of(text: bytes) -> FileState | None:
+    try:
+        found = orjson.loads(text) if len(text) <= _LONGEST else None
+    except orjson.JSONDecodeError:
+        return None
+    file = found.get("file") if isinstance(found, dict) else None
+    kinds = {field.name: str if field.name == "path" else int for field in fields(FileState)}
+    if not isinstance(file, dict) or any(type(file.get(name)) is not kind for name, kind in kinds.items()):
+        return None
+    return FileState(**{name: file[name] for name in kinds})
 
 
 def require_summaries(path: str) -> None:

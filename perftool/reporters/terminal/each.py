@@ -29,5 +29,4 @@ def line_of(trace: str, report: Report, width: int) -> Text:
 
 def line_of_failure(trace: str, error: Exception, width: int) -> Text:
     """Why there is nothing to say of ``trace``."""
-    reason = str(error).removeprefix(f"{trace}: ")
-    return Text(f"{one_line(trace):<{width}}  {one_line(reason)}", style="red")
+    return Text(f"{one_line(trace):<{width}}  {one_line(str(error))}", style="red")

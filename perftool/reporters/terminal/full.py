@@ -14,6 +14,7 @@ from perftool.engine.report.across_ranks import grouped
 from perftool.model.inputs import InputFile
 from perftool.model.links import IDLE_TIME
 from perftool.model.report import Finding, Metric, NotApplicable, Report
+from perftool.model.words import kind_label
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
@@ -49,7 +50,8 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_ranks(report, console)
     _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
     _print_bounds(report, console)
-    _print_table("Idle time of the device by cause", shares_table(report.idle_causes), console)
+    idle = [replace(cause, name=kind_label(cause.name)) for cause in report.idle_causes]
+    _print_table("Idle time of the device by cause", shares_table(idle), console)
     if report.idle_causes:
         console.print(Text(f"  Each cause explained: {IDLE_TIME}", style="dim"))
     _print_table("Engines", engines_table(report.engines), console)

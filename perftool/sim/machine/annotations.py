@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perftool.sim.machine.machine import Machine
 
 LOADER = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
 PROFILER_STEP = "ProfilerStep#"
+MARK_STEP = "mark_step"
+# The owner of a call of the loader that returned nothing.
+NO_BATCH = "no batch"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A finished annotation; of an optimizer's step ``owner`` says which of the script's optimizers it was."""
+    """A finished annotation, or a ``mark_step``.
+
+    ``owner`` says which of the script's optimizers stepped, or which of its lines marked.
+    """
 
     name: str
     begin: int
     end: int
-    owner: int = 0
+    owner: int | str = 0
 
 
 class Annotations:
@@ -30,6 +36,7 @@ class Annotations:
         self.on_enter: Callable[[str], None] = _nothing
         self.on_leave: Callable[[str], None] = _nothing
         self.on_step: Callable[[int], None] = _nothing
+        self.on_mark_step: Callable[[str], None] = _nothing
         self._machine = machine
         self._open: list[tuple[str, int]] = []
         self._owners: dict[int, int] = {}
@@ -45,6 +52,16 @@ class Annotations:
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise
+
+    def mark_step(self, line: str) -> None:
+        """The script calls ``mark_step`` at ``line``."""
+        self.on_mark_step(line)
+        self.marks.append(Mark(MARK_STEP, self._machine.now, self._machine.now, line))
+
+    def no_batch(self) -> None:
+        """What was asked of the loader last was too much: it has no more batches."""
+        if self.marks and self.marks[-1].name.startswith(LOADER):
+            self.marks[-1] = replace(self.marks[-1], owner=NO_BATCH)
 
     def enter(self, name: str) -> None:
         """Begin an annotation."""

@@ -28,11 +28,23 @@ class Work:
 
 @dataclass(frozen=True)
 class Node:
-    """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each."""
+    """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each.
+
+    ``name``, the ``parts`` of its arguments and nothing else make its key; ``names`` are those of the arguments, and
+    ``line`` is the line of the script that calls it.
+    """
 
     work: Work
-    key: Hashable
+    name: str
+    parts: tuple[Hashable, ...]
     sources: tuple[tuple[int, int], ...]
+    names: tuple[str, ...] = ()
+    line: str = ""
+
+    @property
+    def key(self) -> Hashable:
+        """What two nodes of one recipe have in common."""
+        return self.name, self.parts
 
 
 @dataclass(frozen=True)

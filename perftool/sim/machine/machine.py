@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.causes import Causes
 from perftool.sim.machine.costs import Costs, Roofline, ms, us
 from perftool.sim.machine.device import DeviceQueue
 from perftool.sim.machine.graph import Graph, Kernel, Node
 from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
 from perftool.sim.machine.run_log import RunLog
 
+# The settings that bound how many ops a lazy graph takes, and what the log calls the cut they make.
+_LIMITS = {
+    "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
+    "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
+}
 # Where the clock of a run starts, after the base of the trace.
 _START_NS = 1_000_000_000
 
@@ -46,8 +53,10 @@ class Machine:
         self._speed = Roofline(device, costs)
         self._queue = DeviceQueue(self.recorder, self._speed)
         self._recipes: dict[Hashable, Recipe] = {}
+        self.causes = Causes()
         self._launch_free = _START_NS
         self._launches = 0
+        self._limits: dict[str, int] | None = None
 
     @property
     def end(self) -> int:
@@ -98,13 +107,25 @@ class Machine:
         index = self.graph.add(node)
         if self.mode != "lazy" and not self.regions:
             self._submit_graph("eager")
+        elif self.mode == "lazy":
+            self._keep_limits()
         return index
+
+    def _keep_limits(self) -> None:
+        # Read when the first op comes: until then a script may set them.
+        if self._limits is None:
+            given = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
+            self._limits = {reason: int(value) for reason, value in given.items() if value.isdecimal()}
+        for reason, most in self._limits.items():
+            if len(self.graph) >= most:
+                self.cut(reason)
 
     def cut(self, reason: str) -> None:
         """End the graph and launch it; nothing happens when it is empty."""
         if not self.graph:
             return
         self.log.cut(reason, self.now)
+        self.causes.ended(reason)
         # Only one launch is pending at a time, so this waits while the graph before it is compiled.
         self._join()
         begin = self.now
@@ -114,11 +135,11 @@ class Machine:
             self.spend(1.0)
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
-    def replay(self) -> None:
-        """End the graph as the replay of a captured HPU graph: no building, no look-up."""
+    def replay(self, call: str) -> None:
+        """End the graph as the replay of a captured HPU graph by ``call``: no building, no look-up."""
         if not self.graph:
             return
-        self.log.cut("HPUGraph::replay", self.now)
+        self.log.cut(call, self.now)
         self._join()
         begin = self.now
         self.spend(self.costs.graph_replay_us)
@@ -137,6 +158,9 @@ class Machine:
         begin = at = max(self.now, self._launch_free)
         recipe = self._recipes.get(graph.key())
         if recipe is None:
+            if form != "eager":
+                # One op at a time the same op meets many shapes, each of them once.
+                self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":
@@ -183,6 +207,10 @@ class Machine:
     def synchronize(self, reason: str = "bindings-synchronize_device") -> None:
         """Launch what is pending and wait until the device is done."""
         self.cut(reason)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the device has done what was launched."""
         self._join()
         self._wait(self._queue.free)
 
@@ -198,9 +226,14 @@ class Machine:
         self.spend(1.0)
         self.recorder.bridge("copy_hpu_lazy_H2D", begin, self.now)
 
-    def copy_out(self, size: int, reason: str) -> None:
-        """Copy from device to host: launch what is pending, wait for it, wait for the copy."""
-        self.cut(reason)
+    def copy_out(self, size: int, reason: str | None) -> None:
+        """Copy from device to host: wait for what was launched and for the copy.
+
+        With a ``reason`` what is pending is launched first.
+        """
+        self.causes.copied(reason)
+        if reason is not None:
+            self.cut(reason)
         begin = self.now
         self.spend(1.0)
         self._join()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perftool.sim.own_stack import own_stack
+from perftool.sim.own_stack import innermost_line, own_stack
 
 # A pid and tids that look like any others: real ones would differ from run to run.
 MAIN = 14_734
@@ -66,6 +66,8 @@ class Recorder:
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
         self.device = device
+        # The line of the script that the last event came from.
+        self.line = ""
         self._lanes = LANES[device]
         self._number = 0
 
@@ -76,6 +78,8 @@ class Recorder:
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""
+        if has_line:
+            self.line = innermost_line(stack)
         lines = {"Call stack": stack} if stack else {}
         self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
 
@@ -113,6 +117,10 @@ class Recorder:
             if kept and kept[-1].ph == "B" if event.ph == "E" else event.ts_ns >= ns:
                 kept.append(event)
         self.events = kept
+
+    def forget(self, prefix: str) -> None:
+        """Drop the host's annotations whose names begin with ``prefix``."""
+        self.events = [event for event in self.events if not (event.pid == MAIN and event.name.startswith(prefix))]
 
     def metadata(self) -> list[Event]:
         """The names of all processes and lanes."""

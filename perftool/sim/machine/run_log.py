@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
+from perftool.sim.machine.causes import Cause
 from perftool.sim.machine.write import BASE_NS, NOTE
 
 _RULE = "------------------------------------------------------------------------------"
@@ -21,6 +22,7 @@ class RunLog:
         self._mode = mode
         self.fallbacks: Counter[str] = Counter()
         self.computed_in_fp32 = 0
+        self.remarks: list[str] = []
         self.compiled: list[tuple[str, int]] = []
         self.hits: Counter[int] = Counter()
         self.misses: Counter[int] = Counter()
@@ -39,14 +41,13 @@ class RunLog:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a Gaudi does otherwise than the simulation, as far as this run met it."""
-        if not self.computed_in_fp32:
-            return ()
-        return (f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word",)
+        """What a Gaudi does otherwise than the simulation, as far as this run met it, and remarks on its settings."""
+        wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word"
+        return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
-    def text(self, now: int) -> str:
-        """The whole log of a run that ends at ``now``."""
-        lines = [*self._lines, *(f"note: {note}" for note in self.notes)]
+    def text(self, now: int, causes: Sequence[Cause]) -> str:
+        """The whole log of a run that ends at ``now``; lines of ours say where in the script its ``causes`` are."""
+        lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
             table = "\n".join(["CPU Fallback stats:", *(f"{count}\t{op}" for op, count in ordered)])

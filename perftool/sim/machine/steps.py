@@ -6,25 +6,34 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from perftool.sim.machine.annotations import LOADER, OPTIMIZER, PROFILER_STEP, Mark
+from perftool.sim.machine.annotations import LOADER, MARK_STEP, NO_BATCH, OPTIMIZER, PROFILER_STEP, Mark
 
+# What a step can be told by, and the names of the marks of each.
+SOURCES = {"profiler": PROFILER_STEP, "optimizer": OPTIMIZER, "loader": LOADER, "mark_step": MARK_STEP}
 # A step that still compiles after these is no warm-up any more.
 _LONGEST_WARM_UP = 3
 
 
-def step_bounds(marks: Sequence[Mark], begin: int, end: int) -> list[tuple[int, int]]:
+def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
     """Start and end of each step of a run from ``begin`` to ``end``; empty when nothing repeats.
 
     A script that uses PyTorch's profiler marks its steps itself. Otherwise a step ends where the next batch is asked
     for after an optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is
-    a step. Of several optimizers, as of a GAN, the one that steps least often counts, and of equals the last.
+    a step; with neither, a step ends at ``mark_step``. Of several optimizers, as of a GAN, the one that steps least
+    often counts, and of equals the last; of several lines with ``mark_step`` likewise. With a ``source``, one of
+    SOURCES, nothing else counts.
     """
-    ordered = sorted(marks, key=lambda mark: mark.begin)
+    counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
+    ordered = sorted(counted, key=lambda mark: mark.begin)
     if any(mark.name.startswith(PROFILER_STEP) for mark in ordered):
         return []
-    loads = [mark.begin for mark in ordered if mark.name.startswith(LOADER)]
+    asked = [mark for mark in ordered if mark.name.startswith(LOADER)]
+    loads = [mark.begin for mark in asked]
     updates = _updates([mark for mark in ordered if mark.name.startswith(OPTIMIZER)])
-    cuts = _cuts(loads, updates, end)
+    if not loads and not updates:
+        updates = _updates([mark for mark in ordered if mark.name == MARK_STEP])
+    received = [mark.begin for mark in asked if mark.owner != NO_BATCH]
+    cuts = _cuts(loads, updates or received, end) if loads else updates
     first = max(begin, min(loads[:1] + updates[:1], default=begin)) if loads else begin
     edges = [first, *(cut for cut in cuts if cut > first)]
     return list(pairwise(edges))
@@ -38,16 +47,20 @@ def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> in
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
-    """When the steps of the optimizer that closes an iteration ended."""
+    """When what closes an iteration ended: the owner of the fewest marks, of equals the one that came last.
+
+    One mark alone belongs to no iteration, where others have several.
+    """
     counts = Counter(mark.owner for mark in marks)
-    closing = min(counts, key=lambda owner: (counts[owner], -owner), default=0)
+    order = {owner: place for place, owner in enumerate(counts)}
+    closing = min(counts, key=lambda owner: (counts[owner] == 1, counts[owner], -order[owner]), default=0)
     return [mark.end for mark in marks if mark.owner == closing]
 
 
-def _cuts(loads: Sequence[int], updates: Sequence[int], end: int) -> list[int]:
-    if not updates:
-        return [*loads[1:], end] if loads else []
-    if not loads:
-        return list(updates)
-    cuts = [next((load for load in loads if load >= update), end) for update in updates]
-    return sorted(set(cuts))
+def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
+    """Where the next batch is asked for after each thing that was ``done``, or there if the next comes without one."""
+    cuts = []
+    for at, following in zip(done, [*done[1:], end], strict=True):
+        asked = next((load for load in loads if load > at), end)
+        cuts.append(asked if asked <= following else at)
+    return cuts

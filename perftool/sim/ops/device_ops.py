@@ -10,7 +10,7 @@ import torch
 from perftool.sim.machine.graph import Node, Work
 from perftool.sim.machine.machine import Machine
 from perftool.sim.ops.fallbacks import argument_types, falls_back
-from perftool.sim.ops.op_work import Call, key_of, recorded_shapes, size, work_of
+from perftool.sim.ops.op_work import Call, names_of, parts_of, recorded_shapes, size, work_of
 from perftool.sim.ops.placement import Placement
 
 # No kernel: memory without content, or another view of what is there.
@@ -37,19 +37,35 @@ class DeviceOps:
             self._bring_operands(call)
             self._host(call, self._machine.costs.host_op_us)
             self._note_types(call)
-            self.add(work_of(call), key_of(call, self._origin), call.inputs, _on_device(call))
+            key = (call.op.name, parts_of(call, self._origin), names_of(call))
+            self.add(work_of(call), key, call.inputs, _on_device(call))
 
-    def add(self, work: Work, key: Hashable, inputs: Iterable[torch.Tensor], outputs: Iterable[torch.Tensor]) -> None:
-        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on."""
+    def add(
+        self,
+        work: Work,
+        key: tuple[str, tuple[Hashable, ...], tuple[str, ...]],
+        inputs: Iterable[torch.Tensor],
+        outputs: Iterable[torch.Tensor],
+    ) -> None:
+        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on.
+
+        ``key`` are the name of the op, what of its arguments belongs to the recipe's key, and their names.
+        """
         graph = self._machine.graph
         sources = []
         for each in inputs:
             entry = self._placement.find(each)
             if entry is not None and entry.node[0] == graph.serial:
                 sources.append((entry.node[1], size(each)))
-        index = self._machine.add(Node(work, key, tuple(sources)))
+        name, parts, names = key
+        index = self._machine.add(Node(work, name, parts, tuple(sources), names, self._machine.recorder.line))
         for each in outputs:
             self._placement.put(each).node = (graph.serial, index)
+
+    def find_places(self, mask: torch.Tensor) -> None:
+        """Put the search for the places of a ``mask`` into the graph."""
+        work = Work("nonzero_fwd", "int8", "TPC", 0, mask.numel(), size(mask), 8 * mask.numel())
+        self.add(work, ("aten::nonzero", (tuple(mask.shape), self._origin(mask)), ("self",)), (mask,), ())
 
     def shapes(self, arguments: Iterable[Any]) -> dict[str, object]:
         """Shapes and types for an event."""
@@ -78,7 +94,9 @@ class DeviceOps:
         """Copy the arguments out, compute, copy the results back; the graph is cut before."""
         machine, name = self._machine, call.op.name
         moved = sum(map(size, [*call.inputs, *call.outputs]))
-        machine.log.fallback(name, argument_types(call), machine.now)
+        types = argument_types(call)
+        machine.log.fallback(name, types, machine.now)
+        machine.causes.fell_back(name, types)
         with machine.op(f"aten::{call.op.base}", recorded_shapes(call.args)):
             inner = machine.now
             machine.spend(1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from perftool.sim.machine.annotations import Annotations
 from perftool.sim.machine.machine import Machine
 from perftool.sim.ops.computing import compute
 from perftool.sim.ops.device_ops import DeviceOps
-from perftool.sim.ops.op_work import Call, leaves, size, tensors
+from perftool.sim.ops.op_work import Call, facts_of, leaves, masks_of, size, tensors
 from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
@@ -21,9 +21,7 @@ _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 # Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
-# Ops that look for the places of a mask among their indices first.
-_INDEXING = {"index": "non zero", "index_put": "index_put_frontend_impl_hpu_lazy",
-             "_index_put_impl": "index_put_frontend_impl_hpu_lazy"}  # fmt: skip
+_COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -37,6 +35,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.device_ops = DeviceOps(machine, placement, device)
         self._handlers: list[Callable[[Call], None]] = []
         self._on_device = False
+        # Whether the script itself makes a tensor on the host.
+        self.making = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the op, then account for it."""
@@ -47,11 +47,14 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = tensors(arguments)
         # Asked before the op, which may resize or free its arguments.
         before = any(self.placement.find(each) is not None for each in inputs)
+        forms = [_form(each) for each in inputs] if facts_of(func).resizes else []
         result = compute(func, args, kwargs)
         call = Call(func, args, kwargs, result, arguments, inputs, tensors(result))
         if self._handlers:
             self._handlers[-1](call)
         elif not any(each.is_meta for each in call.outputs):
+            if before:
+                self._resize(zip(inputs, forms, strict=False))
             self._account(call, before)
         return result
 
@@ -90,15 +93,28 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         base = call.op.base
         if base == "copy_":
             self._copy(call)
+        elif call.func.namespace == "c10d":
+            self._collect(call, on_device)
         elif not on_device and not (self._on_device and not call.inputs):
             self.host_op(call)
+            if not call.inputs and not self.making:
+                for each in call.outputs:
+                    self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
         else:
+            for mask in masks_of(call):
+                self._find_places(call, mask)
             self.device_ops.run(call)
-            reason = _DATA_DEPENDENT.get(base) or _mask_reason(call)
-            if reason is not None:
-                self.machine.copy_out(8, reason)
+            if base in _DATA_DEPENDENT:
+                self.machine.copy_out(8, _DATA_DEPENDENT[base])
+
+    def _find_places(self, call: Call, mask: torch.Tensor) -> None:
+        """An index that is a mask is made a list of places first, whose length the host waits for."""
+        if call.op.kind != "index":
+            self.machine.cut("index_put_frontend_impl_hpu_lazy")
+        self.device_ops.find_places(mask)
+        self.machine.copy_out(8, "non zero")
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""
@@ -120,7 +136,13 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if to_device and from_device:
             self.device_ops.run(call)
         elif to_device:
+            if self._pending(target):
+                self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
+        elif from_device and self.placement.is_open(target):
+            # Made by PyTorch on the device of a tensor that it takes for the host.
+            self.placement.put(target)
+            self.device_ops.run(call)
         elif from_device:
             self.copy_out(source)
         else:
@@ -135,7 +157,26 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def copy_out(self, tensor: torch.Tensor) -> None:
         """Account for a copy of the device's ``tensor`` to the host."""
         with self._copying(tensor):
-            self.machine.copy_out(size(tensor), "d2h_maybe_eval")
+            self.machine.copy_out(size(tensor), "d2h_maybe_eval" if self._pending(tensor) else None)
+
+    def _pending(self, tensor: torch.Tensor) -> bool:
+        """Whether an op of the graph that is not launched yet makes ``tensor``."""
+        entry = self.placement.find(tensor)
+        return entry is not None and entry.node[0] == self.machine.graph.serial
+
+    def _resize(self, inputs: Iterable[tuple[torch.Tensor, tuple[torch.Size, bool]]]) -> None:
+        """An op gave one of its arguments another shape: a view is made a tensor of its own first."""
+        for each, (shape, was_view) in inputs:
+            if each.shape != shape:
+                self.machine.cut("view tensor resize" if was_view else "out shape changed")
+
+    def _collect(self, call: Call, on_device: bool) -> None:
+        """A collective of one card: it ends the graph, and moves nothing."""
+        if on_device:
+            self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
+            for each in call.outputs:
+                self.placement.put(each)
+        self.machine.host_op(f"c10d::{call.op.base}", self.machine.costs.host_call_us)
 
     @contextmanager
     def _copying(self, tensor: torch.Tensor) -> Iterator[None]:
@@ -144,8 +185,6 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield
 
 
-def _mask_reason(call: Call) -> str | None:
-    """What the log calls the cut of an op that is indexed by a mask; None for other ops and indices."""
-    reason = _INDEXING.get(call.op.kind)
-    masked = reason is not None and any(each.dtype == torch.bool for each in tensors(call.args[1]))
-    return reason if masked else None
+def _form(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
+    """The shape of ``tensor``, and whether it is a part of a larger one."""
+    return tensor.shape, tensor.untyped_storage().nbytes() > size(tensor)

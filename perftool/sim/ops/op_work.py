@@ -13,6 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from perftool.model.hpu_bridge import hpu_bridge
 from perftool.model.hpu_ops import base_name
 from perftool.sim.machine.graph import Work
+from perftool.sim.machine.keys import NumberPart, TensorPart
 
 # As Synapse spells them.
 DTYPE_NAMES = {
@@ -27,6 +28,8 @@ _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "
                  "convolution": "Convolution", "convolution_backward": "ConvolutionGradient"}  # fmt: skip
 # Numbers that meet a tensor in these arrive as tensors, before any front end of the bridge.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
+# Ops that take a list of indices as their second argument.
+_INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
 # Their front end leaves a one as it is.
 _BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
@@ -36,7 +39,7 @@ _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout,
 class OpFacts:
     """What is known of an op before it is called. ``base`` has neither namespace nor overload; ``kind`` no underscore.
 
-    ``written`` says for each argument whether the op writes to it.
+    ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may give one another shape.
     """
 
     name: str
@@ -46,6 +49,7 @@ class OpFacts:
     pointwise: bool
     arguments: tuple[str, ...]
     written: tuple[bool, ...]
+    resizes: bool
 
 
 @cache
@@ -60,6 +64,7 @@ def facts_of(func: Any) -> OpFacts:
         pointwise=torch.Tag.pointwise in func.tags,
         arguments=tuple(argument.name for argument in arguments),
         written=tuple(argument.alias_info is not None and argument.alias_info.is_write for argument in arguments),
+        resizes=base.startswith("resize_") or any(argument.is_out for argument in arguments),
     )
 
 
@@ -137,8 +142,8 @@ def _flops(call: Call) -> int:
     return 0 if formula is None else int(formula(*call.args, **call.kwargs, out_val=call.result))
 
 
-def key_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
-    """The part of the recipe's key that ``call`` contributes; ``origin`` says where a tensor comes from.
+def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Hashable, ...]:
+    """What each argument of ``call`` contributes to the recipe's key; ``origin`` says where a tensor comes from.
 
     Numbers belong to it, except those that the bridge passes as tensors.
     """
@@ -146,7 +151,21 @@ def key_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
     as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
     if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
-    return (call.op.name, *(_part(leaf, as_tensors, origin) for leaf in call.leaves))
+    # The list that is made of a mask is as long as the mask has places.
+    places = tuple(NumberPart("places", int(mask.count_nonzero())) for mask in masks_of(call))
+    return (*(_part(each, as_tensors, origin) for each in (*call.args, *call.kwargs.values())), *places)
+
+
+def names_of(call: Call) -> tuple[str, ...]:
+    """The names of what :func:`parts_of` returns."""
+    return (*call.op.arguments[: len(call.args)], *call.kwargs, *("places of the mask" for _ in masks_of(call)))
+
+
+def masks_of(call: Call) -> tuple[torch.Tensor, ...]:
+    """The masks among the indices of ``call``."""
+    if call.op.kind not in _INDEXING:
+        return ()
+    return tuple(each for each in tensors(call.args[1]) if each.dtype is torch.bool)
 
 
 @cache
@@ -154,13 +173,15 @@ def _numbers_as_tensors() -> frozenset[str]:
     return frozenset(base_name(op).removeprefix("aten::") for op in hpu_bridge().numbers_as_tensors)
 
 
-def _part(leaf: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
-    if isinstance(leaf, torch.Tensor):
-        return (tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.dtype, origin(leaf))
-    if as_tensors and isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
-        return str(type(leaf))
-    # Truth values, numbers and their types all differ: True == 1 == 1.0.
-    return (str(type(leaf)), leaf) if isinstance(leaf, _PLAIN) else str(type(leaf))
+def _part(value: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashable]) -> Hashable:
+    if isinstance(value, torch.Tensor):
+        place = int(value.storage_offset())
+        return TensorPart(tuple(value.shape), value.stride(), place, value.dtype, origin(value))
+    if isinstance(value, (list, tuple)):
+        return tuple(_part(each, as_tensors, origin) for each in value)
+    if as_tensors and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(type(value))
+    return NumberPart(str(type(value)), value) if isinstance(value, _PLAIN) else str(type(value))
 
 
 def recorded_shapes(arguments: Iterable[Any]) -> dict[str, object]:

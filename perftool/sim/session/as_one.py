@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import torch
 
 from perftool.sim.machine.graph import Work
+from perftool.sim.machine.keys import TensorPart
 from perftool.sim.ops.op_work import Call, dtype_name, size, tensors, work_of
+from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
 
 
@@ -65,21 +67,22 @@ def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touch
     begin = machine.now
     machine.spend(machine.costs.host_fused_op_us)
     machine.recorder.bridge(f"{name}_hpu_lazy", begin, machine.now)
-    simulation.dispatch.device_ops.add(work, (name, key), touched.all, touched.written)
+    described = (name, (key,), ("arguments",))
+    simulation.dispatch.device_ops.add(work, described, touched.all, touched.written)
 
 
 def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
     """Shapes and types, as part of a key."""
-    return tuple((tuple(each.shape), each.dtype) for each in touched)
+    return tuple(TensorPart(tuple(each.shape), (), 0, each.dtype, None) for each in touched)
 
 
 @contextmanager
-def replayed(simulation: Simulation) -> Iterator[None]:
-    """The ops inside are the replay of a captured HPU graph: the host submits them in one call."""
-    simulation.machine.cut("HPUGraph::replay")
+def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator[None]:
+    """The ops inside are the replay of a captured HPU graph by ``call``: the host submits them in one call."""
+    simulation.machine.cut(call)
     with _quietly(simulation):
         yield
-    simulation.machine.replay()
+    simulation.machine.replay(call)
 
 
 @contextmanager
@@ -98,6 +101,7 @@ def compiled(simulation: Simulation) -> Iterator[None]:
 
 @contextmanager
 def _quietly(simulation: Simulation) -> Iterator[None]:
+    simulation.machine.recorder.line = own_line()
     ops = simulation.dispatch.device_ops
     before, ops.quiet = ops.quiet, True
     try:

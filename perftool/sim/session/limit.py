@@ -6,30 +6,35 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from perftool.sim.machine.annotations import LOADER, OPTIMIZER, PROFILER_STEP
+from perftool.sim.machine.annotations import LOADER, MARK_STEP, OPTIMIZER, PROFILER_STEP
+from perftool.sim.machine.steps import SOURCES
 from perftool.sim.session.script import StepLimit
 from perftool.sim.session.simulation import Simulation
 
 
 @contextmanager
-def step_limit(simulation: Simulation, limit: int | None) -> Iterator[None]:
-    """Inside, StepLimit is raised where the step after the last allowed one would begin."""
+def step_limit(simulation: Simulation, limit: int | None, source: str | None) -> Iterator[None]:
+    """Inside, StepLimit is raised where the step after the last allowed one would begin.
+
+    ``source`` says what a step is told by, as :func:`perftool.sim.machine.steps.step_bounds` has it.
+    """
     if limit is not None:
-        counter = _Counter(limit)
+        counter = _Counter(limit, source)
         simulation.annotations.on_enter = counter.enter
         simulation.annotations.on_leave = counter.leave
         simulation.annotations.on_step = counter.optimizer
-        simulation.on_mark_step = counter.mark_step
+        simulation.annotations.on_mark_step = counter.mark_step
     yield
 
 
 class _Counter:
     """Counts what ends a step: the script's own profiler, else optimizer steps, else batches, else mark_step."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit
         self._steps: Counter[int] = Counter()
-        self._ended = dict.fromkeys((PROFILER_STEP, OPTIMIZER, LOADER, "mark_step"), 0)
+        self._marks: Counter[str] = Counter()
+        self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
         """A step that is counted by its batch or by the script's profiler begins."""
@@ -48,11 +53,15 @@ class _Counter:
             if name.startswith(kind):
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
-    def mark_step(self) -> None:
-        """A script without annotations is counted by its marks."""
-        if not any(count for kind, count in self._ended.items() if kind != "mark_step"):
+    def mark_step(self, line: str) -> None:
+        """A script without annotations is counted by its marks; those of one iteration count once."""
+        if MARK_STEP not in self._ended:
+            return
+        if self._marks[line] >= self._limit:
             self._check()
-        self._ended["mark_step"] += 1
+        self._marks[line] += 1
+        repeated = [count for count in self._marks.values() if count > 1]
+        self._ended[MARK_STEP] = min(repeated or self._marks.values())
 
     def _check(self) -> None:
         counted = next((count for count in self._ended.values() if count), 0)

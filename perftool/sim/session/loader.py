@@ -116,7 +116,11 @@ def _next(simulation: Simulation) -> Callable[[Any], Any]:
     plain = dataloader._BaseDataLoaderIter.__next__
 
     def __next__(self: Any) -> Any:  # noqa: N807
-        data = plain(self)
+        try:
+            data = plain(self)
+        except StopIteration:
+            simulation.annotations.no_batch()
+            raise
         if self._perftool_pinned:
             for each in tensors(data):
                 simulation.placement.pin(each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from perftool.sim.machine.costs import default_costs
 from perftool.sim.machine.machine import Machine
 from perftool.sim.machine.steps import step_bounds, warm_up
 from perftool.sim.machine.write import About, trace_bytes, write
+from perftool.sim.ops.autocast import HpuAutocast, without_autocast
 from perftool.sim.ops.dispatch_mode import DispatchMode
 from perftool.sim.ops.function_mode import FunctionMode
 from perftool.sim.ops.placement import Placement
@@ -33,7 +34,9 @@ class Simulation:
         self.annotations = Annotations(self.machine)
         self.dispatch = DispatchMode(self.machine, self.placement, self.annotations, device.name)
         self.functions = FunctionMode(self.dispatch)
-        self.on_mark_step: Callable[[], None] = _nothing
+        self.autocast = HpuAutocast(
+            lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
+        )
         self.owner = os.getpid()
         # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
         self.graphed_backward = False
@@ -49,7 +52,7 @@ class Simulation:
         """Inside, tensors show that in truth they are on the CPU."""
         before, self.functions.active = self.functions.active, False
         try:
-            with item(os.environ, FUSED_BACKEND, "reference"):
+            with item(os.environ, FUSED_BACKEND, "reference"), without_autocast():
                 yield
         finally:
             self.functions.active = before
@@ -59,15 +62,17 @@ class Simulation:
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 
-    def finish(self, skip_steps: int | None = None) -> int:
+    def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
         """Launch what is left, close what is open, and mark the steps; returns how many of the first are not recorded.
 
-        These are ``skip_steps``, or those that warm up.
+        These are ``skip_steps``, or those that warm up. ``steps_from`` says what a step is told by.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")
         self.annotations.close()
-        bounds = step_bounds(self.annotations.marks, begin, self.machine.now)
+        bounds = step_bounds(self.annotations.marks, begin, self.machine.now, steps_from)
+        if steps_from not in (None, "profiler"):
+            self.machine.recorder.forget(PROFILER_STEP)
         if self.machine.used:
             self.machine.synchronize()
         skipped = warm_up(bounds, self.machine.compiled_at) if skip_steps is None else min(skip_steps, len(bounds))
@@ -82,9 +87,5 @@ class Simulation:
         recorder, end = self.machine.recorder, self.machine.end
         about = About(self.device, self.mode, interrupted)
         write(trace, trace_bytes(about, recorder.metadata(), recorder.events))
-        write(log, self.machine.log.text(end).encode())
+        write(log, self.machine.log.text(end, self.machine.causes.all).encode())
         write(metrics, self.machine.log.metrics(end).encode())
-
-
-def _nothing() -> None:
-    """Nobody listens."""

@@ -10,13 +10,9 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
+from perftool.fused.porting.names import SETTINGS
+from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
-
-# They prepare a model for quantization or change settings of the bridge: nothing of it is in this model.
-_SETTINGS = (
-    "hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env",
-    "hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions",
-)  # fmt: skip
 
 
 def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
@@ -25,7 +21,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
         """End the graph; with ``sync`` wait for it."""
-        simulation.on_mark_step()
+        simulation.annotations.mark_step(own_line())
         simulation.machine.mark_step()
         if sync:
             simulation.machine.synchronize()
@@ -38,7 +34,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         closures.append((closure, args))
 
     return {
-        **dict.fromkeys(_SETTINGS, _nothing),
+        **dict.fromkeys(SETTINGS, _nothing),
         "mark_step": mark_step,
         "iter_mark_step": lambda device_str="": mark_step(device_str),
         "add_step_closure": add_step_closure,
@@ -76,3 +72,8 @@ def init_process_group() -> Callable[..., None]:
         torch.distributed.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
 
     return init
+
+
+def library_members() -> dict[str, Callable[..., Any]]:
+    """What scripts call to load the bridge, which is loaded."""
+    return {"load_habana_module": _nothing, "load_habana_profiler": _nothing, "is_habana_available": lambda: True}

@@ -13,26 +13,21 @@ from typing import Any
 import torch
 
 from perftool import fused
+from perftool.fused.porting.names import SWITCHES
 from perftool.sim.machine.machine import Machine
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stand_in.frameworks import module
 from perftool.units import NS_PER_MS
 
-# Switches of the bridge that change nothing in this model.
-_SWITCHES = (
-    "enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode",
-    "enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif",
-    "enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization",
-    "disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "set_autocast_hpu_enabled",
-    "set_autocast_hpu_dtype", "set_device", "init", "empty_cache", "set_stream", "reset_accumulated_memory_stats",
-)  # fmt: skip
+# Settings that change nothing in this model either.
+_ALSO_NOTHING = ("set_device", "reset_accumulated_memory_stats")
 
 
 def device_members(simulation: Simulation) -> dict[str, Any]:
     """The functions of ``torch.hpu`` by name."""
     machine, facts = simulation.machine, simulation.device
     return {
-        **dict.fromkeys(_SWITCHES, _nothing),
+        **dict.fromkeys((*SWITCHES, *_ALSO_NOTHING), _nothing),
         **_memory(simulation),
         **_streams(simulation),
         "synchronize": lambda device=None: machine.synchronize(),
@@ -49,8 +44,10 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
         "getDeterministic": lambda: False,
         "get_sync_debug_mode": lambda: 0,
         "get_dynamic_shape_status": lambda: False,
-        "is_autocast_hpu_enabled": torch.is_autocast_cpu_enabled,
-        "get_autocast_hpu_dtype": torch.get_autocast_cpu_dtype,
+        "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled("hpu"),
+        "set_autocast_hpu_enabled": lambda enabled: torch.set_autocast_enabled("hpu", enabled),
+        "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype("hpu"),
+        "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype("hpu", dtype),
         "is_current_stream_capturing": lambda: False,
         "sdp_kernel": fused.sdp_kernel,
         "enable_recompute_sdp": fused.enable_recompute_sdp,
@@ -117,19 +114,30 @@ def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
 
 class _Stream:
-    """One queue stands for all: work runs in the order in which it was submitted."""
+    """One queue stands for all: work runs in the order in which it was submitted. ``current`` holds the one in use."""
 
-    def __init__(self, machine: Machine, *args: object, **options: object) -> None:
+    def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self.device_index = 0
         self._machine = machine
+        self._current = current
+
+    @property
+    def is_current(self) -> bool:
+        """Whether ops go to it."""
+        return self._current[-1] is self
 
     def synchronize(self) -> None:
-        """Wait for the device."""
-        self._machine.synchronize("HPUStream::synchronize")
+        """Wait for the device; what is pending for the stream in use is not part of it."""
+        if self.is_current:
+            self._machine.log.cut("HPUStream::synchronize userthread", self._machine.now)
+            self._machine.wait()
+        else:
+            self._machine.synchronize("HPUStream::synchronize")
 
     def query(self) -> bool:
-        """Whether all work is done: asking submits what is pending."""
-        self._machine.cut("HPUStream::query")
+        """Whether all work is done: asking for a stream that is not in use submits what is pending."""
+        if not self.is_current:
+            self._machine.cut("HPUStream::query")
         return self._machine.is_idle()
 
     def wait_stream(self, stream: object) -> None:
@@ -140,7 +148,7 @@ class _Stream:
 
     def record_event(self, event: _Event | None = None) -> _Event:
         """Record ``event`` or a new one."""
-        event = event or _Event(self._machine)
+        event = event or _Event(self._machine, self._current)
         event.record(self)
         return event
 
@@ -148,13 +156,15 @@ class _Stream:
 class _Event:
     """A moment of virtual time: when the device has done what was submitted before."""
 
-    def __init__(self, machine: Machine, *args: object, **options: object) -> None:
+    def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self._machine = machine
+        self._current = current
         self._ns: int | None = None
 
-    def record(self, stream: object = None) -> None:
-        """Take the moment."""
-        self._machine.cut("HPUEvent::record")
+    def record(self, stream: _Stream | None = None) -> None:
+        """Take the moment; for the stream in use what is pending is submitted first."""
+        if stream is None or stream is self._current[-1]:
+            self._machine.cut("HPUEvent::record")
         self._ns = self._machine.end
 
     def wait(self, stream: object = None) -> None:
@@ -177,14 +187,29 @@ class _Event:
 
 def _streams(simulation: Simulation) -> dict[str, Any]:
     machine = simulation.machine
-    only = _Stream(machine)
+    current: list[_Stream] = []
+    default = _Stream(machine, current)
+    current.append(default)
+
+    @contextmanager
+    def using(stream: _Stream | None = None) -> Iterator[_Stream | None]:
+        current.append(stream or current[-1])
+        try:
+            yield stream
+        finally:
+            current.pop()
+
+    def set_stream(stream: _Stream | None) -> None:
+        current[-1] = stream or current[-1]
+
     return {
-        "Stream": partial(_Stream, machine),
-        "Event": partial(_Event, machine),
-        "stream": lambda stream=None: nullcontext(stream),
-        "StreamContext": lambda stream=None: nullcontext(stream),
-        "current_stream": lambda device=None: only,
-        "default_stream": lambda device=None: only,
+        "Stream": partial(_Stream, machine, current),
+        "Event": partial(_Event, machine, current),
+        "stream": using,
+        "StreamContext": using,
+        "set_stream": set_stream,
+        "current_stream": lambda device=None: current[-1],
+        "default_stream": lambda device=None: default,
     }
 
 

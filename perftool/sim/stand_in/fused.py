@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from perftool import fused
+from perftool.fused.porting.bridge import registered_ops
+from perftool.fused.porting.frameworks import placed
+from perftool.fused.porting.names import BASE
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.session.as_one import fused_op, shapes
 from perftool.sim.session.one_op import one_op
+from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stand_in.frameworks import module
 
@@ -22,67 +27,44 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
+# These update one group at a time, and copy the size of the step to the device for each.
+_BY_GROUP = frozenset({"FusedAdamW"})
+_STEP_SIZE = 4
 # The plain loops: the fast forms move parameters into buffers of their own.
 _BACKEND = "reference"
 
 
-def fused_modules(simulation: Simulation, base: str) -> list[ModuleType]:
-    """The modules below ``base``, which is ``habana_frameworks.torch.hpex``."""
-    optimizers = {**_fused_optimizers(simulation), "FusedLars": _lars(simulation)}
-    norm = one_op(simulation, "rms_norm", _rms_norm)
-    rotary = one_op(simulation, "rotary_pos_embedding", _rotary)
-    kernels = {
+def fused_modules(simulation: Simulation) -> list[ModuleType]:
+    """The modules of ``habana_frameworks.torch.hpex``."""
+    rotary = partial(one_op, simulation, "rotary_pos_embedding")
+    helpers = [name for name in fused.__all__ if name.startswith("RotaryPosEmbeddingHelper")]
+    ops = {
+        **_fused_optimizers(simulation),
+        "FusedLars": _lars(simulation),
+        "FusedEMA": _ema(simulation),
+        "FusedClipNorm": _fused_clip_norm(simulation),
+        "FusedRMSNorm": _applied(one_op(simulation, "rms_norm", fused.FusedRMSNorm.apply)),
         "FusedSDPA": _fused_attention(simulation),
-        "RotaryPosEmbeddingHelperV1": _applied(one_op(simulation, "rotary_pos_embedding", _rotary_from)),
-        "RotaryPosEmbeddingHelperV2": _applied(rotary),
-        "apply_rotary_pos_emb": rotary,
-        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", _custom_softmax)),
+        "CTCLoss": _applied(one_op(simulation, "ctc_loss_custom", fused.CTCLoss.apply)),
+        "CustomSoftmax": _applied(one_op(simulation, "custom_softmax", fused.CustomSoftmax.apply)),
+        "RotaryPosEmbeddingMode": fused.RotaryPosEmbeddingMode,
+        "apply_rotary_pos_emb": rotary(fused.apply_rotary_pos_emb),
+        **{name: _applied(rotary(getattr(fused, name).apply)) for name in helpers},
     }
-    return [
-        module(f"{base}.optimizers", **optimizers),
-        module(f"{base}.optimizers.distributed", FusedAdamW=_functional_adamw(simulation)),
-        module(f"{base}.movingavrg", FusedEMA=_ema(simulation)),
-        module(f"{base}.normalization", FusedClipNorm=_fused_clip_norm(simulation), FusedRMSNorm=_applied(norm)),
-        module(f"{base}.kernels", **kernels),
-        module(f"{base}.kernels.RotaryPosEmbeddingHelper", **{k: v for k, v in kernels.items() if "otary" in k}),
-        module(f"{base}.kernels.FusedSDPA", FusedSDPA=kernels["FusedSDPA"]),
-    ]
+    made = [module(name, **members) for name, members in placed(ops).items()]
+    return [*made, module(f"{BASE}.hpex.optimizers.distributed", FusedAdamW=_functional_adamw(simulation))]
 
 
 def custom_ops(simulation: Simulation) -> ModuleType:
     """``torch.ops.hpu``."""
-    return module("torch.ops.hpu", mixture_of_experts=one_op(simulation, "moe", fused.mixture_of_experts))
+    names = {"mixture_of_experts": "moe"}
+    ops = {name: one_op(simulation, names.get(name, name), op) for name, op in registered_ops().items()}
+    return module("torch.ops.hpu", **ops)
 
 
 def _applied(function: Callable[..., Any]) -> type:
     """A class as ``autograd.Function``: only its ``apply`` is for users."""
     return type("Function", (), {"apply": staticmethod(function)})
-
-
-def _rms_norm(data: torch.Tensor, gamma: torch.Tensor, eps: float, *options: object) -> torch.Tensor:
-    wide = data.float()
-    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (scaled * gamma.float()).to(data.dtype)
-
-
-def _rotary(
-    p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor | None = None, *options: object
-) -> torch.Tensor:
-    """Halves rotated against each other; tables of two dimensions are looked up by ``position_ids``."""
-    tables = [each.squeeze() if each.dim() > 2 and position_ids is not None else each for each in (cos, sin)]
-    if position_ids is not None:
-        tables = [each[position_ids].unsqueeze(1) for each in tables]
-    first, second = p.chunk(2, -1)
-    return p * tables[0].to(p.dtype) + torch.cat((-second, first), -1) * tables[1].to(p.dtype)
-
-
-def _rotary_from(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int) -> torch.Tensor:
-    rows = slice(offset, offset + p.shape[-2])
-    return _rotary(p, cos[..., rows, :], sin[..., rows, :])
-
-
-def _custom_softmax(data: torch.Tensor, flavor: int = 0) -> torch.Tensor:
-    return torch.softmax(data, -1)
 
 
 def _ema(simulation: Simulation) -> type:
@@ -155,12 +137,22 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             base.__init__(self, *args, **{**kwargs, "backend": _BACKEND})
 
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of all groups: one kernel, between two cuts of the lazy graph."""
+        """One step: one kernel, for all groups or for each, between two cuts of the lazy graph."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        simulation.machine.mark_step()
+        whole = self.param_groups
+        for groups in [[group] for group in whole] if name in _BY_GROUP else [whole]:
+            simulation.machine.mark_step()
+            if name in _BY_GROUP:
+                simulation.machine.copy_in(_STEP_SIZE, pinned=False, non_blocking=False)
+            with attribute(self, "param_groups", groups):
+                update(self)
+            simulation.machine.mark_step()
+        return loss
+
+    def update(self: Any) -> None:
         params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
         with fused_op(simulation, kernel, shapes(params)) as touched:
             base.step(self)
@@ -169,8 +161,6 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
                 simulation.placement.put(each)
             # In the first step the state is made inside; the kernel is the same as later.
             touched.include((*params, *states), written=True)
-        simulation.machine.mark_step()
-        return loss
 
     members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}
     return type(name, (base,), members)

@@ -103,6 +103,7 @@ def _hpu_graph(simulation: Simulation) -> type:
         def __init__(self) -> None:
             with simulation.plain_tensors():
                 super().__init__("cpu")
+            self._replaying = False
 
         def capture_begin(self, dry_run: bool = False) -> None:
             """Ops from here on are recorded, and run."""
@@ -116,8 +117,26 @@ def _hpu_graph(simulation: Simulation) -> type:
 
         def replay(self, asynchronous: bool = False) -> None:
             """Run the region again: one call of the host."""
-            with simulation.plain_tensors(), replayed(simulation):
-                super().replay(asynchronous)
+            self._replay("HPUGraph::replay", lambda: super(HPUGraph, self).replay(asynchronous))
+
+        def replayV2(self, static_tlist: Any, tlist: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
+            """The same, after ``list`` was copied into ``static_list``."""
+            self._replay("HPUGraph::replayV2", lambda: super(HPUGraph, self).replayV2(static_tlist, tlist))
+
+        def replayV3(self, tlistI: Any, asynchronous: bool = False) -> None:  # noqa: N802, N803 - Gaudi's
+            """The same with new inputs in place of the marked ones."""
+            self._replay("HPUGraph::replayV3", lambda: super(HPUGraph, self).replayV2(self._inputs, tlistI))
+
+        def _replay(self, call: str, run: Callable[[], None]) -> None:
+            if self._replaying:
+                run()
+                return
+            self._replaying = True
+            try:
+                with simulation.plain_tensors(), replayed(simulation, call):
+                    run()
+            finally:
+                self._replaying = False
 
     return HPUGraph
 

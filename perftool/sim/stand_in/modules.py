@@ -11,28 +11,32 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from perftool.fused.porting.names import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.session.limit import step_limit
 from perftool.sim.session.loader import metered_loaders
 from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
-from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed, library_members
 from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
 from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+from perftool.sim.stand_in.lightning import lightning_modules
 
 
 @contextmanager
-def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]:
+def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str | None) -> Iterator[None]:
     """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
         stack.callback(_forget_default_device)
+        stack.callback(_leave_groups, distributed.is_initialized())
         patches = (
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
@@ -44,16 +48,16 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
             (torch.Tensor, "hpu", _to_hpu),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
-            (torch.amp.autocast_mode.autocast, "__init__", _autocast()),
             (torch.profiler.profile, "__init__", _profiler()),
             (time, "sleep", _sleep(simulation)),
         )
         for owner, name, value in patches:
             stack.enter_context(attribute(owner, name, value))
+        stack.enter_context(simulation.autocast.available())
         stack.enter_context(metered_loaders(simulation))
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
-        stack.enter_context(step_limit(simulation, max_steps))
+        stack.enter_context(step_limit(simulation, max_steps, steps_from))
         # Attention as an HPU runs it: PyTorch's plain form, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
@@ -61,21 +65,22 @@ def standing_in(simulation: Simulation, max_steps: int | None) -> Iterator[None]
 
 
 def _modules(simulation: Simulation) -> list[ModuleType]:
-    base = "habana_frameworks.torch"
-    hpu = module(f"{base}.hpu", **device_members(simulation), **graph_members(simulation))
+    hpu = module(f"{BASE}.hpu", **device_members(simulation), **graph_members(simulation))
     core = core_members(simulation)
     return [
         hpu,
-        module(f"{base}.hpu.graphs", **graph_members(simulation)),
+        module(f"{BASE}.hpu.graphs", **graph_members(simulation)),
         *device_modules(simulation, hpu.__name__),
-        module(f"{base}.core", hpu=hpu, **core),
-        module(f"{base}.core.step_closure", **core),
-        module(f"{base}.core.quantization", **core),
-        module(f"{base}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
-        module(f"{base}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
-        module(f"{base}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
-        module(f"{base}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
-        *fused_modules(simulation, f"{base}.hpex"),
+        module(f"{BASE}.core", hpu=hpu, **core),
+        module(f"{BASE}.core.step_closure", **core),
+        module(f"{BASE}.core.quantization", **core),
+        module(f"{BASE}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
+        module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
+        module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
+        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        module(f"{BASE}.utils.library_loader", **library_members()),
+        *fused_modules(simulation),
+        *lightning_modules(),
     ]
 
 
@@ -100,16 +105,6 @@ def _grouping(simulation: Simulation) -> Callable[..., Any]:
         return named
 
     return group
-
-
-def _autocast() -> Callable[..., None]:
-    plain = torch.amp.autocast_mode.autocast.__init__
-
-    def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        """Autocast of the HPU, through that of the CPU."""
-        plain(self, "cpu" if is_hpu(device_type) else device_type, *args, **kwargs)
-
-    return init
 
 
 def _profiler() -> Callable[..., None]:
@@ -141,6 +136,12 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
+
+
+def _leave_groups(before: bool) -> None:
+    """The process group that the script left open."""
+    if distributed.is_initialized() and not before:
+        distributed.destroy_process_group()
 
 
 def _forget_default_device() -> None:

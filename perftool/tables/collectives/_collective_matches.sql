@@ -8,6 +8,7 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
+-- column group_size: BIGINT, how many these are, when recorded
 -- column name: VARCHAR, operation
 -- column operation: VARCHAR, collectives.operation
 -- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
@@ -16,7 +17,7 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 WITH placed AS (
-    SELECT c.rank, s.step, c.side, c.group_name, c.members, c.name, c.ts, c.dur, c."end",
+    SELECT c.rank, s.step, c.side, c.group_name, c.members, c.group_size, c.name, c.ts, c.dur, c."end",
            -- In an all-to-all each rank sends what it has.
            CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes, c.operation
     FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
@@ -32,7 +33,7 @@ compared AS (
     FROM numbered WINDOW place AS (PARTITION BY step, side, group_name, members, name, bytes, nth)
 )
 SELECT dense_rank() OVER (ORDER BY step, side, group_name, members, name, bytes, nth) AS match,
-       rank, step, side, group_name, members, name, operation, bytes,
+       rank, step, side, group_name, members, group_size, name, operation, bytes,
        coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier'), false) AS ends_together,
        ts, dur, "end"
 FROM compared WHERE ranks > 1 AND agreed

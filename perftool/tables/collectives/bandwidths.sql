@@ -20,14 +20,14 @@
 -- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is not known or it is another operation
 -- column bus_bandwidth: DOUBLE, the same as the rate that links see
 WITH calls AS (
-    SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, count(*) AS seen,
+    SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, greatest(count(*), max(group_size)) AS size,
            min(dur) AS wire_ns, avg(dur) - min(dur) AS waited_ns, list(rank ORDER BY rank) AS ranks
     FROM _collective_matches WHERE step IS NOT NULL AND ends_together
     GROUP BY match, side, name, group_name, members, bytes, step
 ),
 kinds AS (
     SELECT side, name, min(operation) AS operation, group_name, members, bytes, min(ranks) AS ranks,
-           coalesce(json_array_length(list_json(members)), max(seen))::BIGINT AS n, count(DISTINCT step) AS steps, count(*) AS calls,
+           max(size)::BIGINT AS n, count(DISTINCT step) AS steps, count(*) AS calls,
            median(wire_ns) AS wire_ns, sum(wire_ns) AS wire_total_ns, avg(waited_ns) AS waited_ns
     FROM calls GROUP BY side, name, group_name, members, bytes
 ),

@@ -10,21 +10,29 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, ranks of the group as the trace lists them, when recorded
+-- column members: VARCHAR, ranks of the group, when recorded; of more than 30 the first and the last, as PyTorch lists them
+-- column group_size: BIGINT, how many these are, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive by its name; NULL for another one
 -- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
 WITH device AS (
-    SELECT d.id, d.rank, 'device' AS side, d.name AS kernel, d.ts, d."end", r.args
-    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id
-    WHERE d.kind = 'collective' AND d.valid
+    SELECT id, rank, 'device' AS side, name AS kernel, ts, "end" FROM device_ops WHERE kind = 'collective' AND valid
 ),
 host AS (
-    SELECT c.id, c.rank, 'host' AS side, c.name AS kernel, c.ts, c."end", r.args
-    FROM _communication AS c JOIN raw AS r ON r.rowid = c.id
-    WHERE c.name IN (SELECT name FROM roles WHERE role = 'host_collective') OR c.rank NOT IN (SELECT rank FROM device)
+    SELECT id, rank, 'host' AS side, name AS kernel, ts, "end" FROM _communication
+    WHERE name IN (SELECT name FROM roles WHERE role = 'host_collective') OR rank NOT IN (SELECT rank FROM device)
 ),
-every AS (SELECT * FROM device UNION ALL SELECT * FROM host),
+-- Only what is wanted of the arguments goes on: they are long, and each rank of a large group lists all others.
+every AS (
+    SELECT c.*, coalesce(arg(r.args, 'Collective name'), c.kernel) AS name,
+           int_arg(r.args, 'In msg nelems') AS elements, try_cast(json_extract(r.args, '$."Input Dims"[0]') AS BIGINT[]) AS dims,
+           lower(coalesce(arg(r.args, 'dtype'), json_extract_string(r.args, '$."Input type"[0]'))) AS type,
+           coalesce(arg(r.args, 'Process Group Name'), arg(r.args, 'Process Group Description')) AS group_name,
+           arg(r.args, 'dtype') AS dtype, listed_ranks(arg(r.args, 'Process Group Ranks')) AS members,
+           coalesce(int_arg(r.args, 'Group size'),
+                    nullif(json_array_length(list_json(arg(r.args, 'Process Group Ranks'))), 0)::BIGINT) AS group_size
+    FROM (SELECT * FROM device UNION ALL SELECT * FROM host) AS c JOIN raw AS r ON r.rowid = c.id
+),
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
@@ -42,23 +50,19 @@ hidden AS (
     FROM edges AS e ASOF JOIN computing AS c ON c.rank = e.rank AND e.t >= c.ts
     GROUP BY e.id
 ),
-named AS (SELECT *, coalesce(arg(args, 'Collective name'), kernel) AS name FROM every),
 operations AS (
     SELECT n.name, min(v.role) AS operation
-    FROM (SELECT DISTINCT name FROM named) AS n JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(n.name) GLOB v.pattern
+    FROM (SELECT DISTINCT name FROM every) AS n JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(n.name) GLOB v.pattern
     GROUP BY n.name
 )
 SELECT e.id, e.rank, e.side, e.name,
        e.ts, e."end" - e.ts AS dur, e."end",
        -- NCCL's kernels name the number of elements; a host op has the shape of its first input.
-       try_cast(coalesce(int_arg(e.args, 'In msg nelems'),
-                 list_product(try_cast(json_extract(e.args, '$."Input Dims"[0]') AS BIGINT[])))
-        * CASE lower(coalesce(arg(e.args, 'dtype'), json_extract_string(e.args, '$."Input type"[0]')))
-           WHEN 'double' THEN 8 WHEN 'long' THEN 8 WHEN 'long int' THEN 8 WHEN 'float' THEN 4 WHEN 'int' THEN 4
+       try_cast(coalesce(e.elements, list_product(e.dims))
+        * CASE e.type WHEN 'double' THEN 8 WHEN 'long' THEN 8 WHEN 'long int' THEN 8 WHEN 'float' THEN 4 WHEN 'int' THEN 4
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
            WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
-       coalesce(arg(e.args, 'Process Group Name'), arg(e.args, 'Process Group Description')) AS group_name,
-       arg(e.args, 'Process Group Ranks') AS members, arg(e.args, 'dtype') AS dtype, o.operation,
+       e.group_name, e.members, e.group_size, e.dtype, o.operation,
        CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns
-FROM named AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name
+FROM every AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name
 ORDER BY e.rank, e.ts

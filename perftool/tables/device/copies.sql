@@ -35,6 +35,7 @@ LEFT JOIN _names AS n ON n.name = d.name AND n.cat = 'memcpy'
 LEFT JOIN launches AS l ON l.id = d.launch
 LEFT JOIN _names AS h ON h.name = l.name AND h.cat = 'runtime'
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
-LEFT JOIN waited AS w ON w.op = d.op
-LEFT JOIN slices AS o ON o.id = d.op
+-- An annotation around a call is no op that asks for one copy.
+LEFT JOIN slices AS o ON o.id = d.op AND o.cat = 'cpu_op'
+LEFT JOIN waited AS w ON w.op = o.id
 WHERE d.kind = 'memcpy' AND d.valid

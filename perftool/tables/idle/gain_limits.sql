@@ -44,7 +44,8 @@ idle AS (
     SELECT rank, sum(dur) FILTER (cause <> 'start_up') AS ns, sum(dur) FILTER (cause = 'start_up') AS start_up
     FROM gap_causes GROUP BY rank
 )
-SELECT t.rank, coalesce(i.ns, 0) / t.dur AS host_ratio,
+-- Where the device never works there is no step that could be shorter.
+SELECT t.rank, CASE WHEN i.ns >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
        CASE WHEN n.thinned THEN 'TRC109' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,

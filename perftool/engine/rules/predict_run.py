@@ -1,0 +1,104 @@
+"""What the whole run would gain if a rank kept it waiting no longer, by replaying all ranks with their collectives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from perftool.engine.rules.allowance import SpentError
+from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
+from perftool.engine.rules.limits import limited
+from perftool.engine.rules.row_check import whole
+from perftool.errors import QueryError
+from perftool.model.replayed import ReplayedRun
+from perftool.model.rule import Rule
+from perftool.replay.ranks.meetings import CAUSES, Less
+from perftool.replay.ranks.model import RunModel, run_model_of
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns
+
+_MOST_CHANGES = 100_000
+# Column of a finding's row that its message ends with.
+PREDICTION = "prediction"
+
+
+def predicted_together(
+    store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context
+) -> tuple[list[Answer], ReplayedRun | None]:
+    """``answers``, the rows of rules over ranks with what the replay of all of them tells, and how well that is.
+
+    ``store`` has all ranks of the run; None is said of a single one.
+    """
+    if len(store.metadata) < 2:
+        return list(answers), None
+    model = run_model_of(store)
+    if isinstance(model, str):
+        return list(answers), ReplayedRun(len(store.metadata), 0, None, None, None, model)
+    results = list(answers)
+    if model.why_not is None:
+        for number, (rule, answer) in enumerate(zip(rules, results, strict=True)):
+            if rule.whatif_ranks is not None and answer.rows:
+                results[number] = _with_prediction(store, model, rule, answer, context)
+    meetings = model.meetings
+    return results, ReplayedRun(
+        ranks=len(meetings.ranks),
+        steps=meetings.steps,
+        measured_step_ns=model.measured_ns,
+        replayed_step_ns=model.replayed_ns,
+        error_ratio=model.error_ratio,
+        why_not=model.why_not,
+    )
+
+
+def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
+    """What the fix of ``rule``, one over ranks, changes, by the subject of the finding that it is for.
+
+    Raises QueryError when the rule's query fails, or gives something else than changes.
+    """
+    assert rule.whatif_ranks is not None
+    values = sql_values(rule, rule.whatif_ranks, context)
+    columns, rows, _ = run_sql(store, rule, rule.whatif_ranks, values, _MOST_CHANGES)
+    found: dict[str, list[Less]] = defaultdict(list)
+    for row in (dict(zip(columns, values, strict=True)) for values in rows):
+        found[str(row.get("subject"))].append(_less(row))
+    return found
+
+
+def _less(row: Mapping[str, Any]) -> Less:
+    rank, step = whole("rank", row.get("rank")), whole("step", row.get("step"))
+    cause, factor, group = row.get("cause"), row.get("factor"), row.get("group_name")
+    if row.get("change") != "shorten":
+        raise QueryError(f"change is {row.get('change')!r:.40}; of ranks it is shorten")
+    if rank is None:
+        raise QueryError("rank is missing")
+    if cause not in (*CAUSES, "link"):
+        raise QueryError(f"cause is {cause!r:.40}, none of {', '.join(CAUSES)}, link")
+    if not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= 1):
+        raise QueryError(f"factor is {factor!r:.40}, no number from 0 to 1")
+    return Less(rank, cause, float(factor), step, None if group is None else str(group))
+
+
+def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Answer, context: Context) -> Answer:
+    try:
+        changes = changes_of_ranks(store, rule, context)
+    except SpentError:
+        return replace(answer, spent=True)
+    except (QueryError, KeyError) as error:
+        return replace(answer, error=f"whatif: {error}")
+    rows = [_predicted(model, row, changes.get(str(row.get("subject")), [])) for row in answer.rows]
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
+
+
+def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
+    """``row`` with what its fix gives. Without anything to change the bound stands."""
+    if not changes:
+        return row
+    step_ns = model.predict(changes)
+    told = {"predicted_ns": max(0, model.replayed_ns - step_ns)}
+    if PREDICTION not in row or step_ns >= model.replayed_ns:
+        return {**row, **told}
+    steps = f"a step takes {format_ns(step_ns)} instead of {format_ns(model.replayed_ns)}"
+    return {**row, **told, PREDICTION: f"; without that {steps} (predicted)"}

@@ -1,0 +1,1 @@
+"""Ops that are one expression of PyTorch, and what they share with attention: the `apply` of a Function."""

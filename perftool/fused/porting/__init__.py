@@ -1,0 +1,40 @@
+"""The imports of `habana_frameworks` for machines without a Gaudi, so that a script written for one runs unedited.
+
+Ops and optimizers are those of this package; the device `hpu` means the best device of the machine. What is not
+provided says so when it is imported or asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import torch
+
+from perftool.fused.porting.bridge import modules, not_provided, registered_ops
+from perftool.fused.porting.elsewhere import enter
+from perftool.fused.porting.frameworks import Absent, module
+from perftool.fused.porting.names import BASE
+
+_PACKAGES = ("habana_frameworks", "lightning_habana")
+_installed = False
+
+
+def install(device: str | None = None) -> None:
+    """Provide `habana_frameworks` and the device `hpu` from here on, in this process and in those it starts.
+
+    `device` is what `hpu` means, by default `cuda` where there is one, else `cpu`. Where the true package is
+    installed nothing is done: a script for a Gaudi then has what it needs. A second call has no effect.
+    """
+    global _installed
+    if _installed or importlib.util.find_spec(_PACKAGES[0]) is not None:
+        return
+    _installed = True
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    sys.modules.update(modules(device))
+    sys.meta_path.extend(Absent(package, not_provided) for package in _PACKAGES)
+    torch.hpu = sys.modules[f"{BASE}.hpu"]  # type: ignore[attr-defined]
+    operators: Any = torch.ops
+    operators.hpu = module("torch.ops.hpu", not_provided, registered_ops())
+    enter(device)

@@ -1,0 +1,116 @@
+"""The modules of `habana_frameworks` and `lightning_habana` for a machine without a Gaudi."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from perftool import fused
+from perftool.fused.attention.rotary import rotary_pos_embedding
+from perftool.fused.porting.device import device_modules
+from perftool.fused.porting.frameworks import module, placed, with_packages
+from perftool.fused.porting.names import BASE, PLACES, SETTINGS
+
+Members = dict[str, Any]
+
+
+def not_provided(name: str) -> str:
+    """What is said of a name that a Gaudi may have and this package has not."""
+    return f"{name} is not provided by perftool.fused (docs/fused/porting.md lists what is)"
+
+
+def modules(device: str) -> dict[str, ModuleType]:
+    """All modules by full name, for `cpu` or `cuda` in the place of `hpu`."""
+    core = _core()
+    ranks = {"initialize_distributed_hpu": ranks_of_launcher}
+    members: dict[str, Members] = {
+        **placed({**_ops(), "Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}),
+        **device_modules(device),
+        f"{BASE}.hpex.optimizers.distributed": {"FusedAdamW": fused.distributed.FusedAdamW},
+        f"{BASE}.core": core,
+        f"{BASE}.core.step_closure": core,
+        f"{BASE}.core.quantization": core,
+        f"{BASE}.core.weight_sharing": core,
+        f"{BASE}.core.torch_overwrites": core,
+        f"{BASE}.distributed.hccl": ranks,
+        f"{BASE}.utils.distributed_utils": ranks,
+        f"{BASE}.utils.internal": {"is_lazy": lambda: False},
+        f"{BASE}.utils.library_loader": {"load_habana_module": _nothing, "is_habana_available": lambda: True},
+        "lightning_habana.pytorch.accelerator": {"HPUAccelerator": _of_lightning("accelerators", device)},
+        "lightning_habana.pytorch.profiler.profiler": {"HPUProfiler": _of_lightning("profilers", device)},
+    }
+    if device == "cuda":
+        # The toolkit turns CUDA into HPU: where there is CUDA, the script means what it says.
+        members[f"{BASE}.gpu_migration"] = {}
+    made = with_packages((module(name, not_provided, each) for name, each in members.items()), not_provided)
+    for name in ("hpu", "core"):
+        made[BASE].__dict__[name] = made[f"{BASE}.{name}"]
+    made[f"{BASE}.core"].__dict__["hpu"] = made[f"{BASE}.hpu"]
+    return made
+
+
+def registered_ops() -> dict[str, Callable[..., Any]]:
+    """What scripts call in `torch.ops.hpu` by name."""
+    return {
+        "mixture_of_experts": fused.mixture_of_experts,
+        "rotary_pos_embedding": rotary_pos_embedding,
+        "custom_softmax": fused.CustomSoftmax.apply,
+    }
+
+
+def _ops() -> Members:
+    own = (name for names in PLACES.values() for name in names)
+    return {name: getattr(fused, name) for name in own if name in fused.__all__}
+
+
+def _core() -> Members:
+    pending: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    def mark_step(device_str: str = "", sync: bool = False) -> None:
+        """Call what was to be called at the end of the step; nothing else waits for one here."""
+        closures, pending[:] = list(pending), []
+        for closure, args in closures:
+            closure(*args)
+
+    def add_step_closure(closure: Callable[..., object], args: tuple[object, ...] = ()) -> None:
+        """Call `closure` at the next mark_step."""
+        pending.append((closure, args))
+
+    steps = {"mark_step": mark_step, "iter_mark_step": mark_step, "add_step_closure": add_step_closure}
+    return {**dict.fromkeys(SETTINGS, _nothing), **steps, "_mark_step_if_lazy": _nothing}
+
+
+def _nothing(model: Any = None, *args: object, **options: object) -> Any:
+    """Nothing to prepare: the model is as it was."""
+    return model
+
+
+def ranks_of_launcher(
+    world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
+) -> tuple[int, int, int]:
+    """World size, rank and local rank, from the arguments or the environment of the launcher."""
+    names = (("WORLD_SIZE", world_size, 1), ("RANK", rank, 0), ("LOCAL_RANK", local_rank, 0))
+    world, own, local = (
+        int(os.environ.get(name, default)) if given is None else given for name, given, default in names
+    )
+    return world, own, local
+
+
+def _of_lightning(kind: str, device: str) -> Callable[..., Any]:
+    """What Lightning has for the device, from whichever package of it the script uses."""
+    classes = {
+        "accelerators": "CUDAAccelerator" if device == "cuda" else "CPUAccelerator",
+        "profilers": "PyTorchProfiler",
+    }
+
+    def make(*args: Any, **options: Any) -> Any:
+        package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
+        return getattr(importlib.import_module(f"{package}.{kind}"), classes[kind])(*args, **options)
+
+    return make

@@ -1,0 +1,190 @@
+"""What `habana_frameworks.torch.hpu` offers, told by the device that stands for the HPU: CUDA's, or the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from perftool import fused
+from perftool.fused.porting.names import BASE, PLACES, SWITCHES
+
+Members = dict[str, Any]
+
+_MEMORY = (
+    *("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached"),
+    *("max_memory_cached", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "memory_stats"),
+    *("memory_summary", "mem_get_info"),
+)
+_RANDOM = (
+    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "set_rng_state"),
+    *("get_rng_state_all", "set_rng_state_all"),
+)
+_STREAMS = ("Stream", "StreamContext", "stream", "set_stream", "current_stream", "default_stream")
+_ON_CUDA = (
+    *("synchronize", "set_device", "current_device", "device_count", "get_device_properties", "get_device_capability"),
+    *("device", "device_of", "Event", *_RANDOM, *_STREAMS),
+)
+
+
+def device_modules(device: str) -> dict[str, Members]:
+    """The members of `hpu` and of the modules below it, by full name; `device` is `cpu` or `cuda`."""
+    members = _on_cuda() if device == "cuda" else _on_the_host()
+    members |= dict.fromkeys(SWITCHES, _nothing)
+    members |= _autocast(device)
+    members |= {"is_available": lambda: True, "is_initialized": lambda: True, "is_bf16_supported": lambda: True}
+    members |= {"get_device_name": lambda device_=None: f"{device}, for a Gaudi", "getDeterministic": lambda: False}
+    members["is_current_stream_capturing"] = torch.cuda.is_current_stream_capturing if device == "cuda" else _never
+    members |= {"get_sync_debug_mode": lambda: 0, "get_dynamic_shape_status": lambda: False}
+    members |= {name: getattr(fused, name) for name in ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel")}
+    members |= {name: getattr(fused, name) for name in PLACES["hpu.graphs"]}
+    parts = {"memory": _MEMORY, "random": _RANDOM, "streams": _STREAMS, "events": ("Event",)}
+    made = {f"{BASE}.hpu.{part}": {name: members[name] for name in names} for part, names in parts.items()}
+    return {f"{BASE}.hpu": members, **made}
+
+
+def _nothing(*args: object, **options: object) -> None:
+    """Nothing to do: only a Gaudi has such a switch."""
+
+
+def _never() -> bool:
+    """False: the host captures nothing."""
+    return False
+
+
+def _autocast(device: str) -> Members:
+    return {
+        "set_autocast_hpu_enabled": lambda enabled: torch.set_autocast_enabled(device, enabled),
+        "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled(device),
+        "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype(device, dtype),
+        "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype(device),
+    }
+
+
+def _on_cuda() -> Members:
+    members = {name: getattr(torch.cuda, name) for name in _ON_CUDA}
+    names = [name for name in _MEMORY if hasattr(torch.cuda, name)]
+    members |= {name: _without_device(getattr(torch.cuda, name)) for name in names}
+    members["memory_cached"], members["max_memory_cached"] = members["memory_reserved"], members["max_memory_reserved"]
+    members["reset_accumulated_memory_stats"] = _nothing
+    members["memory_stats"] = lambda device=None: _statistics(
+        torch.cuda.mem_get_info()[1], torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
+    )
+    return members
+
+
+def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the present device: the one that a script names is an `hpu`, of which there is one."""
+    return lambda device=None: function()
+
+
+def _on_the_host() -> Members:
+    """The memory is that of this process, the only stream the order of its calls."""
+    cpu: Any = torch.cpu
+    return {
+        **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},
+        "default_stream": cpu.current_stream,
+        "set_stream": _nothing,
+        "Event": HostEvent,
+        "synchronize": _nothing,
+        "set_device": _nothing,
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "device": lambda device: nullcontext(),
+        "device_of": lambda tensor: nullcontext(),
+        "get_device_properties": lambda device=None: SimpleNamespace(name="cpu", total_memory=_whole_memory()),
+        "get_device_capability": lambda device=None: "cpu",
+        **_host_memory(),
+        **_host_random(),
+    }
+
+
+def _host_random() -> Members:
+    return {
+        "manual_seed": torch.manual_seed,
+        "manual_seed_all": torch.manual_seed,
+        "seed": torch.seed,
+        "seed_all": torch.seed,
+        "initial_seed": torch.initial_seed,
+        "get_rng_state": lambda device="hpu": torch.get_rng_state(),
+        "set_rng_state": lambda state, device="hpu": torch.set_rng_state(state),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state_all": lambda states: torch.set_rng_state(next(iter(states))),
+    }
+
+
+def _host_memory() -> Members:
+    def stats(device: object = None) -> dict[str, int]:
+        return _statistics(_whole_memory(), process_memory(), peak_process_memory())
+
+    return {
+        **dict.fromkeys(("memory_allocated", "memory_reserved", "memory_cached"), lambda device=None: process_memory()),
+        **dict.fromkeys(
+            ("max_memory_allocated", "max_memory_reserved", "max_memory_cached"),
+            lambda device=None: peak_process_memory(),
+        ),
+        **dict.fromkeys(("reset_peak_memory_stats", "reset_accumulated_memory_stats"), _nothing),
+        "memory_stats": stats,
+        "memory_summary": lambda device=None: "\n".join(f"{name}: {value}" for name, value in stats().items()),
+        "mem_get_info": lambda device=None: (_whole_memory() - process_memory(), _whole_memory()),
+    }
+
+
+def _statistics(limit: int, in_use: int, most: int) -> dict[str, int]:
+    """Bytes under the names that a Gaudi has for them."""
+    return {"Limit": limit, "InUse": in_use, "MaxInUse": most}
+
+
+def _whole_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def process_memory() -> int:
+    """Bytes of memory that this process holds now; where the system does not say, the most it held."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak_process_memory()
+
+
+def peak_process_memory() -> int:
+    """Most bytes of memory that this process ever held."""
+    import resource  # not on every system
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+class HostEvent:
+    """A moment on the clock of the host, which waits for every operation anyway."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        """The arguments of `torch.cuda.Event`; every event can be timed."""
+        self._seconds: float | None = None
+
+    def record(self, stream: object = None) -> None:
+        """Take the moment."""
+        self._seconds = time.perf_counter()
+
+    def wait(self, stream: object = None) -> None:
+        """Nothing to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def query(self) -> bool:
+        """True: what came before has happened."""
+        return True
+
+    def elapsed_time(self, end_event: HostEvent) -> float:
+        """Milliseconds from this event to another; RuntimeError when one was not recorded."""
+        if self._seconds is None or end_event._seconds is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end_event._seconds - self._seconds) * 1e3

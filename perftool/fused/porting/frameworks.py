@@ -1,0 +1,65 @@
+"""Packages made of modules that exist in memory only; a name that they lack says so in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from perftool.fused.porting.names import BASE, modules_of
+
+Sentence = Callable[[str], str]
+"""What to say of a full name that is not there."""
+
+
+class _Made(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self.__dict__["__missing__"](f"{self.__name__}.{name}"), name=name, obj=self)
+
+
+class Absent(MetaPathFinder):
+    """Asked for what is in none of the modules below a package: it says so."""
+
+    def __init__(self, package: str, missing: Sentence) -> None:
+        self._package, self._missing = package, missing
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raises ImportError for a name below the package."""
+        if fullname.startswith(f"{self._package}."):
+            raise ImportError(self._missing(fullname), name=fullname)
+
+
+def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleType:
+    """A module made of `members`, which import machinery takes for a package."""
+    made = _Made(name, "A stand-in for a machine without a Gaudi.")
+    made.__spec__ = ModuleSpec(name, None, is_package=True)
+    made.__path__ = []
+    made.__file__ = None
+    made.__dict__.update(members, __missing__=missing, __stands_in__=True)
+    return made
+
+
+def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The members of the modules below `BASE` in which a Gaudi has ops of these names."""
+    members: dict[str, dict[str, Any]] = {}
+    for name, op in ops.items():
+        for place in modules_of(name):
+            members.setdefault(f"{BASE}.{place}", {})[name] = op
+    return members
+
+
+def with_packages(modules: Iterable[ModuleType], missing: Sentence) -> dict[str, ModuleType]:
+    """The modules by name, each an attribute of the one above; packages between them are made.
+
+    Where a module and a member of the one above have one name, the member stays, as on a Gaudi.
+    """
+    named = {each.__name__: each for each in modules}
+    for name in sorted(named):
+        while "." in name:
+            above, _, last = name.rpartition(".")
+            parent = named.setdefault(above, module(above, missing, {}))
+            parent.__dict__.setdefault(last, named[name])
+            name = above
+    return named

@@ -1,0 +1,50 @@
+"""Where a Gaudi has its names, and which of them only tell the bridge something: for the stand-ins of any device."""
+
+from __future__ import annotations
+
+BASE = "habana_frameworks.torch"
+
+PLACES = {
+    "hpex.optimizers": (
+        *("FusedAdagrad", "FusedAdamW", "FusedLamb", "FusedLars", "FusedResourceApplyMomentum", "FusedSGD"),
+        *("Adam", "AdamW"),
+    ),
+    "hpex.normalization": ("FusedClipNorm", "FusedRMSNorm", "RmsNormBwdMode"),
+    "hpex.movingavrg": ("FusedEMA",),
+    "hpex.kernels": (
+        *("CTCLoss", "CustomSoftmax", "FusedSDPA"),
+        *("RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3"),
+        *("RotaryPosEmbeddingMode", "apply_rotary_pos_emb"),
+    ),
+    "hpu.graphs": ("HPUGraph", "ModuleCacher", "graph", "make_graphed_callables", "wrap_in_hpu_graph"),
+}
+"""Names of ops by the module from which scripts import them."""
+
+FILES = {
+    **{name: name for names in PLACES.values() for name in names if name.startswith(("Fused", "C"))},
+    **{name: "RotaryPosEmbeddingHelper" for name in PLACES["hpex.kernels"] if "otary" in name.lower()},
+    "Adam": "MarkstepAdam",
+    "AdamW": "MarkstepAdamW",
+    "RmsNormBwdMode": "FusedRMSNorm",
+}
+"""The file below that module in which an op lies; scripts import from there too."""
+
+SETTINGS = (
+    *("hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env"),
+    *("hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions"),
+)
+"""Functions of `core` that prepare a model or change a setting of the bridge."""
+
+SWITCHES = (
+    *("enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode"),
+    *("enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif"),
+    *("enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization"),
+    *("disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "init", "empty_cache"),
+)
+"""Functions of `hpu` that switch something of the bridge."""
+
+
+def modules_of(name: str) -> tuple[str, ...]:
+    """The modules below `BASE` that have an op of this name."""
+    places = [place for place, names in PLACES.items() if name in names]
+    return (*places, *(f"{place}.{FILES[name]}" for place in places if name in FILES))

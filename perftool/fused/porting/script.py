@@ -1,0 +1,69 @@
+"""Runs a script or a module as `python SCRIPT` and `python -m MODULE` would, after something was prepared."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from importlib.machinery import SourceFileLoader
+from types import FrameType, ModuleType, TracebackType
+
+_BETWEEN = (
+    f"{os.sep}perftool{os.sep}fused{os.sep}__main__.py",
+    f"{os.sep}perftool{os.sep}fused{os.sep}porting{os.sep}",
+    f"{os.sep}torch{os.sep}overrides.py",
+    "<frozen runpy>",
+    f"{os.sep}runpy.py",
+)
+
+
+def run_module(name: str, arguments: list[str]) -> None:
+    """Run the module `name`, with the folder of the caller first on the path, as `python -m` does."""
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def run_script(path: str, arguments: list[str]) -> None:
+    """Run the file at `path` as the module `__main__`; OSError where it cannot be read, SyntaxError as of Python."""
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    sys.argv = [path, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.abspath(path))
+    main = ModuleType("__main__")
+    main.__file__, main.__loader__ = path, SourceFileLoader("__main__", path)
+    main.__dict__["__builtins__"] = __builtins__
+    # Classes of the script are pickled by their place in this module, also after the script has ended.
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def hide_what_stands_between() -> None:
+    """Leave frames that are neither the script's nor PyTorch's own out of the traceback that Python prints."""
+    show = sys.excepthook
+
+    def show_without(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        error = error.with_traceback(_shortened(error, trace))
+        show(kind, error, error.__traceback__)
+
+    sys.excepthook = show_without
+
+
+def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
+    """The same frames without those between; an error of our own keeps all."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    of_script = [each for each in frames if not _is_between(each.tb_frame)]
+    if not of_script and not isinstance(error, (SyntaxError, ImportError)):
+        of_script = frames
+    shown: TracebackType | None = None
+    for each in reversed(of_script):
+        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return shown
+
+
+def _is_between(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return any(part in file for part in _BETWEEN)

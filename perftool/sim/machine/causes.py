@@ -1,0 +1,78 @@
+"""Why graphs end, what is read, what runs on the CPU and what is compiled anew: each with the line of the script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perftool.sim.machine.graph import Node
+from perftool.sim.machine.keys import Keys
+from perftool.sim.own_stack import own_line
+
+# What asks for values of tensors, in the words of the bridge's log.
+_READS = frozenset({"local scalar", "d2h_maybe_eval"})
+# In the order in which they are worth being told of.
+_CALLED = {
+    "recompilation": "compiled anew, ",
+    "fallback": "on the CPU, ",
+    "read": "read, ",
+    "cut": "the graph ends, ",
+}
+KINDS = tuple(_CALLED)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``count`` times the same at one ``line`` (``train.py:12 main``).
+
+    ``kind`` is one of KINDS. ``what`` is, of a recompilation, the argument that changed, from what to what; of a
+    fallback, the op with the types of its arguments; of a cut, its reason in the words of the bridge.
+    """
+
+    kind: str
+    what: str
+    line: str
+    count: int
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return f"{self.line}: {self.count} x {_CALLED[self.kind]}{self.what}"
+
+
+class Causes:
+    """Counts causes while a run goes on."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._keys = Keys()
+
+    @property
+    def all(self) -> tuple[Cause, ...]:
+        """Every cause, by kind, the most frequent first."""
+        ordered = sorted(self._counts.items(), key=lambda item: (KINDS.index(item[0][0]), -item[1], item[0]))
+        return tuple(Cause(*named, count) for named, count in ordered)
+
+    def ended(self, reason: str) -> None:
+        """A graph ends for ``reason``; reads and fallbacks, which end graphs too, are told of by themselves."""
+        if reason not in _READS and not reason.startswith("cpu fallback"):
+            self._count("cut", reason)
+
+    def copied(self, reason: str | None) -> None:
+        """Memory of the device is copied to the host for ``reason``; None when nothing was pending."""
+        if reason is None or reason in _READS:
+            self._count("read", "a value on the host" if reason == "local scalar" else "a copy to the host")
+
+    def fell_back(self, op: str, types: Mapping[str, str]) -> None:
+        """``op`` runs on the CPU."""
+        self._count("fallback", " ".join([op, *(f"{name}={kind}" for name, kind in types.items())]))
+
+    def compiled(self, nodes: Sequence[Node]) -> None:
+        """A graph has no recipe yet. That of ops which never came together before is no recompilation."""
+        difference = self._keys.add(nodes)
+        if difference is not None:
+            self._counts["recompilation", difference.what, difference.line] += 1
+
+    def _count(self, kind: str, what: str) -> None:
+        self._counts[kind, what, own_line()] += 1

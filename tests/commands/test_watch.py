@@ -1,0 +1,117 @@
+"""``analyze --watch``: a line for each trace of a folder, once it is finished. No look waits for the next one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.program import Run
+from events import document, step, x
+
+from perftool.commands import each
+from perftool.commands.options import Color, Given
+from perftool.commands.prepare import prepare
+from perftool.engine.ranks.schedule import IN_PROCESS
+from perftool.readers.metrics.run_lines import read_done, read_history
+
+TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
+Change = Callable[[], object]
+
+
+def write(name: str, content: bytes = TRACE, at: int = 1) -> None:
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_bytes(content)
+    os.utime(name, ns=(at, at))
+
+
+def watched(*changes: Change, summaries: str | None = None) -> None:
+    """Look at ``box`` with one of ``changes`` after each look, until they are used up and Ctrl-C is pressed."""
+    left = list(changes)
+
+    def wait(seconds: float) -> None:
+        assert seconds == 7
+        if not left:
+            raise KeyboardInterrupt
+        left.pop(0)()
+
+    prepared = prepare(["box"], [], True, Given(select=["TRC"], exclude=["no*"]))
+    with pytest.raises(KeyboardInterrupt):
+        each.watch("box", prepared, Color.never, True, summaries, 7, schedule=IN_PROCESS, wait=wait)
+
+
+def nothing() -> None:
+    """Nobody writes."""
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [" ".join(line.split()[:2]) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_each_trace_has_a_line_once_it_is_finished(capsys: pytest.CaptureFixture[str]) -> None:
+    write("box/first.json")
+    write("box/no.json")
+    write("box/settings.json", b'{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}')
+    watched(
+        lambda: write("box/late.json", TRACE[:50], 2),
+        lambda: write("box/late.json", TRACE, 3),
+        lambda: write("box/node1/rank1.json", TRACE, 4),
+        lambda: os.unlink("box/first.json"),
+        nothing,
+        lambda: write("box/late.json", TRACE, 9),
+        nothing,
+    )
+    assert lines(capsys) == [
+        "first.json cpu", "late.json cpu", "node1/rank1.json cpu", "late.json cpu",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_read_costs_its_line_only(capsys: pytest.CaptureFixture[str]) -> None:
+    write("box/bad.json", b"no trace")
+    write("box/good.json", at=2)
+    watched(lambda: os.rename("box", "away"), lambda: os.rename("away", "box"), nothing)
+    assert lines(capsys) == ["bad.json is", "good.json cpu"]
+
+
+def test_the_summary_file_tells_what_was_done_before(capsys: pytest.CaptureFixture[str]) -> None:
+    write("box/a.json")
+    watched(nothing, summaries="n.jsonl")
+    write("box/b.json", at=2)
+    watched(nothing, summaries="n.jsonl")
+    write("box/a.json", at=3)
+    watched(nothing, summaries="n.jsonl")
+
+    assert lines(capsys) == ["a.json cpu", "b.json cpu", "a.json cpu"]
+    assert [(state.path, state.changed_ns) for state in read_done("n.jsonl")] == [
+        ("a.json", 1),
+        ("b.json", 2),
+        ("a.json", 3),
+    ]
+    assert [line.name for line in read_history("n.jsonl").lines] == ["a.json", "b.json", "a.json"]
+
+
+@pytest.mark.parametrize(
+    "file", [7, {}, {"path": "a", "bytes": True, "changed_ns": 1}, {"path": 1, "bytes": 1, "changed_ns": 1}]
+)
+def test_other_lines_tell_nothing(file: object) -> None:
+    Path("n.jsonl").write_text(json.dumps({"file": file}) + "\n[]\n{")
+    assert read_done("n.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--watch", "nowhere"], "nowhere: is no folder, so there is nothing to watch"),
+        (["run.json", "--watch", "."], "--watch DIR takes no other paths"),
+        (["--watch", ".", "--each"], "--watch DIR takes no other paths"),
+        (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
+        (["--watch", ".", "--output-format", "json"], "--watch prints text, of traces only"),
+        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: holds something else"),
+    ],
+)
+def test_what_does_not_go_with_it_is_said(arguments: list[str], says: str, run: Run) -> None:
+    write("./run.json")
+    assert run("analyze", *arguments) == 2
+    assert says in run.err

@@ -1,0 +1,50 @@
+"""Which files of a folder nobody writes to any more, told by looking twice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perftool.readers.files.finished import FileState, Watched, files_below
+
+
+def state(path: str, size: int = 10, changed: int = 1) -> FileState:
+    return FileState(changed, path, size)
+
+
+def test_a_file_is_finished_when_two_looks_find_it_the_same_and_given_once() -> None:
+    watched = Watched()
+    assert watched.finished([state("a.json")]) == []
+    assert watched.finished([state("a.json", 20), state("b.json")]) == []
+    assert watched.finished([state("a.json", 20), state("b.json", 10, 2)]) == [state("a.json", 20)]
+    assert watched.finished([state("a.json", 20), state("b.json", 10, 2)]) == [state("b.json", 10, 2)]
+    assert watched.finished([state("a.json", 20), state("b.json", 10, 2)]) == []
+
+
+def test_one_that_is_written_again_is_given_again_and_one_that_only_comes_back_is_not() -> None:
+    watched = Watched()
+    looks: list[list[FileState]] = [[state("a")], [state("a")], [], [state("a")], [state("a")]]
+    assert [watched.finished(look) for look in looks] == [[], [state("a")], [], [], []]
+    # Another one was renamed over it.
+    assert [watched.finished([state("a", 10, 7)]) for _ in range(3)] == [[], [state("a", 10, 7)], []]
+
+
+def test_what_was_done_before_is_not_given_and_the_oldest_comes_first() -> None:
+    watched = Watched([state("a")])
+    found = [state("c", 1, 5), state("a"), state("b", 1, 6)]
+    assert [watched.finished(found) for _ in range(2)] == [[], [state("c", 1, 5), state("b", 1, 6)]]
+
+
+def test_only_whole_regular_files_that_everyone_sees_count(tmp_path: Path) -> None:
+    for name in ("run.json", "node1/rank0.json.gz", ".hidden.json", ".part/run.json", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"{}")
+        os.utime(tmp_path / name, ns=(5, 5))
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "gone.json").symlink_to("nowhere")
+    (tmp_path / "folder.json").mkdir()
+
+    found = files_below(str(tmp_path), (".json", ".json.gz"))
+
+    assert sorted(found) == [FileState(5, "node1/rank0.json.gz", 2), FileState(5, "run.json", 2)]
+    assert files_below(str(tmp_path / "nowhere"), (".json",)) == []

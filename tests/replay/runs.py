@@ -1,0 +1,88 @@
+"""Runs of many ranks with known answers: they work, come to collectives, and leave these together, by stated rules.
+
+A rank works for so long for each cause, then comes to a collective, which takes so long once all of its group have
+come. The rank goes on when that ends, or at once; at the end of a step it waits for all that it came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
+from perftool.replay.ranks.reading import meetings_of
+
+# Longer than what the replay takes for one thing following another.
+PAUSE = 30_000
+BEGIN = 1_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """Work before a collective of the ranks ``group``, in ns of each cause for each rank of the run.
+
+    The collective takes ``wire`` ns once all have come, and its ranks wait for it, or not.
+    """
+
+    group: tuple[int, ...]
+    work: tuple[tuple[int, ...], ...]
+    wire: int
+    waits: bool = True
+
+
+class Ranks:
+    """Lets ranks run, and keeps what their recorders would show, each with a clock that is ``skew`` ns ahead."""
+
+    def __init__(self, steps: int, parts: Sequence[Part], skew: Sequence[int]) -> None:
+        self.now = [BEGIN] * len(skew)
+        self.skew = skew
+        self.stretches: list[tuple[int, ...]] = []
+        self.arrivals: list[tuple[int, ...]] = []
+        for step in range(steps):
+            left = [0] * len(skew)
+            for lane, part in enumerate(parts):
+                for rank in part.group:
+                    self._go_on(rank, step, PAUSE + sum(part.work[rank]), NEVER, part.work[rank])
+                end = max(self.now[rank] for rank in part.group) + part.wire
+                for rank in part.group:
+                    ahead, ts = self.skew[rank], self.now[rank]
+                    self.arrivals.append((rank, ts + ahead, end + ahead, end - ts, lane, step * len(parts) + lane))
+                    left[rank] = max(left[rank], end)
+                    if part.waits:
+                        self._wait(rank, step, end)
+            for rank, end in enumerate(left):
+                self._wait(rank, step, end)
+
+    def _wait(self, rank: int, step: int, end: int) -> None:
+        self._go_on(rank, step, end - self.now[rank], end + self.skew[rank], (0,) * len(CAUSES))
+
+    def _go_on(self, rank: int, step: int, ns: int, held_until: int, work: Sequence[int]) -> None:
+        if ns > 0:
+            ts = self.now[rank] + self.skew[rank]
+            self.now[rank] += ns
+            self.stretches.append((rank, step, ts, ts + ns, held_until, *work))
+
+
+def step_ns(ranks: int, steps: int, parts: Sequence[Part]) -> int:
+    """What a step takes, the mean over ranks."""
+    return int(np.mean(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
+
+
+def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share: float = 0.0) -> Meetings:
+    """What is read of a recording of them, on clocks that are ``skew`` ahead."""
+    made, ahead = Ranks(steps, parts, skew), np.array(skew, dtype=np.int64)
+    stretches = _columns(
+        sorted(made.stretches), ["rank", "step", "ts", "end", "held_until", *(f"{cause}_ns" for cause in CAUSES)]
+    )
+    known = {
+        "rank": np.arange(len(skew)), "ts": BEGIN + ahead, "end": np.array(made.now) + ahead,
+        "steps": np.full(len(skew), steps), "offset_ns": -ahead, "host_share": np.full(len(skew), host_share),
+    }  # fmt: skip
+    found = _columns(made.arrivals, ["rank", "ts", "end", "dur", "lane", "meeting"])
+    return meetings_of(known, found, stretches, {lane: str(lane) for lane in range(len(parts))})
+
+
+def _columns(rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, np.ndarray]:
+    return {name: np.array([row[at] for row in rows], dtype=np.int64) for at, name in enumerate(names)}
