@@ -36,6 +36,7 @@ _NUMBERS = re.compile(r'(?<=[\d"\]]), *"Ev Idx": \d+|"(?:Record function id|Ev I
 EQUALLY_RIGHT: dict[str, dict[str, str]] = {
     "autocast": {"STP101": "the schedule of the simulated host leaves faster products little to give"},
     "batch_size": {"GAP103": "a captured graph saves the same host work for any batch"},
+    "fused_clip_norm": {"GAP103": "a captured graph takes the place of all ops of a step, those of clipping, too"},
     "hpu_graphs": {"BAT101": "eight rows are few: more of them would fill the same waiting time"},
     "mark_step": {"GAP103": "one captured graph takes the place of all that the marks cut, and of their ops"},
     "recipe_cache": {"RCP102": "the new lengths are why the cache has no recipe; RCP105 names no gain"},
