@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from perftool.fused.attention.capability import may_ask
+
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 # PyTorch's narrow softmax computes in float32 and rounds once, so both routes are equally exact; on a CPU the
 # one through a float32 result was measured to be faster on shorter rows, by up to a half.
@@ -112,7 +114,8 @@ def probabilities(scores: torch.Tensor, may_be_empty: bool) -> torch.Tensor:
         result = scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
     else:
         result = scores.softmax(-1)
-    if may_be_empty:
+    # A row without keys is NaN from end to end, so its first element tells.
+    if may_be_empty and not (scores.is_cpu and may_ask() and not result[..., :1].isnan().any()):
         result.masked_fill_(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -96,6 +97,12 @@ def _sum_dtype(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
+def norm_on_cpu(tensor: Tensor) -> float:
+    """The 2-norm of one tensor on the CPU, where nobody waits for a number."""
+    parts = _partial_norms(tensor)
+    return float(parts) if parts.numel() == 1 else float(_norm(parts))
+
+
 def _partial_norms(tensor: Tensor) -> Tensor:
     """[parts] the norms of SUMMED elements each, from one call, and of what is left over."""
     if tensor.device.type != "cpu" or not is_dense(tensor) or tensor.numel() < 2 * SUMMED:
@@ -114,9 +121,11 @@ def _squares(tensors: Sequence[Tensor]) -> Tensor:
     if tensors[0].device.type != "cpu":
         return torch.stack(torch._foreach_norm(list(tensors), 2, dtype=_sum_dtype(tensors[0]))).square()
     small, large = _by_size(tensors)
-    found = tensors[0].new_empty(len(tensors), dtype=_sum_dtype(tensors[0]))
+    found = tensors[0].new_zeros(len(tensors), dtype=_sum_dtype(tensors[0]))
     if large:
-        found[list(large)] = torch.stack([_partial_norms(tensors[i]).square().sum() for i in large])
+        parts = [_partial_norms(tensors[i]) for i in large]
+        owners = [i for i, part in zip(large, parts, strict=True) for _ in range(part.numel())]
+        found.index_add_(0, torch.tensor(owners), torch.cat(parts).square_())
     if small:
         small_norms = [Rows(each).norms() for each in _chunks(tensors, small)]
         found[list(small)] = torch.cat(small_norms).square_()
@@ -128,42 +137,52 @@ def _end_to_end(tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors])
 
 
+class _Layout:
+    """Where small tensors of some sizes lie when they are copied end to end, each padded to whole rows."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.counts = [-(-size // ROW) for size in sizes]
+        self.gaps = [count * ROW - size for size, count in zip(sizes, self.counts, strict=True)]
+        self.whole = not any(self.gaps)
+        self.owner = torch.repeat_interleave(torch.tensor(self.counts))
+        pairs = zip(sizes, self.gaps, strict=True)
+        self.lengths = list(sizes) if self.whole else [length for pair in pairs for length in pair]
+
+
+_layout = functools.lru_cache(maxsize=256)(_Layout)
+
+
 class Rows:
     """Copies of small tensors of one device and dtype, end to end, each padded with zeros to whole rows."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self.sizes = list(map(Tensor.numel, tensors))
-        self._whole = all(size % ROW == 0 for size in set(self.sizes))
-        self.counts = [-(-size // ROW) for size in self.sizes]
-        padded = tensors if self._whole else self._padded(tensors)
-        self.values: Tensor = _end_to_end(padded).view(sum(self.counts), ROW)
-        self._owner = torch.repeat_interleave(torch.tensor(self.counts))
+    def __init__(self, tensors: list[Tensor], sizes: Sequence[int] | None = None) -> None:
+        """`sizes`: the numbers of elements, where they are known."""
+        # Sizes seldom change from step to step; where the rows begin costs more than the rows.
+        self._layout = _layout(tuple(map(Tensor.numel, tensors) if sizes is None else sizes))
+        padded = tensors if self._layout.whole else self._padded(tensors)
+        self.values: Tensor = _end_to_end(padded).view(len(self._layout.owner), ROW)
 
     def _padded(self, tensors: list[Tensor]) -> list[Tensor]:
         zeros = tensors[0].new_zeros(ROW)
         padded: list[Tensor] = []
-        for tensor, size, count in zip(tensors, self.sizes, self.counts, strict=True):
-            padded += (tensor, zeros[: count * ROW - size]) if count * ROW > size else (tensor,)
+        for tensor, gap in zip(tensors, self._layout.gaps, strict=True):
+            padded += (tensor, zeros[:gap]) if gap else (tensor,)
         return padded
 
     def norms(self, values: Tensor | None = None) -> Tensor:
         """[tensors] the 2-norm of each, or of what `values`, laid out alike, hold for it."""
         values = self.values if values is None else values
         squares: Tensor = torch.linalg.vector_norm(values, dim=1, dtype=_sum_dtype(values)).square_()
-        return squares.new_zeros(len(self.counts)).index_add_(0, self._owner, squares).sqrt_()
+        return squares.new_zeros(len(self._layout.counts)).index_add_(0, self._layout.owner, squares).sqrt_()
 
     def by_row(self, per_tensor: Tensor) -> Tensor:
         """[rows, 1] the value of its tensor for each row."""
-        return per_tensor.index_select(0, self._owner).unsqueeze(1)
+        return per_tensor.index_select(0, self._layout.owner).unsqueeze(1)
 
     def pieces(self, values: Tensor) -> list[Tensor]:
         """The 1-dim views of `values`, laid out alike, that belong to the tensors."""
-        if self._whole:
-            return list(torch.split(values.view(-1), self.sizes))
-        lengths = [
-            length for size, count in zip(self.sizes, self.counts, strict=True) for length in (size, count * ROW - size)
-        ]
-        return list(torch.split(values.view(-1), lengths)[0::2])
+        found = torch.split(values.view(-1), self._layout.lengths)
+        return list(found if self._layout.whole else found[0::2])
 
 
 def divisor_for(total: Tensor, max_norm: float) -> Tensor | None:

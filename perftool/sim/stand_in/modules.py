@@ -15,7 +15,7 @@ from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from perftool.fused.porting.bridge import ranks_of_launcher
+from perftool.fused.porting.bridge import library_members, ranks_of_launcher
 from perftool.fused.porting.names import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
@@ -28,6 +28,7 @@ from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
 from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+from perftool.sim.stand_in.lightning import lightning_modules
 
 
 @contextmanager
@@ -78,7 +79,9 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
         module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=ranks_of_launcher),
         module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=ranks_of_launcher),
         module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        module(f"{BASE}.utils.library_loader", **library_members()),
         *fused_modules(simulation),
+        *lightning_modules(),
     ]
 
 
