@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from types import FrameType, ModuleType, TracebackType
 
@@ -51,16 +53,16 @@ def hide_what_stands_between() -> None:
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """The same frames without those between; an error of our own keeps all."""
-    frames = []
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    of_script = [each for each in frames if not _is_between(each.tb_frame)]
-    if not of_script and not isinstance(error, (SyntaxError, ImportError)):
-        of_script = frames
+    shown = without(trace, _is_between)
+    return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
+
+
+def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
+    """A traceback without the frames that are `hidden`; None where none is left."""
     shown: TracebackType | None = None
-    for each in reversed(of_script):
-        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    for frame, line in reversed(list(traceback.walk_tb(trace))):
+        if not hidden(frame):
+            shown = TracebackType(shown, frame, frame.f_lasti, line)
     return shown
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from perftool.fused.porting.lightning import part
 from perftool.sim.ops.function_mode import HPU
 from perftool.sim.stand_in.frameworks import module
 
@@ -25,18 +24,12 @@ def lightning_modules() -> list[ModuleType]:
     ]
 
 
-def _part(name: str) -> Any:
-    """A module of whichever package of Lightning the script uses."""
-    package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
-    return importlib.import_module(f"{package}.{name}")
-
-
 class _Accelerator:
     """One card. Calling it gives an accelerator of Lightning's own kind."""
 
     def __new__(cls) -> Any:
         # Lightning puts a model on the device of this kind of accelerator when no strategy is named.
-        base: Any = _part("accelerators").MPSAccelerator
+        base: Any = part("accelerators").MPSAccelerator
         members = {
             "setup_device": lambda self, device: None,
             "get_device_stats": lambda self, device: {},
@@ -54,12 +47,12 @@ class _Accelerator:
 
 
 def _strategy(device: torch.device = HPU, **options: Any) -> Any:
-    return _part("strategies").SingleDeviceStrategy(device=device, **options)
+    return part("strategies").SingleDeviceStrategy(device=device, **options)
 
 
 def _precision(precision: str = "bf16-mixed", device: str = "hpu") -> Any:
-    return _part("plugins").MixedPrecision(precision, device)
+    return part("plugins").MixedPrecision(precision, device)
 
 
 def _profiler(*args: Any, **options: Any) -> Any:
-    return _part("profilers").PyTorchProfiler(*args, **options)
+    return part("profilers").PyTorchProfiler(*args, **options)
