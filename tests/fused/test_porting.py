@@ -63,6 +63,7 @@ def test_a_script_runs_unedited(said, name):
     [
         "main __main__ None True []",
         "classes True True False",
+        "generation False",
         "loaded 2.0 2.0 2.0 2.0 2.0",
         "default True",
         "block True",
