@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,7 @@ def modules(device: str) -> dict[str, ModuleType]:
         f"{BASE}.distributed.hccl": ranks,
         f"{BASE}.utils.distributed_utils": ranks,
         f"{BASE}.utils.internal": {"is_lazy": lambda: False},
+        f"{BASE}.utils.experimental": {"synDeviceType": _DeviceType, "_get_device_type": lambda: None},
         f"{BASE}.utils.library_loader": library_members(),
         **lightning_members(device),
     }
@@ -60,6 +62,12 @@ def registered_ops() -> dict[str, Callable[..., Any]]:
         "rotary_pos_embedding": rotary_pos_embedding,
         "custom_softmax": fused.CustomSoftmax.apply,
     }
+
+
+class _DeviceType(Enum):
+    """Generations that scripts compare with; no machine of ours is one of them."""
+
+    synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
 
 
 def _ops() -> Members:

@@ -27,14 +27,15 @@ def run_module(name: str, arguments: list[str]) -> None:
 
 def run_script(path: str, arguments: list[str]) -> None:
     """Run the file at `path` as the module `__main__`; OSError where it cannot be read, SyntaxError as of Python."""
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
+    whole = os.path.abspath(path)
+    with open(whole, "rb") as file:
+        code = compile(file.read(), whole, "exec")
     sys.argv = [path, *arguments]
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
+        sys.path[0] = os.path.dirname(whole)
     main = ModuleType("__main__")
-    main.__file__, main.__loader__ = path, SourceFileLoader("__main__", path)
-    main.__dict__["__builtins__"] = __builtins__
+    main.__file__, main.__loader__ = whole, SourceFileLoader("__main__", whole)
+    main.__dict__.update(__builtins__=__builtins__, __cached__=None)
     # Classes of the script are pickled by their place in this module, also after the script has ended.
     sys.modules["__main__"] = main
     exec(code, main.__dict__)

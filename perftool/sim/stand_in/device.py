@@ -65,6 +65,7 @@ def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
         module(f"{base}.events", Event=_streams(simulation)["Event"]),
         module(f"{base}.random", **host_random()),
         module(f"{base}.metrics", **_metrics(simulation)),
+        module(f"{base}.metrics.metrics", **_metrics(simulation)),
     ]
 
 
@@ -95,6 +96,7 @@ def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         "max_memory_reserved": peak,
         "max_memory_cached": peak,
         "reset_peak_memory_stats": reset,
+        "reset_accumulated_memory_stats": _nothing,
         "memory_stats": stats,
         "memory_summary": lambda device=None: "\n".join(f"{name}: {value}" for name, value in stats().items()),
         "mem_get_info": lambda device=None: (whole - now(), whole),

@@ -47,6 +47,8 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
             (torch.distributed, "init_process_group", init_process_group()),
             (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
             (torch.Tensor, "hpu", _to_hpu),
+            # All streams are one, so no memory is used again too early.
+            (torch.Tensor, "record_stream", lambda tensor, stream: None),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
             (torch.profiler.profile, "__init__", _profiler()),
@@ -70,7 +72,7 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
     core = core_members(simulation)
     return [
         hpu,
-        module(f"{BASE}.hpu.graphs", **graph_members(simulation)),
+        module(f"{BASE}.hpu.graphs", is_current_stream_capturing=lambda: False, **graph_members(simulation)),
         *device_modules(simulation, hpu.__name__),
         module(f"{BASE}.core", hpu=hpu, **core),
         module(f"{BASE}.core.step_closure", **core),
@@ -78,7 +80,8 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
         module(f"{BASE}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
         module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=ranks_of_launcher),
         module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=ranks_of_launcher),
-        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy", lazy_only=lambda f: f),
+        module(f"{BASE}.core.torch_overwrites", overwrite_torch_functions=core["overwrite_torch_functions"]),
         module(f"{BASE}.utils.library_loader", **library_members()),
         *fused_modules(simulation),
         *lightning_modules(),
