@@ -2,9 +2,9 @@
 
 usage: python docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
---record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; what they come to is
-kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each. --write
-puts the tables into docs/gains.md.
+--record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; what they come
+to is kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each.
+--write puts the tables into docs/gains.md.
 """
 
 from __future__ import annotations
