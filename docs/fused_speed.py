@@ -12,8 +12,8 @@ RESULTS = DOCS.parent / "benchmarks" / "fused" / "results.md"
 SPEED = re.compile(r"(<!-- speed: (.+?) -->\n).*?(?=<!-- end of speed -->)", re.DOTALL)
 RATIOS = ("naive/ours", "other/ours", "naive/native", "other/native")
 HEAD = (
-    "How many times as long others take: the plain loop, and PyTorch's own (`fused=True`; for clipping `foreach=True`;\n"
-    'for clipping with a step the step alone). `native` is `backend="native"`.\n\n'
+    "How many times as long others take: the plain loop, and PyTorch's own (`fused=True`; for clipping\n"
+    '`foreach=True`; for clipping with a step the step alone). `native` is `backend="native"`.\n\n'
     "| op | parameters of | plain loop / ours | PyTorch / ours | plain loop / native | PyTorch / native |\n"
     "|---|---|---|---|---|---|\n"
 )
