@@ -147,6 +147,28 @@ def test_what_does_not_fit_is_refused_in_words(call, said):
         call(torch.ones(2, 1, 3, 4))
 
 
+def test_all_of_them_go_into_one_graph_of_torch_compile():
+    torch.manual_seed(0)
+    p, gamma = torch.randn(4, 2, 3, 8), torch.rand(8)
+    angles = torch.randn(9, 4)
+    half, cache = tables(angles, "BLOCKWISE"), torch.stack((angles.cos(), angles.sin()), -1)[:, :2]
+
+    def every(x):
+        x = FusedRMSNorm.apply(x, gamma, 1e-6)
+        x = RotaryPosEmbeddingHelperV1.apply(x, *(table[:, None, None] for table in half), 2)
+        x = RotaryPosEmbeddingHelperV2.apply(x, *half, torch.tensor([[0, 8, 3]] * 4))
+        x = RotaryPosEmbeddingHelperV3.apply(x, cache)
+        return FusedSDPA.apply(x, x, x, None, 0.0, True) + CustomSoftmax.apply(x.bfloat16(), 0)
+
+    compiled = torch.compile(every, backend="eager", fullgraph=True)
+    found = []
+    for function in (every, compiled):
+        x = p.clone().requires_grad_()
+        out = function(x)
+        found.append((out, *torch.autograd.grad(out.square().sum(), x)))
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("flavor", [0, 1, 2])
 def test_custom_softmax(flavor):
     torch.manual_seed(0)

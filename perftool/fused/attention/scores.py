@@ -37,14 +37,14 @@ class Grouped:
 
 def group_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> Grouped:
     """Views in the grouped layout of 4-D tensors; the mask broadcasts to [batch, heads, queries, keys]."""
-    groups = k.size(1)
+    groups, heads = k.size(1), q.size(1) // k.size(1)
     grouped_mask = None
     if mask is not None:
         full = mask[(None,) * (4 - mask.dim())]
         grouped_mask = (
-            full.unsqueeze(1) if full.size(1) == 1 else full.reshape(full.size(0), groups, -1, *full.shape[2:])
+            full.unsqueeze(1) if full.size(1) == 1 else full.reshape(full.size(0), groups, heads, *full.shape[2:])
         )
-    return Grouped(q.reshape(q.size(0), groups, -1, *q.shape[2:]), k, v, grouped_mask)
+    return Grouped(q.reshape(q.size(0), groups, heads, *q.shape[2:]), k, v, grouped_mask)
 
 
 def row_products(rows: torch.Tensor, matrix: torch.Tensor, factor: float = 1.0) -> torch.Tensor:

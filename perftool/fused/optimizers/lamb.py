@@ -174,7 +174,7 @@ class FusedLamb(FusedOptimizer):
 
     def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor | list[float]) -> None:
         """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
-        if group["step"] != 1 or self._warned:
+        if group["step"] != 1 or self._warned or params[0].is_meta:
             return
         found = weights.tolist() if isinstance(weights, Tensor) else weights
         if any(param.numel() and weight == 0 for param, weight in zip(params, found, strict=True)):

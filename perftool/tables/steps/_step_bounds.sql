@@ -9,6 +9,7 @@
 -- only when most of the others do not. Else it is a habit of the run.
 --
 -- needs: slices, tracks, launches, _links, _device_work, _compile_events, start_up
+-- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0

@@ -9,6 +9,7 @@ import habana_frameworks.torch as ht
 import torch
 from habana_frameworks.torch.hpex.optimizers.FusedAdamW import FusedAdamW
 from habana_frameworks.torch.hpex.optimizers.MarkstepAdamW import AdamW
+from habana_frameworks.torch.utils.experimental import _get_device_type, synDeviceType
 from habana_frameworks.torch.utils.internal import is_lazy
 
 
@@ -60,6 +61,7 @@ def saved():
 def main():
     print("main", __name__, __spec__, type(pickle.loads(pickle.dumps(Kept()))) is Kept, sys.argv[1:])
     print("classes", FusedAdamW is ht.hpex.optimizers.FusedAdamW, AdamW is torch.optim.AdamW, is_lazy())
+    print("generation", _get_device_type() == synDeviceType.synDeviceGaudi2)
     print("loaded", *saved())
     torch.set_default_device("hpu")
     print("default", torch.zeros(1).device == torch.device("hpu"))
