@@ -4,16 +4,15 @@ import sys
 
 import habana_frameworks.torch.core as htcore
 import torch
-from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 AHEAD = {"naive": False, "advised": True}[sys.argv[1]]
-STEPS, BATCH, WIDTH, HIDDEN = 20, 1024, 1024, 384
+STEPS, BATCH, WIDTH, HIDDEN = 14, 1024, 1024, 384
 
 torch.manual_seed(0)
 device = torch.device("hpu")
 model = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN)).to(device)
-optimizer = FusedAdamW(model.parameters(), lr=1e-4)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 batches = [torch.randn(BATCH, WIDTH).pin_memory(device) for _ in range(STEPS)]
 
 upcoming = batches[0].to(device, non_blocking=True)

@@ -176,7 +176,7 @@ class FusedLamb(FusedOptimizer):
         """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
         if group["step"] != 1 or self._warned or params[0].is_meta:
             return
-        found = weights.tolist() if isinstance(weights, Tensor) else weights
+        found = weights if isinstance(weights, list) else [float(each) for each in weights.unbind()]
         if any(param.numel() and weight == 0 for param, weight in zip(params, found, strict=True)):
             self._say_zeros_stay()
 
