@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 from perftool.engine.ranks.batch import batches, number_files
 from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join, unpredicted
 from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
@@ -21,7 +20,6 @@ from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError, is_interrupt
-from perftool.model.pictures import Pictures
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
@@ -31,6 +29,9 @@ from perftool.store.device import decide_device, detect_device
 from perftool.store.handover import sound_tables, spans_ranks
 from perftool.store.room.room import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
+
+if TYPE_CHECKING:
+    from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
 # Makes an answer from a store, rules, the device of the run, and what the rules find once their context is known.
@@ -137,6 +138,8 @@ class Run:
     @cached_property
     def pictures(self) -> Pictures:
         """What an HTML report draws of the run, each made where the events of its rank are."""
+        from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
+
         report = self.report
         if self._one_store:
             return pictures_of(self.store, report)
