@@ -26,7 +26,7 @@ from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
 from perftool.store.room.room import Bounds, Result, Room
 from perftool.store.shift import shift_to
-from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
+from perftool.store.sizing import cache_limit_mb, fits_in_memory, memory_limit_mb, text_size
 from perftool.store.tables import Tables
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TraceStore:
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
-            self._connection.execute(f"SET memory_limit = '{limit_mb}MB'")
+            self._connection.execute(f"SET memory_limit = '{cache_limit_mb(limit_mb)}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
