@@ -2,7 +2,7 @@
 
 TRACE, recorded on one device, is grown and becomes the traces of a run: each rank has its own number, and a clock of
 its own. One process analyses them first, then several. ``--report`` writes HTML instead. Without TRACE the ranks are
-the small ones of ``tests/engine/culprits.py``, which are analysed, written as HTML, and merged from a part of each.
+the small ones of ``tests/engine/culprits.py``: analysed, written as HTML, and merged from a part of each host.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ def make_small(folder: Path, ranks: int) -> int:
 
 
 def make_parts(folder: Path, target: Path) -> None:
-    """Write a part for each trace below ``folder`` into ``target``."""
+    """Write a part for each host, a folder below ``folder``, into ``target``."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.rules.pack import builtin_folder, load_pack
     from perftool.readers.files.discover import find_inputs
 
     rules = load_pack(builtin_folder())
-    for trace in sorted(folder.rglob("rank*.json")):
-        with analysed(find_inputs([str(trace)]), rules) as run:
-            (target / f"{trace.stem}.part").write_bytes(render_part(run.part))
+    for host in sorted(folder.iterdir()):
+        with analysed(find_inputs([str(host)]), rules) as run:
+            (target / f"{host.name}.part").write_bytes(render_part(run.part))
 
 
 def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:

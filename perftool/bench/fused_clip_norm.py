@@ -1,6 +1,6 @@
 """Clipping gradients by their norm: torch's default against FusedClipNorm.
 
-On the CPU and on CUDA torch's default works on lists of tensors, and there is nothing to win; on a Gaudi, whose device
+On the CPU and on CUDA torch's default works on lists of tensors, and there is little to win; on a Gaudi, whose device
 has no such ops, it loops over tensors. Only there the rule has something to say, so it is shown simulated traces.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,7 @@ from perftool.readers.files.discover import Inputs, find_inputs
 from perftool.replay.path_rows import critical_path_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
-from perftool.store.handover import spans_ranks
+from perftool.store.handover import sound_tables, spans_ranks
 from perftool.store.room.room import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
 
@@ -83,6 +83,10 @@ class Run:
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
+        with sound_tables() if self._before.parts else nullcontext():
+            return self._joined_answer(answer)
+
+    def _joined_answer(self, answer: Answering[Answer]) -> Answer:
         store, facts = self._joined
         self._say("comparing ranks")
         device = decide_device([fact.signs for fact in facts])
@@ -109,7 +113,8 @@ class Run:
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         read = next((read for read in self.store.inputs if read.rank == rank), None)
-        if read is None:
+        # What a part names is a file of another machine.
+        if read is None or read.path not in self._inputs.traces:
             raise InputError(f"no trace of rank {rank} could be read")
         store = self._new_store([read.path])
         store.base_ns = self.store.base_ns

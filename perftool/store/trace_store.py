@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from perftool.errors import InputError, QueryError, QueryTimeoutError, is_interrupt
+from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
@@ -19,7 +19,7 @@ from perftool.store import load
 from perftool.store.catalog import catalog, macros, names_in, public_tables
 from perftool.store.deadline import interrupted_after
 from perftool.store.given import given_tables
-from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
+from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
@@ -148,12 +148,8 @@ class TraceStore:
         Raises InputError for tables that are damaged or do not fit together.
         """
         self._require_open()
-        try:
+        with sound_tables():
             read_tables(self._connection, parts, Path(self._folder.name))
-        except duckdb.Error as error:
-            if is_interrupt(error):
-                raise
-            raise InputError("the tables of a part are damaged; make it again") from None
         self._tables.adopt(HANDED_ON)
 
     def limit(self, memory_mb: int, threads: int) -> None:

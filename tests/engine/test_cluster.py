@@ -133,7 +133,8 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def test_where_the_scheduler_is(dask: dict[str, Any]) -> None:
+def test_where_the_scheduler_is(dask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     Path("scheduler.json").write_text("{}")
     for address, key, value in (
         ("dask://head:8786", "address", "tcp://head:8786"),

@@ -65,7 +65,7 @@ class Facts:
 
     def handover(self, base_ns: int) -> Handover:
         """Its tables, for a store whose times count from ``base_ns``."""
-        return Handover(self.tables, self.shift(base_ns))
+        return Handover(self.tables, self.shift(base_ns), frozenset(self.metadata))
 
 
 @dataclass(frozen=True)
