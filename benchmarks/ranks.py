@@ -1,7 +1,8 @@
 """Time and memory against ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16] [--jobs 1 2]``.
 
-TRACE, recorded on one device, is grown and becomes the traces of a run: each rank has its own number, a clock of its
-own, and kernels that take a little longer or shorter. One process analyses them first, then several.
+TRACE, recorded on one device, is grown and becomes the traces of a run: each rank has its own number, and a clock of
+its own. One process analyses them first, then several. ``--report`` writes HTML instead. Without TRACE the ranks are
+the small ones of ``tests/engine/culprits.py``: analysed, written as HTML, and merged from a part of each host.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,20 +28,25 @@ _RANK = re.compile(r'("rank": )\d+')
 _WORLD = re.compile(r'("world_size": )\d+')
 _BASE = re.compile(r'("baseTimeNanoseconds": )(\d+)')
 _POLL_S = 0.05
+JSON = ("--output-format", "json")
+TESTS = Path(__file__).parents[1] / "tests"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One analysis: wall and processor time in s, and the most memory that all its processes held at once, in bytes.
+    """One run of ``command``: wall and processor time in s, the most memory that all its processes held at once, and
+    the size of its document, in bytes.
 
-    Both count every process of it. Memory is the proportional set size, which counts pages that processes share once.
+    Times and memory count every process. Memory is the proportional set size: pages that processes share count once.
     """
 
+    command: str
     ranks: int
     jobs: int
     wall: float
     cpu: float
     peak: int
+    document: int
 
 
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
@@ -80,20 +86,46 @@ def head_of(head: str, rank: int, ranks: int, ahead_ns: int) -> str:
     return _WORLD.sub(rf"\g<1>{ranks}", _RANK.sub(rf"\g<1>{rank}", head))
 
 
-def measure(folder: Path, ranks: int, jobs: int) -> Run:
-    """Analyse the first ``ranks`` of ``folder`` with ``jobs`` processes, in a process group of its own."""
-    traces = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
-    command = [sys.executable, "-m", "perftool", "analyze", *traces, "--output-format", "json", "--jobs", str(jobs)]
+def make_small(folder: Path, ranks: int) -> int:
+    """Write a run of small ranks, one of which has a slow loader, into ``folder``; returns the mean bytes of one."""
+    sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
+    from culprits import one_rank, write_run
+
+    write_run(folder, ranks, one_rank("loader", ranks // 2 + 3), per_host=8)
+    return sum(file.stat().st_size for file in folder.rglob("rank*.json")) // ranks
+
+
+def make_parts(folder: Path, target: Path) -> None:
+    """Write a part for each host, a folder below ``folder``, into ``target``."""
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.part_file import render_part
+    from perftool.engine.rules.pack import builtin_folder, load_pack
+    from perftool.readers.files.discover import find_inputs
+
+    rules = load_pack(builtin_folder())
+    for host in sorted(folder.iterdir()):
+        with analysed(find_inputs([str(host)]), rules) as run:
+            (target / f"{host.name}.part").write_bytes(render_part(run.part))
+
+
+def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:
+    """Run the program with ``arguments`` over so many ``ranks``; its document, on stdout, must show them all."""
     peaks = [0]
     before, started = cpu_time(), time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "perftool", *arguments], stdout=subprocess.PIPE)
     watch = threading.Thread(target=lambda: peaks.extend(watched(process)))
     watch.start()
     output, _ = process.communicate()
     wall = time.perf_counter() - started
     watch.join()
     require_all(output, ranks)
-    return Run(ranks, jobs, wall, cpu_time() - before, max(peaks))
+    return Run(arguments[0], ranks, jobs, wall, cpu_time() - before, max(peaks), len(output))
+
+
+def over(folder: Path, ranks: int, jobs: int, report: bool) -> list[str]:
+    """The arguments that look at the first ``ranks`` of ``folder`` with ``jobs`` processes."""
+    traces = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
+    return [*(["report", *traces] if report else ["analyze", *traces, *JSON]), "--jobs", str(jobs)]
 
 
 def cpu_time() -> float:
@@ -103,7 +135,11 @@ def cpu_time() -> float:
 
 
 def require_all(output: bytes, ranks: int) -> None:
-    """Raise ValueError unless the report shows every rank: a fast failure is no result."""
+    """Raise ValueError unless the document shows every rank: a fast failure is no result."""
+    if output.startswith(b"<!doctype html>"):
+        if ranks > 1 and f"({ranks} ranks)".encode() not in output:
+            raise ValueError(f"the page shows other ranks than {ranks}")
+        return
     read = [rank["rank"] for rank in json.loads(output)["ranks"] if rank["status"] == "ok"]
     if read != list(range(ranks)):
         raise ValueError(f"the report shows ranks {read}")
@@ -135,32 +171,59 @@ def memory_of(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
-HEAD = """| ranks | text | jobs | wall s | CPU s | CPU s per rank | peak MiB, all processes |
-|--:|--:|--:|--:|--:|--:|--:|"""
+HEAD = """| command | ranks | text | jobs | wall s | CPU s | CPU s per rank | peak MiB, all processes | document |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|"""
 
 
 def row(run: Run, size: int) -> str:
     """A run over traces of ``size`` bytes as a row of Markdown."""
     text = f"{run.ranks * size / 1e6:,.0f} MB"
-    times = f"{run.wall:.0f} | {run.cpu:.1f} | {run.cpu / run.ranks:.2f}"
-    return f"| {run.ranks} | {text} | {run.jobs} | {times} | {run.peak / 2**20:,.0f} |"
+    times = f"{run.wall:.0f} | {run.cpu:.1f} | {run.cpu / run.ranks:.3f}"
+    ends = f"{run.peak / 2**20:,.0f} | {run.document / 1e6:.2f} MB |"
+    return f"| {run.command} | {run.ranks:,} | {text} | {run.jobs} | {times} | {ends}"
 
 
 def main() -> None:
     """Measure as the command line asks."""
+    given = arguments()
+    print(HEAD, flush=True)
+    for run, size in (large if given.trace else small)(given):
+        print(row(run, size), flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trace", type=Path)
+    parser.add_argument("trace", type=Path, nargs="?")
     parser.add_argument("--megabytes", type=float, default=60)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, os.cpu_count() or 1])
-    given = parser.parse_args()
+    parser.add_argument("--report", action="store_true")
+    return parser.parse_args()
+
+
+def large(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
+    """A run for each number of ranks and of processes, and the bytes of a trace."""
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         size = make_ranks(given.trace, folder, given.megabytes, max(given.ranks))
-        print(HEAD, flush=True)
         for ranks in given.ranks:
             for jobs in (jobs for jobs in given.jobs if jobs <= ranks):
-                print(row(measure(folder, ranks, jobs), size), flush=True)
+                yield measure(over(folder, ranks, jobs, given.report), ranks, jobs), size
+
+
+def small(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
+    """Three runs for each number of ranks, and the mean bytes of a trace."""
+    for ranks in given.ranks:
+        with tempfile.TemporaryDirectory(prefix="ranks-") as name:
+            run, parts = Path(name, "run"), Path(name, "parts")
+            run.mkdir()
+            parts.mkdir()
+            size = make_small(run, ranks)
+            yield measure(["analyze", str(run), *JSON], ranks), size
+            yield measure(["report", str(run)], ranks), size
+            make_parts(run, parts)
+            yield measure(["merge", str(parts), *JSON], ranks), size
 
 
 if __name__ == "__main__":

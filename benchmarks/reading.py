@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contenders import CONTENDERS
+from goals import SMALL_GOALS, Results, Row, goal_table, short
 from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
-YARDSTICK = "msgspec"
+# Decoding into dictionaries is what every script over a trace begins with.
+YARDSTICK = "json"
 PACKAGES = {
     "perftool": ("habana-perf-tool", "duckdb"),
     "msgspec": ("msgspec",),
@@ -34,7 +36,7 @@ PACKAGES = {
 class Options:
     """What to measure: see ``--help``."""
 
-    source: Path
+    sources: tuple[Path, ...]
     sizes: tuple[float, ...]
     rounds: int
     limit: float
@@ -46,15 +48,6 @@ class Options:
     def python(self, program: str) -> str:
         """The interpreter that has the program."""
         return self.pythons.get(program, sys.executable)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A program and what it took, or why there is no number."""
-
-    program: str
-    cost: Cost | None
-    note: str = ""
 
 
 def environment() -> dict[str, str]:
@@ -88,20 +81,26 @@ def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[
     print(f"  {program}: {notes.get(program) or costs[program][-1]}", file=sys.stderr, flush=True)
 
 
+def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results]:
+    """What every program took, for each source and size in MB."""
+    found = {}
+    for source in options.sources:
+        for megabytes in options.sizes:
+            trace = folder / f"grown-{megabytes:g}.json"
+            size = grown(source, trace, megabytes)
+            print(f"{source.name}: {size:.0f} MB", file=sys.stderr, flush=True)
+            found[source, megabytes] = Results(size, compare(trace, megabytes, options))
+            trace.unlink()
+    return found
+
+
 def tables(options: Options, folder: Path) -> Iterator[str]:
-    """The Markdown tables, one for each size, the small things and the growth."""
-    analyses: list[tuple[float, Cost]] = []
-    for megabytes in options.sizes:
-        trace = folder / f"grown-{megabytes:g}.json"
-        size = grown(options.source, trace, megabytes)
-        print(f"{trace}: {size:.0f} MB", file=sys.stderr, flush=True)
-        rows = compare(trace, megabytes, options)
-        trace.unlink()
-        analyses += [(size, row.cost) for row in rows if row.program == "perftool" and row.cost]
-        yield f"## {size:.0f} MB\n\n{size_table(rows)}"
-    if len(analyses) > 1:
-        yield growth(analyses[0], analyses[-1])
-    yield f"## Small things\n\n{small_table(options, folder)}"
+    """The Markdown tables: the goals, the small things, and one for each source and size."""
+    found, small = measured(options, folder), small_things(options, folder)
+    yield f"## Goals\n\n{goal_table(found, options.slow, small)}"
+    yield f"## Small things\n\n{small_table(small)}"
+    for (source, _), results in found.items():
+        yield f"## {short(source)}, {results.megabytes:.0f} MB\n\n{size_table(results.rows)}"
 
 
 def grown(source: Path, trace: Path, megabytes: float) -> float:
@@ -123,42 +122,36 @@ def grown(source: Path, trace: Path, megabytes: float) -> float:
 def size_table(rows: Sequence[Row]) -> str:
     """One row per program, with its ratios to the yardstick."""
     yardstick = next((row.cost for row in rows if row.program == YARDSTICK), None)
-    lines = [
-        "| program | CPU s | ratio | wall s | ratio | peak MiB | ratio | |",
-        "|---|" + "--:|" * 6 + "---|",
-    ]
+    lines = ["| program | CPU s | ratio | wall s | peak MiB | ratio | |", "|---|" + "--:|" * 5 + "---|"]
     for row in rows:
-        numbers = list(numbers_of(row.cost, yardstick)) if row.cost else ["-"] * 6
+        numbers = list(numbers_of(row.cost, yardstick)) if row.cost else ["-"] * 5
         lines.append("| " + " | ".join([row.program, *numbers, row.note]) + " |")
     return "\n".join(lines)
 
 
 def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
-    """The six cells of a program."""
-    for part, scale, digits in (("cpu", 1, 2), ("wall", 1, 2), ("peak", 2**20, 0)):
-        value = getattr(cost, part)
-        yield f"{value / scale:.{digits}f}"
-        yield f"{value / getattr(yardstick, part):.2f}" if yardstick else "-"
+    """The five cells of a program."""
+    yield f"{cost.cpu:.2f}"
+    yield f"{cost.cpu / yardstick.cpu:.2f}" if yardstick else "-"
+    yield f"{cost.wall:.2f}"
+    yield f"{cost.peak / 2**20:.0f}"
+    yield f"{cost.peak / yardstick.peak:.2f}" if yardstick else "-"
 
 
-def growth(small: tuple[float, Cost], large: tuple[float, Cost]) -> str:
-    """How the cost of the analysis grows with the file."""
-    size, cpu, peak = large[0] / small[0], large[1].cpu / small[1].cpu, large[1].peak / small[1].peak
-    return (
-        f"From {small[0]:.0f} to {large[0]:.0f} MB the file grows {size:.2f} times, the processor time "
-        f"of the analysis {cpu:.2f} times, its peak memory {peak:.2f} times."
-    )
-
-
-def small_table(options: Options, folder: Path) -> str:
+def small_things(options: Options, folder: Path) -> dict[str, Cost]:
     """The start of the program, and a small trace from the command to the printed report."""
-    trace = folder / "grown-1.json"
-    size = grown(SAMPLE, trace, 1)
+    trace = folder / "small.json"
+    grown(SAMPLE, trace, 0.006)
     module = [options.python("perftool"), "-m", "perftool"]
-    commands = {"`--help`": ["--help"], f"`analyze`, {size:.1f} MB": ["analyze", str(trace)]}
+    commands = (["--version"], ["--help"], ["analyze", str(trace)])
+    costs = [best([measure([*module, *given], options.limit, environment()) for _ in range(5)]) for given in commands]
+    return dict(zip(SMALL_GOALS, costs, strict=True))
+
+
+def small_table(small: Mapping[str, Cost]) -> str:
+    """One row per command."""
     lines = ["| command | CPU s | wall s | peak MiB |", "|---|--:|--:|--:|"]
-    for name, arguments in commands.items():
-        cost = best([measure([*module, *arguments], options.limit, environment()) for _ in range(5)])
+    for name, cost in small.items():
         lines.append(f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {cost.peak / 2**20:.0f} |")
     return "\n".join(lines)
 
@@ -166,13 +159,15 @@ def small_table(options: Options, folder: Path) -> str:
 def method(options: Options) -> str:
     """When, where, on what and how it was measured."""
     day = datetime.date.today().isoformat()
-    load, source = " ".join(f"{value:.1f}" for value in os.getloadavg()), options.source.name
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    sources = ", ".join(f"`{source.name}`" for source in options.sources)
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
-        f"Source: `{source}`, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
+        f"Sources: {sources}, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
         "a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
-        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds."
+        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds. On a busy machine wall time\n"
+        "says how much of it others left."
     )
 
 
@@ -195,7 +190,7 @@ def versions(options: Options) -> str:
 def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None, Path | None]:
     """The options, the folder for large files and the file to write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", type=Path, default=SAMPLE, help="trace to grow (default: a sample)")
+    parser.add_argument("--source", type=Path, action="append", help="trace to grow, once or more (default: a sample)")
     parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a run is stopped")
@@ -207,7 +202,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
     parser.add_argument("--output", type=Path, help="write the Markdown here too")
     given = parser.parse_args(arguments)
     options = Options(
-        given.source,
+        tuple(given.source or [SAMPLE]),
         tuple(float(size) for size in given.sizes.split(",")),
         given.rounds,
         given.limit,

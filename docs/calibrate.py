@@ -1,17 +1,21 @@
 """Predicted against measured: the tables of docs/gains.md, from pairs of traces before and after a fix.
 
-usage: python docs/calibrate.py                        the pairs of sample_traces/benchmarks
-       python docs/calibrate.py --record [NAMES]...    pairs recorded now, by rounds; needs PyTorch
-       python docs/calibrate.py BEFORE AFTER CODE...   pairs of yours
+usage: python docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
+
+--record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; what they come
+to is kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each.
+--write puts the tables into docs/gains.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +24,9 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 
 PAIRS = Path(__file__).parent.parent / "sample_traces" / "benchmarks"
 HEAD = "| pair | rule | before | bound | predicted | after | error, of the step before |\n|---|---|---|---|---|---|---|"
+PAGE = Path(__file__).parent / "gains.md"
+KEPT = Path(__file__).parent.parent / "benchmarks" / "calibration.json"
+BEGIN, END = "<!-- calibrate: begin -->\n", "<!-- calibrate: end -->"
 # A step of the second form is another one: more samples, or it waits for other ranks.
 NOT_ONE_STEP = {"batch_size"}
 ROUNDS = 3
@@ -65,7 +72,7 @@ def _ms(value: float | None) -> str:
 
 def row(pair: Pair) -> Row:
     """What the first form promises, and what the second shows."""
-    first, second = _report(tuple(pair.before)), _report(tuple(pair.after))
+    first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
     bound = max((gain.most for gain in gains), default=None)
@@ -79,6 +86,10 @@ def row(pair: Pair) -> Row:
         now if pair.ratio is None else was / pair.ratio,
         any(issue.kind == "simulated" for read in first.inputs for issue in read.issues),
     )
+
+
+def _read(paths: Sequence[str]) -> Report:
+    return _report(tuple(paths))
 
 
 @cache
@@ -106,7 +117,11 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times; the round of median error."""
+    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, the forms in turn.
+
+    Whatever else a machine does makes steps longer: of each form the recording with the least median step stands. How
+    much quicker the second form is was measured unobserved, the forms in turn, where they can be; the median of that.
+    """
     from perftool.bench import benchmark_names, find_benchmark
     from perftool.bench.harness.launch import Plan
     from perftool.proof import leave_traces
@@ -114,47 +129,80 @@ def recorded(names: Sequence[str]) -> Iterator[Row]:
     codes = {rule.code for rule in load_pack(builtin_folder()) if rule.whatif}
     for name in names or benchmark_names():
         benchmark = find_benchmark(name)
-        if benchmark.script is not None or benchmark.unavailable() or not codes & set(benchmark.rules):
+        mine = sorted(codes & set(benchmark.rules))
+        if benchmark.script is not None or benchmark.unavailable() or not mine:
             continue
-        rounds: dict[str, list[Row]] = {}
-        for _ in range(ROUNDS):
-            with tempfile.TemporaryDirectory() as folder:
-                left = leave_traces(benchmark, "cpu", Plan.of(quick=True), Path(folder))
-                files = [[str(path) for path in left.files[form]] for form in ("naive", "advised")]
-                ratio = left.ratio.value if left.ratio else None
-                for code in sorted(codes & set(benchmark.rules)):
-                    rounds.setdefault(code, []).append(row(Pair(name, *files, code, ratio)))
-                    print(rounds[code][-1], file=sys.stderr, flush=True)
-        for made in rounds.values():
-            yield sorted(made, key=lambda one: (one.error is None, one.error or 0.0))[len(made) // 2]
+        with tempfile.TemporaryDirectory() as folder:
+            rounds = []
+            for number in range(ROUNDS):
+                place = Path(folder) / str(number)
+                place.mkdir()
+                rounds.append(leave_traces(benchmark, "cpu", Plan.of(quick=True), place))
+            before, after = (
+                min(
+                    ([str(path) for path in left.files[form]] for left in rounds),
+                    key=lambda files: _step_ms(_read(files)),
+                )
+                for form in ("naive", "advised")
+            )
+            ratios = [left.ratio.value for left in rounds if left.ratio is not None]
+            for code in mine:
+                made = row(Pair(name, before, after, code, statistics.median(ratios) if ratios else None))
+                print(made, file=sys.stderr, flush=True)
+                yield made
 
 
-def show(title: str, rows: Sequence[Row]) -> None:
-    """Print a table, and the median and the worst error."""
-    if not rows:
-        return
-    print(f"{title} (times in ms)\n\n{HEAD}")
-    print("\n".join(map(str, rows)))
+def table(title: str, rows: Sequence[Row]) -> str:
+    """The rows, and the median and the worst error."""
+    lines = [f"**{title}**", "", HEAD, *map(str, rows), ""]
     errors = [one.error for one in rows if one.error is not None]
     if errors:
-        median, worst = statistics.median(errors), max(errors)
-        print(
-            f"\n{len(errors)} predictions: median error {100 * median:.1f} %, worst {100 * worst:.1f} % of the step.\n"
-        )
+        median, worst = 100 * statistics.median(errors), 100 * max(errors)
+        lines += [
+            f"{len(errors)} predictions: median error {median:.1f} %, worst {worst:.1f} % of the step before.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def kept() -> list[Row]:
+    """The rows that were made of recordings which are not in the repository."""
+    return [Row(**one) for one in json.loads(KEPT.read_text(encoding="utf-8"))]
+
+
+def keep(rows: Sequence[Row], made: Row) -> list[Row]:
+    """``rows`` with ``made`` in its place, kept."""
+    others = [one for one in rows if (one.name, one.code) != (made.name, made.code)]
+    found = sorted([*others, made], key=lambda one: (one.name, one.code))
+    KEPT.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
+    return found
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables, simulated pairs apart."""
-    if arguments[:1] == ["--record"]:
-        rows = list(recorded(arguments[1:]))
-    elif arguments:
-        parts = [arguments[at : at + 3] for at in range(0, len(arguments) - 2, 3)]
-        rows = [row(Pair(Path(before).name, [before], [after], code)) for before, after, code in parts]
+    """Print the tables, simulated pairs apart, or write them."""
+    parser = argparse.ArgumentParser(usage=(__doc__ or "").split("usage: ")[1].split("\n")[0])
+    parser.add_argument("--record", nargs="*", metavar="NAME")
+    parser.add_argument("--pair", nargs=3, action="append", default=[], metavar=("BEFORE", "AFTER", "CODE"))
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args(arguments)
+    rows = kept()
+    for before, after, code in given.pair:
+        rows = keep(rows, row(Pair(Path(before).name.split(".")[0], [before], [after], code)))
+    for made in recorded(given.record) if given.record is not None else ():
+        rows = keep(rows, made)
+    known = {(one.name, one.code) for one in rows}
+    shown = [row(pair) for pair in shipped() if (pair.name, pair.code) not in known]
+    # A rule that is silent about the pair says nothing of it.
+    told = [one for one in shown if one.bound is not None or one.predicted is not None]
+    rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in told]
+    titles = {"Recorded": False, "Simulated": True}
+    text = "\n".join(table(title, mine) for title, simulated in titles.items()
+                     if (mine := [one for one in rows if one.simulated is simulated]))  # fmt: skip
+    if given.write:
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", encoding="utf-8")
     else:
-        # A rule that is silent about the pair says nothing of it.
-        rows = [one for one in map(row, shipped()) if one.bound is not None or one.predicted is not None]
-    show("Recorded", [one for one in rows if not one.simulated])
-    show("Simulated", [one for one in rows if one.simulated])
+        print(text)
     return 0
 
 

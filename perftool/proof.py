@@ -5,21 +5,22 @@ The benchmarks and the simulator know nothing of rules, and the rules nothing of
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perftool.engine.analysis import analyze
-from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measurement, Proof
 from perftool.model.report import Report
 
 if TYPE_CHECKING:
-    from perftool.bench.harness.case import Benchmark
+    from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
 # The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
@@ -29,6 +30,11 @@ WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
 # A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
 _HARM = 0.9
+# What a simulated row is worth.
+CIRCULAR = "circular: a simulated device, which is our own model, shown to our own rule"
+_NO_WIN = "no win measured on this device"
+_ONE_PAIR = "the ratio is that of one pair of runs, so how sure it is cannot be said"
+SCRIPTS = Path(__file__).parent / "bench" / "scripts"
 # Called with what is being done for a benchmark.
 Stage = Callable[[str], None]
 
@@ -44,31 +50,46 @@ class Request:
 
 def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
     """Measure ``benchmark``, show its traces to the rules, and judge both. Failures are results, not errors."""
-    from perftool.bench.harness.launch import BenchmarkError, Plan
+    from perftool.bench.harness.launch import BenchmarkError
 
     folder = request.folder / benchmark.name
     folder.mkdir(parents=True, exist_ok=True)
-    reason = why_not_measured(benchmark, request.device)
+    begin = time.monotonic()
+    reason = why_not_measured(benchmark, request.device, request.quick)
     measurements: tuple[Measurement, ...] = ()
-    proof = None
+    recorded = proof = None
     try:
         if reason is None:
-            measurements = _measure(benchmark, request, folder, stage)
-        if benchmark.script is not None or reason is None:
-            stage("recording" if benchmark.script is None else "simulating")
-            recorded = leave_traces(benchmark, request.device, Plan.of(request.quick), folder)
+            measurements, recorded = _measure(benchmark, request, folder, stage)
+        if benchmark.script is not None:
+            stage("simulating")
+            recorded = _simulate(benchmark, benchmark.script, folder)
+        if recorded is not None:
+            stage("showing the rules both traces")
             proof = _shown(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
-        return _result(benchmark, request, "failed", str(error), measurements, proof)
-    status, why = judge(benchmark, reason, measurements, proof)
-    return _result(benchmark, request, status, why, measurements, proof)
+        judged: tuple[BenchmarkStatus, str | None] = ("failed", str(error))
+    else:
+        judged = judge(benchmark, reason, measurements, proof)
+    status, why = judged
+    return BenchmarkResult(
+        name=benchmark.name,
+        rules=benchmark.rules,
+        summary=benchmark.summary,
+        device=request.device,
+        status=status,
+        reason=why,
+        measurements=measurements,
+        proof=proof,
+        seconds=time.monotonic() - begin,
+    )
 
 
-def why_not_measured(benchmark: Benchmark, device: str) -> str | None:
-    """Why there is nothing to measure on ``device``; None when there is."""
+def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> str | None:
+    """Why there is nothing to measure on ``device``, or within the time of ``--quick``; None when there is."""
     if device not in benchmark.devices:
         return benchmark.reason
-    return benchmark.unavailable()
+    return benchmark.unavailable() or (benchmark.not_quick or None if quick else None)
 
 
 def judge(
@@ -76,7 +97,8 @@ def judge(
 ) -> tuple[BenchmarkStatus, str | None]:
     """The status of a row, and why it is not simply ``validated``.
 
-    ``failed``: the forms disagree, a rule is silent before or fires after, or the advice does harm at the first size.
+    ``failed``: the forms disagree, a rule is silent before or fires after, or its advice does harm at the first size.
+    Advice that no rule gives here may be right elsewhere: then the row says that it is slower on this device.
     """
     for measured in measurements:
         if not measured.max_error <= benchmark.tolerance:
@@ -91,17 +113,19 @@ def judge(
         if proof.fired_after:
             return "failed", f"{', '.join(proof.fired_after)} still fires on the advised form"
     if measurements and measurements[0].ratio.verdict == "loss" and measurements[0].ratio.high < _HARM:
-        return "failed", f"the advised form is slower ({measurements[0].ratio.value:.2f})"
+        slower = f"the advised form is slower ({measurements[0].ratio.value:.2f})"
+        return ("failed", slower) if benchmark.rules else ("skipped", f"{slower} on this device")
     if proof is None:
         return "skipped", reason
-    if proof.simulated:
-        return "simulated", reason or "the rule was shown simulated traces; the ratio is measured"
     verdicts = {measured.ratio.verdict for measured in measurements}
-    if "win" in verdicts or not verdicts:
-        return "validated", None
-    if "unknown" in verdicts and measurements[0].ratio.value > 1.0:
-        return "validated", "the ratio is that of one pair of runs, so how sure it is cannot be said"
-    return "skipped", "no win measured on this device"
+    unsure = "unknown" in verdicts and measurements[0].ratio.value > 1.0
+    if verdicts and "win" not in verdicts and not unsure:
+        reason = _NO_WIN
+    if proof.simulated:
+        return "simulated", f"{CIRCULAR}; {reason or 'the ratio is measured here'}"
+    if reason is not None:
+        return "skipped", reason
+    return "validated" if benchmark.rules else "measured", _ONE_PAIR if "win" not in verdicts and unsure else None
 
 
 def proof_of(
@@ -111,27 +135,29 @@ def proof_of(
     measured_ratio: float | None = None,
     work: float = 1.0,
 ) -> Proof:
-    """What ``rules`` say about the traces of the two forms, simulated ones unless a measured ratio is given.
+    """What all rules say about the traces of the two forms, simulated ones unless a measured ratio is given.
 
-    ``work`` is how many times more a step of the advised form does.
+    Gains are those that ``rules`` promise; ``work`` is how many times more a step of the advised form does.
     """
-    pack = [rule for rule in load_pack(builtin_folder()) if rule.code in set(rules)]
-    before, after = analyze(naive, pack), analyze(advised, pack)
-    gains = [finding.gain for finding in before.findings if finding.gain is not None]
+    own = set(rules)
+    before, after = analyze(naive), analyze(advised)
+    fired, still = _codes(before), _codes(after)
+    gains = [finding.gain for finding in before.findings if finding.gain is not None and finding.code in own]
     bounds = [gain.most for gain in gains]
     predicted = [gain.share_of_step for gain in gains if gain.kind == "predicted"]
     return Proof(
         simulated=measured_ratio is None,
-        fired_before=_codes(before),
-        fired_after=_codes(after),
+        fired_before=tuple(sorted(fired & own)),
+        fired_after=tuple(sorted(still & own)),
+        newly_fired=tuple(sorted(still - fired - own)),
         gain_estimated=max(bounds, default=None),
         gain_predicted=max(predicted, default=None),
         ratio=_step_ratio(before, after, work) if measured_ratio is None else measured_ratio,
     )
 
 
-def _codes(report: Report) -> tuple[str, ...]:
-    return tuple(sorted({finding.code for finding in report.findings}))
+def _codes(report: Report) -> set[str]:
+    return {finding.code for finding in report.findings}
 
 
 def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
@@ -145,18 +171,28 @@ def _mean_step_ns(report: Report) -> float | None:
     return sum(complete) / len(complete) if complete else None
 
 
-def _measure(benchmark: Benchmark, request: Request, folder: Path, stage: Stage) -> tuple[Measurement, ...]:
-    from perftool.bench.harness.launch import Plan, measure
+def _measure(
+    benchmark: Benchmark, request: Request, folder: Path, stage: Stage
+) -> tuple[tuple[Measurement, ...], Recorded | None]:
+    """The forms timed at all sizes, or with ``--quick`` at the first; recorded where nothing is simulated."""
+    from perftool.bench.harness.launch import Plan, measure, measure_and_record
 
-    plan = Plan.of(request.quick)
-    measured = []
-    for size in benchmark.sizes[:1] if request.quick else benchmark.sizes:
-        stage(f"measuring, {size}")
-        measured.append(measure(benchmark, size, request.device, plan, folder))
-        if benchmark.tuned_heap and not request.quick:
+    plan, device, first = Plan.of(request.quick), request.device, benchmark.sizes[0]
+    recorded = None
+    stage(f"measuring, {first}")
+    if benchmark.script is None:
+        measured, recorded = measure_and_record(benchmark, device, plan, folder)
+    else:
+        measured = measure(benchmark, first, device, plan, folder)
+    all_measured = [measured]
+    for size in () if request.quick else benchmark.sizes:
+        if size != first:
+            stage(f"measuring, {size}")
+            all_measured.append(measure(benchmark, size, device, plan, folder))
+        if benchmark.tuned_heap:
             stage(f"measuring, {size}, tuned heap")
-            measured.append(measure(benchmark, size, request.device, plan, folder, "tuned"))
-    return tuple(measured)
+            all_measured.append(measure(benchmark, size, device, plan, folder, "tuned"))
+    return tuple(all_measured), recorded
 
 
 def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
@@ -183,47 +219,44 @@ def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Meas
 
 
 def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
-    """Run the script ``name`` in both forms on a simulated Gaudi; each leaves a folder."""
+    """Run the script ``name`` in both forms at once on a simulated Gaudi; each leaves a folder."""
     from perftool.bench.harness.case import FORM_NAMES
     from perftool.bench.harness.launch import Recorded
 
-    script = Path(__file__).parent / "bench" / "scripts" / name
-    naive, advised = (_run_script(script, form, folder / form / f"{benchmark.name}.json.gz") for form in FORM_NAMES)
+    script = SCRIPTS / name
+    runs = [_start(benchmark, script, form, folder / form) for form in FORM_NAMES]
+    try:
+        naive, advised = (_result_of(run, f"{script.name} {form}") for run, form in zip(runs, FORM_NAMES, strict=True))
+    finally:
+        for run in runs:
+            run.kill()
+    for form in FORM_NAMES:
+        leave_settings(benchmark, form, folder / form)
     error = None if naive is None or advised is None else abs(naive - advised) / max(abs(naive), 1e-12)
     return Recorded({form: [folder / form] for form in FORM_NAMES}, ratio=None, max_error=error)
 
 
-def _run_script(script: Path, form: str, target: Path) -> float | None:
-    """Leave the trace of one form at ``target``; returns the result that the script prints last, if it does."""
-    target.parent.mkdir(exist_ok=True)
+def _start(benchmark: Benchmark, script: Path, form: FormName, folder: Path) -> subprocess.Popen[str]:
+    folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "perftool.sim", "--device", SIMULATED_DEVICE]
-    command += ["--skip-steps", str(WARM_UP_STEPS), "-o", str(target), str(script), form]
+    command += ["--skip-steps", str(WARM_UP_STEPS), "-o", str(folder / f"{benchmark.name}.json.gz")]
+    return subprocess.Popen([*command, str(script), form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
+    """The result that a script prints last, if it does."""
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_SIMULATION_TIMEOUT_S, check=False)
+        stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise InputError(f"{script.name} {form} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
-    if ended.returncode:
-        said = ended.stderr.strip().splitlines()
-        raise InputError(f"{script.name} {form}: {said[-1] if said else f'exit code {ended.returncode}'}")
-    printed = ended.stdout.split()
+        raise InputError(f"{name} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
+    if run.returncode:
+        said = stderr.strip().splitlines()
+        raise InputError(f"{name}: {said[-1] if said else f'exit code {run.returncode}'}")
+    printed = stdout.split()
     return float(printed[-1]) if printed[-2:-1] == ["result"] else None
 
 
-def _result(
-    benchmark: Benchmark,
-    request: Request,
-    status: BenchmarkStatus,
-    reason: str | None,
-    measurements: tuple[Measurement, ...],
-    proof: Proof | None,
-) -> BenchmarkResult:
-    return BenchmarkResult(
-        name=benchmark.name,
-        rules=benchmark.rules,
-        summary=benchmark.summary,
-        device=request.device,
-        status=status,
-        reason=reason,
-        measurements=measurements,
-        proof=proof,
-    )
+def leave_settings(benchmark: Benchmark, form: FormName, folder: Path) -> None:
+    """Lay what a run of ``form`` was configured with beside its trace."""
+    if benchmark.settings is not None:
+        shutil.copyfile(SCRIPTS / benchmark.name / form / benchmark.settings, folder / benchmark.settings)

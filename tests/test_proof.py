@@ -14,7 +14,7 @@ from perftool.model.benchmark import Measurement, Proof, Ratio
 pytest.importorskip("torch")
 
 from perftool.bench.fused_adamw import BENCHMARK
-from perftool.proof import Request, judge, prove, why_not_measured
+from perftool.proof import CIRCULAR, Request, judge, prove, why_not_measured
 
 WIN = measurement()
 NO_WIN = measurement(Ratio(1.0, 0.9, 1.1, 0.97))
@@ -42,7 +42,8 @@ DEVICE = "needs a device with asynchronous execution"
         (None, [WIN], proof(before=()), ("failed", "FUS101 did not fire on the naive form")),
         (None, [WIN], proof(after=("FUS101",)), ("failed", "FUS101 still fires on the advised form")),
         (DEVICE, [], None, ("skipped", DEVICE)),
-        (DEVICE, [], proof(simulated=True), ("simulated", DEVICE)),
+        (DEVICE, [], proof(simulated=True), ("simulated", f"{CIRCULAR}; {DEVICE}")),
+        (None, [NO_WIN], proof(simulated=True), ("simulated", f"{CIRCULAR}; no win measured on this device")),
         (DEVICE, [], APART, ("failed", "the simulated scripts' results differ by 0.25")),
     ],
 )
@@ -56,7 +57,22 @@ def test_a_measured_row_with_simulated_traces_is_called_simulated() -> None:
     status, reason = judge(BENCHMARK, None, [WIN], proof(simulated=True))
 
     assert status == "simulated"
-    assert reason == "the rule was shown simulated traces; the ratio is measured"
+    assert reason == f"{CIRCULAR}; the ratio is measured here"
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"), [(WIN, "measured"), (NO_WIN, "skipped"), (LOSS, "skipped"), (ONE_PAIR, "measured")]
+)
+def test_advice_that_no_rule_looks_for_is_measured(measured: Measurement, expected: str) -> None:
+    status, _ = judge(replace(BENCHMARK, rules=()), None, [measured], proof(before=()))
+
+    assert status == expected
+
+
+def test_what_takes_too_long_is_left_out_of_a_quick_run() -> None:
+    slow = replace(BENCHMARK, not_quick="compiles for a minute")
+
+    assert (why_not_measured(slow, "cpu"), why_not_measured(slow, "cpu", quick=True)) == (None, "compiles for a minute")
 
 
 def test_what_a_device_lacks_is_a_reason() -> None:
@@ -85,7 +101,7 @@ def test_the_loop_closes(tmp_path: Path) -> None:
 
     result = prove(BENCHMARK, Request("cpu", True, tmp_path), stages.append)
 
-    assert stages == ["measuring, small", "recording"]
+    assert stages == ["measuring, small", "showing the rules both traces"]
     assert result.proof is not None
     assert (result.status, result.proof.fired_before, result.proof.fired_after) == ("validated", ("FUS101",), ())
     assert sorted(path.name for path in (tmp_path / "fused_adamw").glob("*.gz")) == [

@@ -1,12 +1,15 @@
-"""Fused optimizers against the plain loop and against torch.optim with fused=True.
+"""Fused optimizers against the plain loop and against torch.optim with fused=True, in time and in peak memory.
 
 python -m benchmarks.fused.optimizers [--tuned-heap] [--keep-gradients] [--rounds N] [--sets NAME ...] [--ops NAME ...]
+
+`ours` is the automatic choice, `native` the same class with the native kernels, where a compiler is.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import math
 import sys
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from torch import Tensor, nn
 
 from benchmarks.fused.measure import Contender, Race, conditions, race, table, use_one_thread
 from benchmarks.fused.shapes import SETS, Shape
+from perftool.bench.harness.recording import peak_memory
 from perftool.fused import (
     FusedAdagrad,
     FusedAdamW,
@@ -27,6 +31,7 @@ from perftool.fused import (
     FusedSGD,
     reference,
 )
+from perftool.fused.optimizers import native
 
 Params = list[nn.Parameter]
 Case = Callable[[list[Shape]], list[Contender]]
@@ -81,6 +86,17 @@ def grads(params: Params) -> list[Tensor]:
     return [param.grad for param in params if param.grad is not None]
 
 
+def renamed(contender: Contender, name: str) -> Contender:
+    """The same under another name."""
+    return Contender(name, contender.run, contender.prepare)
+
+
+def both(make: Callable[[str | None], Contender]) -> list[Contender]:
+    """The contender `ours` and, where it can be built, `native`, each made for its backend."""
+    ours = make(None)
+    return [ours] if native.obstacle() else [ours, renamed(make("native"), "native")]
+
+
 def stepped(name: str, optimizer: torch.optim.Optimizer) -> Contender:
     """A contender that steps."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
@@ -95,7 +111,7 @@ def sgd(shapes: list[Shape]) -> list[Contender]:
     return [
         Trained("naive", naive, lambda: reference.sgd_(naive, grads(naive), buffers, **options)),
         stepped("fused=True", torch.optim.SGD(parameters(shapes), fused=True, **options)),
-        stepped("ours", FusedSGD(parameters(shapes), **options)),
+        *both(lambda backend: stepped("ours", FusedSGD(parameters(shapes), **options, backend=backend))),
     ]
 
 
@@ -107,7 +123,7 @@ def adagrad(shapes: list[Shape]) -> list[Contender]:
     return [
         Trained("naive", naive, lambda: reference.adagrad_(naive, grads(naive), sums, step=5, **options)),
         stepped("fused=True", torch.optim.Adagrad(parameters(shapes), fused=True, **options)),
-        stepped("ours", FusedAdagrad(parameters(shapes), **options)),
+        *both(lambda backend: stepped("ours", FusedAdagrad(parameters(shapes), **options, backend=backend))),
     ]
 
 
@@ -123,7 +139,7 @@ def adamw(shapes: list[Shape]) -> list[Contender]:
     return [
         Trained("naive", naive, _naive_adamw(naive)),
         stepped("fused=True", torch.optim.AdamW(parameters(shapes), weight_decay=DECAY, fused=True)),
-        stepped("ours", FusedAdamW(parameters(shapes), weight_decay=DECAY)),
+        *both(lambda backend: stepped("ours", FusedAdamW(parameters(shapes), weight_decay=DECAY, backend=backend))),
     ]
 
 
@@ -153,7 +169,10 @@ def lamb(shapes: list[Shape]) -> list[Contender]:
     def run() -> None:
         reference.lamb_(naive, grads(naive), *moments, max_grad_norm=1e3, **options)
 
-    return [Trained("naive", naive, run), stepped("ours", FusedLamb(parameters(shapes), max_grad_norm=1e3))]
+    def make(backend: str | None) -> Contender:
+        return stepped("ours", FusedLamb(parameters(shapes), max_grad_norm=1e3, backend=backend))
+
+    return [Trained("naive", naive, run), *both(make)]
 
 
 def lars(shapes: list[Shape]) -> list[Contender]:
@@ -166,8 +185,11 @@ def lars(shapes: list[Shape]) -> list[Contender]:
         reference.lars_scale_(naive, grads(naive), mask, lr=1.0, weight_decay=DECAY, eeta=1.0)
         reference.resource_apply_momentum_(naive, grads(naive), buffers, momentum=0.9, first_step=False)
 
-    base = FusedResourceApplyMomentum(parameters(shapes), lr=1.0, momentum=0.9, weight_decay=DECAY)
-    return [Trained("naive", naive, run), stepped("ours", FusedLars(base, mask, eeta=1.0))]
+    def make(backend: str | None) -> Contender:
+        base = FusedResourceApplyMomentum(parameters(shapes), lr=1.0, momentum=0.9, weight_decay=DECAY, backend=backend)
+        return stepped("ours", FusedLars(base, mask, eeta=1.0, backend=backend))
+
+    return [Trained("naive", naive, run), *both(make)]
 
 
 class Model(nn.Module):
@@ -180,17 +202,18 @@ class Model(nn.Module):
 
 def ema(shapes: list[Shape]) -> list[Contender]:
     """The plain form over state_dict(), as it is commonly written, out of place."""
-    model, followed = Model(shapes), Model(shapes)
+    model = Model(shapes)
     average = copy.deepcopy(model)
-    fused = FusedEMA(followed)
 
     def run() -> None:
         reference.ema_(list(average.state_dict().values()), list(model.state_dict().values()), decay=0.99)
 
-    return [
-        Trained("naive", list(model.parameters()), run),
-        Trained("ours", list(followed.parameters()), lambda: fused.update(followed)),
-    ]
+    def make(backend: str | None) -> Contender:
+        followed = Model(shapes)
+        fused = FusedEMA(followed, backend=backend)
+        return Trained("ours", list(followed.parameters()), lambda: fused.update(followed))
+
+    return [Trained("naive", list(model.parameters()), run), *both(make)]
 
 
 def clip(shapes: list[Shape]) -> list[Contender]:
@@ -204,33 +227,43 @@ def clip_not_needed(shapes: list[Shape]) -> list[Contender]:
 
 
 def _clip(shapes: list[Shape], limit: float) -> list[Contender]:
-    naive, theirs, ours = parameters(shapes), parameters(shapes), parameters(shapes)
-    fused = FusedClipNorm(ours, limit)
+    naive, theirs = parameters(shapes), parameters(shapes)
+
+    def make(backend: str | None) -> Contender:
+        params = parameters(shapes)
+        fused = FusedClipNorm(params, limit, backend=backend)
+        return Trained("ours", params, lambda: fused.clip_norm(params))
+
     return [
         Trained("naive", naive, lambda: reference.clip_norm_(grads(naive), limit)),
         Trained("foreach", theirs, lambda: nn.utils.clip_grad_norm_(theirs, limit, foreach=True)),
-        Trained("ours", ours, lambda: fused.clip_norm(ours)),
+        *both(make),
     ]
 
 
 def clip_adamw(shapes: list[Shape]) -> list[Contender]:
     """Clipping folded into the step, with a limit that the norm exceeds at every step."""
-    naive, ours = parameters(shapes), parameters(shapes)
+    naive = parameters(shapes)
     step = _naive_adamw(naive)
 
     def run() -> None:
         reference.clip_norm_(grads(naive), 1e-6)
         step()
 
-    optimizer = FusedAdamW(ours, weight_decay=DECAY)
-    fused = FusedClipNorm(ours, 1e-6, optimizer=optimizer)
+    def make(backend: str | None) -> Contender:
+        params = parameters(shapes)
+        optimizer = FusedAdamW(params, weight_decay=DECAY, backend=backend)
+        fused = FusedClipNorm(params, 1e-6, optimizer=optimizer, backend=backend)
+        return Trained("ours", params, lambda: (fused.clip_norm(params), optimizer.step()))
 
-    def run_fused() -> None:
-        fused.clip_norm(ours)
-        optimizer.step()
-
-    alone = FusedAdamW(parameters(shapes), weight_decay=DECAY)
-    return [Trained("naive", naive, run), stepped("step alone", alone), Trained("ours", ours, run_fused)]
+    alone = [
+        stepped(name, each)
+        for name, each in (
+            ("step alone", FusedAdamW(parameters(shapes), weight_decay=DECAY)),
+            ("native step alone", FusedAdamW(parameters(shapes), weight_decay=DECAY, backend="native")),
+        )
+    ]
+    return [Trained("naive", naive, run), *(alone[:1] if native.obstacle() else alone), *both(make)]
 
 
 CASES: dict[str, Case] = {
@@ -249,46 +282,81 @@ CASES: dict[str, Case] = {
 
 def row(op: str, name: str, elements: int, result: Race) -> list[str]:
     """One line of the table."""
-    ours = result.of("ours")
-    others = [timing.name for timing in result.timings if timing.name not in ("naive", "ours")]
-    against = [f"{other}: {result.ratio(other, 'ours')}" for other in others]
-    moved = elements * BYTES[op] / ours.best / 1e6
-    ratio = result.ratio("naive", "ours")
-    return [
-        op,
-        name,
-        f"{result.of('naive').best:.2f}",
-        f"{ours.best:.2f}",
-        str(ratio),
-        ratio.verdict,
-        "; ".join(against) or "-",
-        f"{result.of('naive').faults} / {ours.faults}",
-        f"{100 * moved / result.bandwidth:.0f} %",
-    ]
+    times = {timing.name: timing.best for timing in result.timings}
+    other = next((each for each in ("fused=True", "foreach", "step alone") if each in times), None)
+    other_native = "native step alone" if other == "step alone" else other
+    line = [op, name, *(f"{times[each]:.2f}" if each in times else "-" for each in ("naive", other, "ours", "native"))]
+    for slower, faster in (("naive", "ours"), ("naive", "native"), (other, "ours"), (other_native, "native")):
+        known = slower in times and faster in times
+        line.append(f"{result.ratio(slower, faster)} {result.ratio(slower, faster).verdict}" if known else "-")
+    return [*line, f"{100 * elements * BYTES[op] / times['ours'] / 1e6 / result.bandwidth:.0f} %"]
+
+
+HEADER = (
+    *("op", "set", "naive ms", "other ms", "ours ms", "native ms"),
+    *("naive/ours", "naive/native", "other/ours", "other/native", "bandwidth"),
+)
+
+
+OPTIMIZERS: dict[str, dict[str, Callable[[Params], torch.optim.Optimizer]]] = {
+    "SGD": {
+        "fused=True": lambda params: torch.optim.SGD(params, 1e-3, momentum=0.9, weight_decay=DECAY, fused=True),
+        "ours": lambda params: FusedSGD(params, 1e-3, momentum=0.9, weight_decay=DECAY),
+    },
+    "Adagrad": {
+        "fused=True": lambda params: torch.optim.Adagrad(params, weight_decay=DECAY, fused=True),
+        "ours": lambda params: FusedAdagrad(params, weight_decay=DECAY),
+    },
+    "AdamW": {
+        "fused=True": lambda params: torch.optim.AdamW(params, weight_decay=DECAY, fused=True),
+        "ours": lambda params: FusedAdamW(params, weight_decay=DECAY),
+    },
+}
+
+
+def memory_row(op: str, name: str) -> list[str]:
+    """Bytes per element that an optimizer and two steps with new gradients take at their peak, beside parameters."""
+    shapes = SETS[name]()
+    params = parameters(shapes)
+
+    def run(make: Callable[[Params], torch.optim.Optimizer]) -> None:
+        optimizer = make(params)
+        for _ in range(2):
+            renew(params)
+            optimizer.step()
+        optimizer.zero_grad()
+        del optimizer
+        gc.collect()
+
+    elements = sum(map(math.prod, shapes))
+    found = [peak_memory(lambda make=make: run(make), torch.device("cpu")) for make in OPTIMIZERS[op].values()]
+    return [op, name, *(f"{each / elements:.2f}" for each in found), f"{found[1] / found[0]:.3f}"]
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of times, or with `--memory` that of memory."""
     options = argparse.ArgumentParser()
     options.add_argument("--tuned-heap", action="store_true")
     options.add_argument("--keep-gradients", action="store_true")
+    options.add_argument("--memory", action="store_true")
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--sets", nargs="*", default=list(SETS))
     options.add_argument("--ops", nargs="*", default=list(CASES))
     chosen = options.parse_args()
     use_one_thread()
-    rows = []
+    print(f"{conditions()}\n")
+    if chosen.memory:
+        header = ("op", "set", "fused=True B/element", "ours B/element", "ours / fused=True")
+        print(table(header, [memory_row(op, name) for name in chosen.sets for op in OPTIMIZERS if op in chosen.ops]))
+        return
+    print(table(HEADER, []))
     for name in chosen.sets:
         shapes = SETS[name]()
         elements = sum(map(math.prod, shapes))
         for op in chosen.ops:
-            contenders = CASES[op](shapes)
-            result = race(contenders, chosen.rounds, repeat=max(1, min(3, 8_000_000 // elements)))
-            rows.append(row(op, name, elements, result))
-    header = ["op", "set", "naive ms", "ours ms", "naive/ours min / med (spread)", "verdict"]
-    print(conditions())
-    print()
-    print(table([*header, "other/ours min / med (spread)", "page faults naive / ours", "bandwidth"], rows))
+            result = race(CASES[op](shapes), chosen.rounds, repeat=max(1, min(3, 8_000_000 // elements)))
+            # A line at a time: the large models take minutes.
+            print("| " + " | ".join(row(op, name, elements, result)) + " |", flush=True)
 
 
 if __name__ == "__main__":

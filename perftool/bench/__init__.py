@@ -1,11 +1,13 @@
 """Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
 
-One file for each, named as the rules name it; ``harness`` measures them.
+One file for each, named as the rules name it, or only a script for those that nothing but the simulator can show, which
+``simulated`` lists; ``harness`` measures them.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
@@ -14,13 +16,14 @@ from perftool.errors import MissingExtraError, PerfToolError
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
 
-# Folders of this package that hold no benchmarks.
-_OTHER = {"harness", "workloads", "scripts"}
+# What of this package is no benchmark.
+_OTHER = {"harness", "workloads", "scripts", "simulated"}
 
 
 def benchmark_names() -> list[str]:
     """The names of all benchmarks, sorted; torch is not imported."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name not in _OTHER)
+    modules = {module.name for module in iter_modules(__path__)} - _OTHER
+    return sorted(modules | {script.stem for script in (Path(__file__).parent / "scripts").glob("*.py")})
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -28,7 +31,8 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmark_names():
         raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(benchmark_names())}")
     try:
-        benchmark: Benchmark = import_module(f"perftool.bench.{name}").BENCHMARK
+        simulated: dict[str, Benchmark] = import_module("perftool.bench.simulated").BENCHMARKS
+        benchmark: Benchmark = simulated.get(name) or import_module(f"perftool.bench.{name}").BENCHMARK
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

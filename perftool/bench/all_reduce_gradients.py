@@ -6,12 +6,15 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from perftool.bench.harness.case import Form, FormName, Setting
-from perftool.bench.workloads.data_parallel import gradients, layers, on_ranks, training_step
+from perftool.bench.workloads.data_parallel import gradients, layers, on_ranks, step_form, training_step
 from perftool.fused import all_reduce_gradients
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """DistributedDataParallel, or ``all_reduce_gradients`` after the backward pass of the bare model."""
+    """DistributedDataParallel, the same with all its options for a static model, or ``all_reduce_gradients``."""
+    if form == "torch":
+        options = {"static_graph": True, "gradient_as_bucket_view": True}
+        return step_form("DistributedDataParallel(static_graph=True, gradient_as_bucket_view=True)", setting, **options)
     model = layers(setting)
     if form == "naive":
         model = DistributedDataParallel(model)
@@ -22,9 +25,10 @@ def build(form: FormName, setting: Setting) -> Form:
 
 BENCHMARK = on_ranks(
     name="all_reduce_gradients",
-    rule="COL107",
+    rules=("COL107",),
     summary="Gradients of a small model reduced at once after backward instead of through hooks",
     build=build,
     traced_size="tiny",
     sizes=("tiny", "small"),
+    torch_best=True,
 )

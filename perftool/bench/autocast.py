@@ -47,12 +47,13 @@ def _obstacle() -> str | None:
 
 BENCHMARK = Benchmark(
     name="autocast",
-    rules=("PRC101",),
+    rules=("CFG102", "PRC101"),
     summary="matrix products in bfloat16 instead of float32",
     build=build,
     sizes=tuple(_WIDTHS),
     traced_size="small",
     script="autocast.py",
+    settings="ds_config.json",
     tolerance=0.03,
     tuned_heap=True,
     unavailable=_obstacle,

@@ -15,7 +15,7 @@ def build(form: FormName, setting: Setting) -> Form:
 # On the CPU copying a gradient costs little beside the all-reduce; what the view saves is the memory of all copies.
 BENCHMARK = on_ranks(
     name="bucket_view",
-    rule="CPY104",
+    rules=("CPY104",),
     summary="Gradients that are views of the buckets instead of copies",
     build=build,
     traced_size="small",

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.optimizers import SIZES, optimizer_form
 from perftool.fused import FusedAdagrad
 
+_SETTINGS: dict[str, Any] = {"lr": 1e-3, "weight_decay": 0.01}
+
 
 def build(form: FormName, setting: Setting) -> Form:
-    """torch's Adagrad with its loop over tensors, or FusedAdagrad."""
+    """torch's Adagrad, which loops over tensors on the CPU, FusedAdagrad, or torch's own fused kernel."""
     if form == "naive":
+        return optimizer_form("torch.optim.Adagrad", lambda params: torch.optim.Adagrad(params, **_SETTINGS), setting)
+    if form == "torch":
         return optimizer_form(
-            "torch.optim.Adagrad(foreach=False)",
-            lambda params: torch.optim.Adagrad(params, lr=1e-3, weight_decay=0.01, foreach=False),
+            "torch.optim.Adagrad(fused=True)",
+            lambda params: torch.optim.Adagrad(params, fused=True, **_SETTINGS),
             setting,
         )
-    return optimizer_form("FusedAdagrad", lambda params: FusedAdagrad(params, lr=1e-3, weight_decay=0.01), setting)
+    return optimizer_form("FusedAdagrad", lambda params: FusedAdagrad(params, **_SETTINGS), setting)
 
 
 BENCHMARK = Benchmark(
@@ -29,4 +35,5 @@ BENCHMARK = Benchmark(
     traced_size="small",
     tolerance=1e-5,
     tuned_heap=True,
+    torch_best=True,
 )

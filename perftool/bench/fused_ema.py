@@ -6,17 +6,22 @@ import torch
 from torch import nn
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.ema import PlainEMA
+from perftool.bench.workloads.ema import ListEMA, PlainEMA
 from perftool.bench.workloads.optimizers import SIZES, weights_of
 from perftool.bench.workloads.weights import layered_network, training_step
 from perftool.fused import FusedEMA, FusedSGD
 
 _DECAY = 0.999
+_WAYS: dict[FormName, tuple[type[PlainEMA] | type[FusedEMA], str]] = {
+    "naive": (PlainEMA, "mul_ and add_ for each tensor"),
+    "advised": (FusedEMA, "FusedEMA"),
+    "torch": (ListEMA, "torch._foreach_lerp_"),
+}
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A loop over the state of the model, or FusedEMA."""
-    follow = PlainEMA if form == "naive" else FusedEMA
+    """A loop over the state of the model, FusedEMA, or torch's op over lists of tensors."""
+    follow, title = _WAYS[form]
     model = nn.ParameterList(weights_of(setting))
     average = follow(model, _DECAY)
     trained = layered_network(setting)
@@ -33,7 +38,6 @@ def build(form: FormName, setting: Setting) -> Form:
     def result() -> list[torch.Tensor]:
         return list(average.ema.parameters())
 
-    title = "mul_ and add_ for each tensor" if form == "naive" else "FusedEMA"
     return Form(title, lambda: average.update(model), result, step)
 
 
@@ -46,4 +50,5 @@ BENCHMARK = Benchmark(
     traced_size="small",
     tolerance=1e-5,
     tuned_heap=True,
+    torch_best=True,
 )

@@ -53,4 +53,5 @@ BENCHMARK = Benchmark(
     traced_size="small",
     script="hpu_graphs.py",
     tolerance=1e-5,
+    not_quick="compiles for half a minute and more",
 )

@@ -36,7 +36,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 BENCHMARK = Benchmark(
     name="loop_constants",
-    rules=("RCP103",),
+    rules=("RCP101", "RCP103"),
     summary="a changing number in a tensor instead of in the graph",
     build=build,
     sizes=tuple(_ITERATIONS),
@@ -45,4 +45,5 @@ BENCHMARK = Benchmark(
     tolerance=1e-5,
     apart=True,
     traced_steps=3,
+    not_quick="compiles for half a minute and more",
 )

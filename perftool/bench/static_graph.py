@@ -15,7 +15,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 BENCHMARK = on_ranks(
     name="static_graph",
-    rule="COL104",
+    rules=("COL104",),
     summary="A graph declared static instead of a search for unused parameters",
     build=build,
     traced_size="recorded",

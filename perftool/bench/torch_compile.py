@@ -69,4 +69,5 @@ BENCHMARK = Benchmark(
     tolerance=1e-5,
     apart=True,
     traced_steps=3,
+    not_quick="compiles for half a minute and more",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
@@ -23,7 +23,9 @@ from perftool.reporters.console import make_console
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from perftool.commands.benchmark_progress import Advance
     from perftool.model.benchmark import BenchmarkResult
+    from perftool.reporters.benchmark.table import ValidationTable
 
 
 class Format(str, Enum):
@@ -52,7 +54,7 @@ OfReport = Annotated[
 ]
 Device = Annotated[Target, typer.Option("--device", metavar="WHERE", help="Where to measure: auto, cpu, cuda, hpu.")]
 Quick = Annotated[
-    bool, typer.Option("--quick", metavar=options.NO_VALUE, help="The first size and few rounds: seconds for each.")
+    bool, typer.Option("--quick", metavar=options.NO_VALUE, help="The first size and few rounds: ten seconds for each.")
 ]
 Validate = Annotated[
     bool, typer.Option("--validate", metavar=options.NO_VALUE, help="Print a table at the end: rules before and after.")
@@ -79,8 +81,8 @@ def benchmark(
     """Prove advice: measure the naive and the advised form, and show both to the rules
 
     Each benchmark runs in processes of its own, one thread each. The rules must fire on the trace of the naive form and
-    be quiet on the other; where that needs a Gaudi, a simulated one stands in and the row says so. Exit code 1 when a
-    benchmark failed.
+    be quiet on the other; where that needs a Gaudi, a simulated one stands in and the row says so. Rows appear as they
+    end, and an interrupt keeps them. Exit code 1 when a benchmark failed.
 
     Examples:
 
@@ -90,63 +92,102 @@ def benchmark(
 
       habana_perf_tool benchmark --from report.json
     """
-    from perftool.commands.benchmark_choice import choose, named_in
+    from perftool.commands.benchmark_choice import choose, left_out, named_in
+    from perftool.commands.benchmark_progress import progress
 
     chosen = choose(names or [], rule or [], None if report is None else named_in(report))
     if listed:
         _list(chosen, output_file)
         note([] if quiet else said(output_file), color)
         return
-    to_terminal = output_format is Format.text and not is_file(output_file)
-    shown = make_console(color.value) if to_terminal and not validate else None
-    with _folder(keep) as folder, _progress(len(chosen), quiet) as advance:
-        results = _run(chosen, device, quick, folder, advance, shown)
+    shown = _Shown(output_format, output_file, validate, color)
+    if quick and not (quiet and output_format is Format.text):
+        shown.left_out = left_out(chosen)
+    with _folder(keep) as folder, progress(len(chosen), quiet) as advance:
+        results, whole = _run(chosen, device, quick, folder, advance, shown)
     if not chosen and not quiet:
         print("habana_perf_tool: no finding of the report has a benchmark", file=sys.stderr)  # noqa: T201
-    if shown is None:
-        _print(results, output_format, output_file, validate, color)
+    shown.end(results)
     note([] if quiet else said(output_file), color)
+    if not whole:
+        print(f"habana_perf_tool: {len(results)} of {len(chosen)} benchmarks ended", file=sys.stderr)  # noqa: T201
+        raise KeyboardInterrupt
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)
 
 
 def _run(
-    names: Sequence[str],
-    device: Target,
-    quick: bool,
-    folder: Path,
-    advance: Callable[[str, str], None],
-    console: Console | None,
-) -> list[BenchmarkResult]:
+    names: Sequence[str], device: Target, quick: bool, folder: Path, advance: Advance, shown: _Shown
+) -> tuple[list[BenchmarkResult], bool]:
+    """The results of ``names``, and whether these are all: an interrupt keeps those that have ended."""
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove
-    from perftool.reporters.benchmark.text import print_result
 
     request = Request(choose_device(device.value), quick, folder)
-    results = []
-    for name in names:
-        result = prove(find_benchmark(name), request, partial(advance, name))
-        results.append(result)
-        advance(name, "")
-        if console is not None:
-            print_result(result, console)
-    return results
+    results: list[BenchmarkResult] = []
+    try:
+        shown.begin([(name, find_benchmark(name).rules) for name in names])
+        for name in names:
+            results.append(prove(find_benchmark(name), request, partial(advance.stage, name)))
+            with advance.row():
+                shown.add(results[-1])
+    except KeyboardInterrupt:
+        return results, False
+    return results, True
 
 
-def _print(results: Sequence[BenchmarkResult], form: Format, target: str | None, validate: bool, color: Color) -> None:
-    if form is Format.json:
-        from perftool.reporters.benchmark.document import render_benchmarks_json
+class _Shown:
+    """Where results go: text for a terminal appears row by row, everything else when all rows are there."""
 
-        write_document(render_benchmarks_json(results), target)
-    elif form is Format.markdown:
-        from perftool.reporters.benchmark.markdown import render_benchmarks_markdown
+    def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
+        self._form, self._target, self._validate, self._color = form, target, validate, color
+        to_terminal = form is Format.text and not is_file(target)
+        self._console: Console | None = make_console(color.value) if to_terminal else None
+        self._table: ValidationTable | None = None
+        self.left_out = ""
 
-        write_document(render_benchmarks_markdown(results), target)
-    else:
-        from perftool.reporters.benchmark.text import print_results, print_validation
+    def begin(self, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """The head of the table."""
+        from perftool.reporters.benchmark.table import ValidationTable
 
-        print_document(partial(print_validation if validate else print_results, results), target, color.value)
+        if self._console is not None and self._validate:
+            self._table = ValidationTable(self._console, expected)
+
+    def add(self, result: BenchmarkResult) -> None:
+        """One result."""
+        from perftool.reporters.benchmark.text import print_result
+
+        if self._table is not None:
+            self._table.add(result)
+        elif self._console is not None:
+            print_result(result, self._console)
+
+    def end(self, results: Sequence[BenchmarkResult]) -> None:
+        """What comes behind the last row, or the whole document."""
+        if self._table is not None:
+            self._table.end(results)
+        elif self._console is None:
+            self._document(results)
+        if self._console is not None and self.left_out:
+            self._console.print(self.left_out, markup=False)
+
+    def _document(self, results: Sequence[BenchmarkResult]) -> None:
+        from perftool.bench.harness.machine import this_machine
+
+        if self._form is Format.json:
+            from perftool.reporters.benchmark.document import render_benchmarks_json
+
+            write_document(render_benchmarks_json(results, this_machine()), self._target)
+        elif self._form is Format.markdown:
+            from perftool.reporters.benchmark.markdown import render_benchmarks_markdown
+
+            write_document(render_benchmarks_markdown(results, this_machine(), self.left_out), self._target)
+        else:
+            from perftool.reporters.benchmark.text import print_results, print_validation
+
+            show = print_validation if self._validate else print_results
+            print_document(partial(show, results), self._target, self._color.value)
 
 
 def _list(names: Sequence[str], target: str | None) -> None:
@@ -155,7 +196,7 @@ def _list(names: Sequence[str], target: str | None) -> None:
     lines = []
     for name in names:
         found = find_benchmark(name)
-        lines.append(f"{name:22} {', '.join(found.rules):16} {found.summary}\n")
+        lines.append(f"{name:22} {', '.join(found.rules) or '-':16} {found.summary}\n")
     write_document("".join(lines).encode(), target)
 
 
@@ -170,32 +211,3 @@ def _folder(keep: str | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="habana_perf_tool-") as folder:
         yield Path(folder)
-
-
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[str, str], None]]:
-    """Yields what to call with (benchmark, stage), stage "" when it has ended; shows the time left on a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda name, stage: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def advance(name: str, stage: str) -> None:
-            bar.update(task, description=f"{name}: {stage}" if stage else name, advance=0 if stage else 1)
-
-        yield advance

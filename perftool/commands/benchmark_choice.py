@@ -55,3 +55,18 @@ def named_in(path: str) -> list[str]:
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise InputError(f"{path}: not a JSON report of habana_perf_tool") from None
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def left_out(names: Sequence[str]) -> str:
+    """What ``--quick`` does not measure of the benchmarks ``names``, in a sentence or two."""
+    from perftool.bench import find_benchmark
+
+    found = [find_benchmark(name) for name in names]
+    sizes = sum(len(benchmark.sizes) - 1 for benchmark in found)
+    heaps = sum(benchmark.tuned_heap for benchmark in found)
+    parts = [f"further sizes ({sizes})"] if sizes else []
+    parts += [f"runs with a tuned heap ({heaps})"] if heaps else []
+    parts += ["rounds beyond the sixth, and pairs of processes beyond the first"]
+    text = f"--quick left out {'; '.join(parts)}."
+    slow = [f"{benchmark.name} ({benchmark.not_quick})" for benchmark in found if benchmark.not_quick]
+    return f"{text} Not measured at all: {', '.join(slow)}." if slow else text

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 from perftool.engine.ranks.batch import batches, number_files
 from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join, unpredicted
 from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
 from perftool.engine.ranks.part_file import PartFile, digests, first_path, read_part, require_same_rules, together
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
 from perftool.engine.report import overview
-from perftool.engine.report.compose import compose, read_texts, require_input
+from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
 from perftool.engine.report.verdict import Told, verdict
-from perftool.engine.rules.evaluate import evaluate
+from perftool.engine.rules.asking import Context
+from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError, is_interrupt
-from perftool.model.pictures import Pictures
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
 from perftool.replay.path_rows import critical_path_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
-from perftool.store.handover import spans_ranks
+from perftool.store.handover import sound_tables, spans_ranks
 from perftool.store.room.room import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
+
+if TYPE_CHECKING:
+    from perftool.model.pictures import Pictures
+
+Answer = TypeVar("Answer")
+# Makes an answer from a store, rules, the device of the run, and what the rules find once their context is known.
+Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
 class Run:
@@ -58,21 +64,33 @@ class Run:
     @cached_property
     def report(self) -> Report:
         """What the rules say about the run, and the numbers that every report shows."""
+        return self._answered(compose)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What the rules say, without the numbers: for who asks nothing else, such as their tests."""
+        return self._answered(conclude_only)
+
+    def _answered(self, answer: Answering[Answer]) -> Answer:
         if self._one_store:
             try:
                 store = self.whole
                 self._say("analysing")
-                return report_on(store, self._rules)
+                return answered_by(answer, store, self._rules)
             except PerfToolError:
                 raise
             except Exception as error:  # a trace that breaks the program costs its own rank only
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
+        with sound_tables() if self._before.parts else nullcontext():
+            return self._joined_answer(answer)
+
+    def _joined_answer(self, answer: Answering[Answer]) -> Answer:
         store, facts = self._joined
         self._say("comparing ranks")
         device = decide_device([fact.signs for fact in facts])
-        return compose(store, self._rules, device, lambda context: evaluate_joined(store, facts, self._rules, context))
+        return answer(store, self._rules, device, lambda context: evaluate_joined(store, facts, self._rules, context))
 
     @property
     def store(self) -> TraceStore:
@@ -95,7 +113,8 @@ class Run:
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         read = next((read for read in self.store.inputs if read.rank == rank), None)
-        if read is None:
+        # What a part names is a file of another machine.
+        if read is None or read.path not in self._inputs.traces:
             raise InputError(f"no trace of rank {rank} could be read")
         store = self._new_store([read.path])
         store.base_ns = self.store.base_ns
@@ -119,6 +138,8 @@ class Run:
     @cached_property
     def pictures(self) -> Pictures:
         """What an HTML report draws of the run, each made where the events of its rank are."""
+        from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
+
         report = self.report
         if self._one_store:
             return pictures_of(self.store, report)
@@ -210,8 +231,13 @@ def analyze(
 
 def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
     """The report over the inputs of ``store``, whatever their number."""
+    return answered_by(compose, store, rules)
+
+
+def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
+    """What ``answer`` makes of ``store``, which holds all ranks, and of what ``rules`` find in it."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    return compose(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
+    return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:

@@ -211,8 +211,14 @@ def _present_devices() -> tuple[str, ...]:
 
 
 def native(module: str, name: str) -> Any:
-    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it."""
-    return getattr(importlib.import_module(f"habana_frameworks.torch.{module}"), name)
+    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it.
+
+    A module that stands in for Gaudi's, as ported and simulated scripts get it, is not native: it leads back here.
+    """
+    found = importlib.import_module(f"habana_frameworks.torch.{module}")
+    if "__stands_in__" in vars(found):
+        raise ImportError("habana_frameworks is a stand-in here")
+    return getattr(found, name)
 
 
 def native_obstacle(module: str, name: str) -> str | None:

@@ -5,7 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-BenchmarkStatus = Literal["validated", "simulated", "skipped", "failed"]
+BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "failed"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where benchmarks were measured. ``load`` is how many processes wanted to run when they began, if known."""
+
+    processor: str
+    cores: int
+    system: str
+    python: str
+    torch: str
+    load: float | None
+
+    def __str__(self) -> str:
+        load = "" if self.load is None else f"; load {self.load:.1f} at the start"
+        return f"{self.processor}, {self.cores} cores, {self.system}, Python {self.python}, torch {self.torch}{load}"
 
 
 @dataclass(frozen=True)
@@ -45,6 +61,7 @@ class FormFigures:
 class Measurement:
     """Both forms at one size, timed in the same rounds in one state of the heap.
 
+    ``torch`` is the best of torch's own where there is one, and ``torch_ratio`` the naive form over it.
     ``bandwidth`` is that of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest difference
     of the results, relative to their largest value.
     """
@@ -60,6 +77,8 @@ class Measurement:
     rounds: int
     bandwidth: float | None
     max_error: float
+    torch: FormFigures | None = None
+    torch_ratio: Ratio | None = None
 
     @property
     def noisy(self) -> bool:
@@ -69,8 +88,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the rules said about the traces of both forms.
+    """What all rules said about the traces of both forms.
 
+    ``fired_before`` and ``fired_after`` are of those that the row is about, ``newly_fired`` the others that are silent
+    on the naive form and fire on the advised one: what is the next thing to do, or what the advice cost.
     ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace, and
     ``gain_predicted`` what the replay predicts (None where it does not); ``ratio`` how many times longer the naive step
     really takes: measured without the profiler, or taken from the simulated traces.
@@ -84,6 +105,7 @@ class Proof:
     ratio: float | None
     max_error: float | None = None
     gain_predicted: float | None = None
+    newly_fired: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float | None:
@@ -93,7 +115,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One row: the first measurement is the one the row stands for."""
+    """One row: the first measurement is the one the row stands for. ``seconds`` is how long it took to make the row."""
 
     name: str
     rules: tuple[str, ...]
@@ -103,3 +125,4 @@ class BenchmarkResult:
     reason: str | None
     measurements: tuple[Measurement, ...] = ()
     proof: Proof | None = None
+    seconds: float | None = None

@@ -138,5 +138,23 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
     error = (replayed - measured) / measured
     if abs(error) > MOST_ERROR:
         text = f"the unchanged replay takes {format_ns(replayed)} for a step that took {format_ns(measured)}"
-        return f"{text}: the trace does not show what the rest was spent on" if error < 0 else text
+        return f"{text}: {_unexplained(recording, len(recording.steps) * (measured - replayed))}" if error < 0 else text
     return None
+
+
+def _unexplained(recording: Recording, missing_ns: int) -> str:
+    """What the replay lacks: time in which submitted work does not begin though the device does nothing, or other."""
+    tasks, calls = recording.tasks, recording.launches
+    known = np.flatnonzero(tasks.launch != NONE)
+    if len(known):
+        done_before = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(tasks.end)[:-1])[known]
+        still = tasks.ts[known] - np.maximum(calls.end[tasks.launch[known]], done_before)
+        if still[still > LAUNCH_NS].sum() >= missing_ns / 2:
+            if known[0] == 0 and still[0] >= missing_ns / 2:
+                late = format_ns(int(still[0]))
+                return (
+                    f"its first work starts {late} after it was submitted; what the device did before is not recorded"
+                )
+            stands = f"submitted work stands still, for {format_ns(int(still.max()))} at the longest"
+            return f"{stands}, and the trace does not show what it waits for"
+    return "the trace does not show what the rest was spent on"

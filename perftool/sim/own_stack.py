@@ -10,6 +10,8 @@ from perftool.model.own_code import is_own
 
 # What lies below it is the simulator, and nobody's script.
 HERE = str(Path(__file__).parent)
+# Neither are the ops that stand for Gaudi's.
+_OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
 def own_stack() -> str:
@@ -40,7 +42,7 @@ def innermost_line(stack: str) -> str:
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
     """``file`` below the folder that Python imports it from, as the profiler writes it; None for what is not own."""
-    if file.startswith(HERE) or not is_own(file):
+    if file.startswith(_OURS) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]
     roots = [folder for folder in folders if file.startswith((f"{folder}/", f"{folder}\\"))]

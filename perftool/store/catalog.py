@@ -8,7 +8,6 @@ instead. Names that begin with an underscore are internal steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from perftool.model.words import KIND_LABELS
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
-_KEY = re.compile(r"(needs|absent|maker|drops): (.+)")
+_KEY = re.compile(r"(needs|absent|maker|drops|empty without): (.+)")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
 
@@ -28,10 +27,20 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Witness:
+    """What a table may hold: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` there."""
+
+    table: str
+    column: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why it may be empty, ``drops`` which tables nobody needs once it is made.
+    ``absent`` says why it may be empty, ``drops`` which tables nobody needs once it is made. It has no rows unless one
+    of each group of ``empty_without`` is there: then nobody has to ask, and nothing else that it needs is made for it.
     """
 
     name: str
@@ -42,6 +51,7 @@ class Table:
     absent: str | None = None
     maker: str | None = None
     drops: tuple[str, ...] = ()
+    empty_without: tuple[tuple[Witness, ...], ...] = ()
 
     @property
     def definition(self) -> str:
@@ -79,22 +89,6 @@ def names_in(sql: str) -> list[str]:
     return [name for name in re.findall(r"\w+", sql.lower()) if name in catalog()]
 
 
-def build_order(names: Iterable[str], made: Container[str] = ()) -> list[str]:
-    """``names`` and all they need that is not ``made``, each after its needs;"""
-    order: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in order or name in made or name not in catalog():
-            return
-        for need in catalog()[name].needs:
-            visit(need)
-        order[name] = None
-
-    for name in names:
-        visit(name)
-    return list(order)
-
-
 def _parse(path: Path) -> Table:
     header: list[str] = []
     sql: list[str] = []
@@ -113,8 +107,13 @@ def _parse(path: Path) -> Table:
     return Table(
         path.stem, "\n".join(summary).strip(), _names(keys.get("needs", "")), tuple(columns), "\n".join(sql),
         keys.get("absent"), keys.get("maker"), _names(keys.get("drops", "")),
+        tuple(map(_witnesses, _names(keys.get("empty without", "")))),
     )  # fmt: skip
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _witnesses(text: str) -> tuple[Witness, ...]:
+    return tuple(Witness(*re.split("[.=]", name)) for name in text.split(" or "))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import duckdb
 
+from perftool.errors import InputError, is_interrupt
 from perftool.store.catalog import catalog
 from perftool.store.shift import Shift
 
@@ -20,16 +22,32 @@ HANDED_ON = (
     "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals", "_efficiency_top",
     "_efficiency_peaks", "gain_limits",
 )  # fmt: skip
+# Of one table of one task; a large trace has some ten thousand collectives.
+MOST_ROWS = 5_000_000
+_LONGEST_REASON = 200
 _TIMES = {"ts", "end", "host_ts", "host_end"}
 _RAW = re.compile(r"\braw\b")
 
 
 @dataclass(frozen=True)
 class Handover:
-    """The tables of one store as Parquet files; ``shift`` is what makes their times count from the common zero."""
+    """The tables of one store over ``ranks`` as Parquet files; ``shift`` makes times count from the common zero."""
 
     tables: Mapping[str, bytes]
     shift: Shift
+    ranks: frozenset[int]
+
+
+@contextmanager
+def sound_tables() -> Iterator[None]:
+    """Turns what DuckDB says of tables that no task hands on, or of the numbers in them, into InputError."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if is_interrupt(error):
+            raise
+        why = str(error).splitlines()[0][:_LONGEST_REASON]
+        raise InputError(f"the tables of a part are damaged; make it again ({why})") from None
 
 
 @cache
@@ -53,18 +71,28 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 
 
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[Handover], folder: Path) -> None:
-    """Make each table of HANDED_ON from the rows of all ``parts``, one behind the other."""
+    """Make each table of HANDED_ON from the rows of all ``parts``, one behind the other.
+
+    Parts may come from anywhere. Raises duckdb.Error for one with other columns or types, with rows of ranks that are
+    not its own, or with more rows than any rank has.
+    """
     for name in HANDED_ON:
+        columns = ", ".join(f'"{column.name}" {column.type}' for column in catalog()[name].columns)
+        connection.execute(f'CREATE TABLE "{name}" ({columns})')
         for number, part in enumerate(parts):
             path = folder / f"{name}-{number}.parquet"
             path.write_bytes(part.tables[name])
-            rows = f"SELECT {_shifted(name, part.shift)} FROM read_parquet('{path}')"
-            connection.execute(f'INSERT INTO "{name}" {rows}' if number else f'CREATE TABLE "{name}" AS {rows}')
+            rows = f"(SELECT * FROM read_parquet('{path}') LIMIT {MOST_ROWS + 1})"
+            added = connection.execute(f'INSERT INTO "{name}" SELECT {_columns(name, part)} FROM {rows}').fetchall()
             path.unlink()
+            if added[0][0] > MOST_ROWS:
+                raise duckdb.OutOfRangeException(f"{name} has too many rows")
 
 
-def _shifted(name: str, shift: Shift) -> str:
-    times = [column.name for column in catalog()[name].columns if column.name in _TIMES]
-    if not shift or not times:
-        return "*"
-    return "* REPLACE (" + ", ".join(f'{shift.sql(time)} AS "{time}"' for time in times) + ")"
+def _columns(name: str, part: Handover) -> str:
+    ranks = ", ".join(map(str, sorted(part.ranks)))
+    own = f"CASE WHEN (rank IN ({ranks})) IS NOT false THEN rank ELSE error('a row of a rank of another part') END"
+    told = {"rank": own}
+    if part.shift:
+        told |= {time: part.shift.sql(time) for time in _TIMES}
+    return ", ".join(told.get(column.name, f'"{column.name}"') for column in catalog()[name].columns)

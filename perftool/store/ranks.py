@@ -15,9 +15,9 @@ from perftool.readers.files.host_name import hosts_of
 # Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
 _LONGEST_INFO = 100_000
 # More ranks than any run has; beyond it the number is damaged.
-_MOST_RANKS = 1 << 17
+LARGEST_RANK = 1 << 17
 # In the year 2043.
-_LATEST_NS = 1 << 61
+LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,13 +31,13 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
     """The distributed rank a trace says it has, in its metadata or in its path."""
-    rank = _number(distributed_info(metadata).get("rank"), _MOST_RANKS)
+    rank = _number(distributed_info(metadata).get("rank"), LARGEST_RANK)
     return rank_name.rank_of(path) if rank is None else rank
 
 
 def base_time(metadata: Mapping[str, Any]) -> int:
     """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
-    return _number(metadata.get("baseTimeNanoseconds"), _LATEST_NS) or 0
+    return _number(metadata.get("baseTimeNanoseconds"), LATEST_NS) or 0
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
@@ -93,7 +93,7 @@ def ranks_of_run(
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
     """How many ranks the run had, by what its traces state; None when none does."""
-    sizes = (_number(distributed_info(top).get("world_size"), _MOST_RANKS) for top in metadata.values())
+    sizes = (_number(distributed_info(top).get("world_size"), LARGEST_RANK) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)
 
 

@@ -15,6 +15,8 @@ _COMPRESSION = 12
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
+# What a database on disk keeps in memory: with Python, numpy, the rules and the text being read it makes 600 MB.
+_CACHE_MB = 350
 # Above this much text the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
 # The rest is for Python, its libraries, and what DuckDB does not count.
@@ -38,6 +40,11 @@ def memory_limit_mb() -> int:
 def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
     """Whether the tables of this much text can stay in memory under the limit."""
     return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)
+
+
+def cache_limit_mb(limit_mb: int) -> int:
+    """What a database on disk may keep in memory, in MB, where all tables together may take ``limit_mb``."""
+    return min(limit_mb, _CACHE_MB)
 
 
 def _is_number(limit: Path) -> bool:

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from perftool.errors import InputError, QueryError, QueryTimeoutError, is_interrupt
+from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
-from perftool.store.catalog import build_order, catalog, macros, names_in, public_tables
-from perftool.store.deadline import interrupted_after, whole_or_not
+from perftool.store.catalog import catalog, macros, names_in, public_tables
+from perftool.store.deadline import interrupted_after
 from perftool.store.given import given_tables
-from perftool.store.handover import HANDED_ON, Handover, read_tables, write_tables
+from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
-from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
 from perftool.store.room.room import Bounds, Result, Room
 from perftool.store.shift import shift_to
-from perftool.store.sizing import fits_in_memory, memory_limit_mb, text_size
+from perftool.store.sizing import cache_limit_mb, fits_in_memory, memory_limit_mb, text_size
+from perftool.store.tables import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +53,6 @@ class TraceStore:
         self.readings: list[Reading] = []
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
-        self._built: set[str] = set()
-        self._given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
-        self._filled: dict[str, bool] = {}
         self._ready = False
         # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
         self.base_ns = 0
@@ -68,12 +65,13 @@ class TraceStore:
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
-            self._connection.execute(f"SET memory_limit = '{limit_mb}MB'")
+            self._connection.execute(f"SET memory_limit = '{cache_limit_mb(limit_mb)}MB'")
             self._connection.execute("SET preserve_insertion_order = false")
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
         self._handed = HandedTables(self._connection, folder)
         self._room = Room(folder, macros(), limit_mb)
+        self._tables = Tables(self._connection, self._note, lambda: self._replay(self) if self._replay else ())
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())
 
@@ -150,13 +148,9 @@ class TraceStore:
         Raises InputError for tables that are damaged or do not fit together.
         """
         self._require_open()
-        try:
+        with sound_tables():
             read_tables(self._connection, parts, Path(self._folder.name))
-        except duckdb.Error as error:
-            if is_interrupt(error):
-                raise
-            raise InputError("the tables of a part are damaged; make it again") from None
-        self._built.update(HANDED_ON)
+        self._tables.adopt(HANDED_ON)
 
     def limit(self, memory_mb: int, threads: int) -> None:
         """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
@@ -229,31 +223,13 @@ class TraceStore:
     def build(self, names: Sequence[str]) -> None:
         """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
-        for name in build_order(names, self._built):
-            with whole_or_not(self._connection):
-                self._make(name)
-            self._built.add(name)
-
-    def _make(self, name: str) -> None:
-        table = catalog()[name]
-        if table.maker is None:
-            self._connection.execute(f'CREATE TABLE "{name}" AS {table.sql}')
-        elif table.maker == GIVEN:
-            fill(self._connection, table, self._given[name])
-        elif table.maker == REPLAY:
-            fill(self._connection, table, self._replay(self) if self._replay else ())
-        else:
-            for rank, issue in MAKERS[table.maker](self._connection):
-                self._note(rank, issue)
-        for unneeded in table.drops:
-            self._connection.execute(f'DROP TABLE "{unneeded}"')
+        for name in names:
+            self._tables.make(name)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
-        if name not in self._filled:
-            self.build([name])
-            self._filled[name] = bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
-        return self._filled[name]
+        self._prepare()
+        return self._tables.has_rows(name)
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():
@@ -269,7 +245,7 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._ready = True
-        self._given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
+        self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
 
     def _note(self, rank: int, issue: ImportIssue) -> None:
         path = next(read.path for read in self.inputs if read.rank == rank)

@@ -1,10 +1,15 @@
-"""Benchmarks that can be measured here: both forms give the same results, their rules fire on one trace and not on
-the other. Nothing here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
+"""Both forms of every benchmark give the same results, and its rules fire on one trace and not on the other.
+
+Nothing here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,34 +17,32 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import perftool.bench  # noqa: E402
 from perftool.bench import benchmark_names, find_benchmark  # noqa: E402
 from perftool.bench.harness.agreement import largest_error  # noqa: E402
 from perftool.bench.harness.case import FORM_NAMES, Benchmark, Setting  # noqa: E402
-from perftool.bench.harness.launch import Plan, measure, record_traces  # noqa: E402
+from perftool.bench.harness.launch import Plan, measure_and_record  # noqa: E402
+from perftool.bench.harness.order import Order, read_answer  # noqa: E402
 from perftool.bench.harness.recording import record  # noqa: E402
 from perftool.engine.analysis import analyze  # noqa: E402
-from perftool.engine.rules.pack import builtin_folder, load_pack  # noqa: E402
+from perftool.engine.rules.pack import shipped_rules  # noqa: E402
 from perftool.model.rule import Rule  # noqa: E402
-from perftool.proof import SIMULATED_DEVICE, WARM_UP_STEPS  # noqa: E402
-from perftool.sim import Simulated, simulate  # noqa: E402
+from perftool.proof import SCRIPTS, SIMULATED_DEVICE, WARM_UP_STEPS, leave_settings  # noqa: E402
+from perftool.sim import simulate  # noqa: E402
 
 # They start the compiler, for up to a minute; the slow test of `benchmark --validate` runs them.
 COMPILING = {"dynamic_shapes", "hpu_graphs", "loop_constants", "torch_compile"}
-BRIEF = Plan(rounds=3, seconds=0.2, pairs=1)
+CPU = torch.device("cpu")
+ALL = [find_benchmark(name) for name in benchmark_names()]
+MEASURABLE = [
+    each for each in ALL if each.name not in COMPILING and "cpu" in each.devices and each.unavailable() is None
+]
+ALONE = [each for each in MEASURABLE if each.ranks == 1 and not each.apart]
+TEAMS = [each for each in MEASURABLE if each.ranks > 1]
+SCRIPTED = [each for each in ALL if each.script is not None]
 
 
-def measurable() -> list[Benchmark]:
-    benchmarks = [find_benchmark(name) for name in benchmark_names() if name not in COMPILING]
-    return [each for each in benchmarks if "cpu" in each.devices and each.unavailable() is None]
-
-
-def of(*, ranks: bool = False, apart: bool = False) -> list[Benchmark]:
-    return [each for each in measurable() if ((each.ranks > 1), each.apart) == (ranks, apart)]
-
-
-def scripted() -> list[Benchmark]:
-    return [each for each in map(find_benchmark, benchmark_names()) if each.script is not None]
+def named(benchmark_: Benchmark) -> str:
+    return benchmark_.name
 
 
 @pytest.fixture
@@ -48,71 +51,94 @@ def _one_thread() -> None:
 
 
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("benchmark_", of(), ids=lambda each: each.name)
-def test_both_forms_agree(benchmark_: Benchmark) -> None:
-    results = []
-    for name in FORM_NAMES:
-        form = benchmark_.build(name, Setting(benchmark_.sizes[0], torch.device("cpu")))
+@pytest.mark.parametrize("benchmark_", ALONE, ids=named)
+def test_forms_agree_and_the_loop_closes(benchmark_: Benchmark, tmp_path: Path) -> None:
+    results, traces = [], []
+    for name in benchmark_.timed_forms:
+        form = benchmark_.build(name, Setting(benchmark_.sizes[0], CPU))
         for _ in range(2):
             form.run()
         results.append([tensor.detach().clone() for tensor in form.result()])
+        if benchmark_.script is None and name in FORM_NAMES:
+            recorded = form
+            if benchmark_.traced_size != benchmark_.sizes[0]:
+                recorded = benchmark_.build(name, Setting(benchmark_.traced_size, CPU))
+            trace = tmp_path / f"{name}.json.gz"
+            record(recorded.step or recorded.run, trace, benchmark_.traced_steps, CPU, benchmark_.traced_stacks)
+            traces.append([str(trace)])
+            recorded.close()
         form.close()
 
-    assert largest_error(*results) <= benchmark_.tolerance
+    assert max(largest_error(results[0], each) for each in results[1:]) <= benchmark_.tolerance
+    if traces:
+        closes(benchmark_, *traces)
+
+
+@pytest.fixture(scope="session")
+def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
+    """What each team of processes measured and recorded; one process for each rank works through all of them."""
+    orders = {}
+    for each in TEAMS:
+        size = min(each.sizes, key=lambda size: size not in ("tiny", "recorded", "small"))
+        folder = str(tmp_path_factory.mktemp(each.name))
+        forms = each.timed_forms
+        orders[each.name] = Order(each.name, forms, "cpu", size, each.traced_size, 3, 0.0, folder, ranks=each.ranks)
+    program, alone = [sys.executable, "-m", "perftool.bench.harness.worker"], {**os.environ, "OMP_NUM_THREADS": "1"}
+    workers = [
+        subprocess.Popen([*program, *(order.of_rank(rank).as_text() for order in orders.values())], env=alone)
+        for rank in range(TEAMS[0].ranks)
+    ]
+    assert [worker.wait(300) for worker in workers] == [0] * len(workers)
+    return orders
+
+
+@pytest.mark.parametrize("benchmark_", TEAMS, ids=named)
+def test_ranks_agree_and_the_loop_closes(benchmark_: Benchmark, teams: Mapping[str, Order]) -> None:
+    order = teams[benchmark_.name]
+    ranks = [order.of_rank(rank) for rank in range(order.ranks)]
+
+    assert [read_answer(each.answer).max_error <= benchmark_.tolerance for each in ranks] == [True] * len(ranks)
+    closes(benchmark_, *([str(each.trace(name)) for each in ranks] for name in FORM_NAMES))
+
+
+def test_forms_that_are_apart_agree_and_their_loop_closes(tmp_path: Path) -> None:
+    allocator = replace(find_benchmark("host_allocator"), runs_apart=3)
+
+    measured, recorded = measure_and_record(allocator, "cpu", Plan(3, 0.2, 1), tmp_path)
+
+    assert (measured.rounds, measured.max_error <= allocator.tolerance) == (3, True)
+    assert [[path.name for path in paths] for paths in recorded.files.values()] == [
+        ["host_allocator-naive.json.gz", "host_allocator.env"],
+        ["host_allocator-advised.json.gz", "host_allocator.env"],
+    ]
+    assert recorded.files["naive"][1].read_text(encoding="utf-8") == "LD_PRELOAD=\n"
+    closes(allocator, *([str(path) for path in recorded.files[name]] for name in FORM_NAMES))
 
 
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("benchmark_", [each for each in of() if each.script is None], ids=lambda each: each.name)
-def test_the_loop_closes(benchmark_: Benchmark, tmp_path: Path) -> None:
-    traces = {name: tmp_path / f"{name}.json.gz" for name in FORM_NAMES}
-    for name, trace in traces.items():
-        form = benchmark_.build(name, Setting(benchmark_.traced_size, torch.device("cpu")))
-        record(form.step or form.run, trace, benchmark_.traced_steps, torch.device("cpu"))
-        form.close()
-
-    closes(benchmark_, *([str(trace)] for trace in traces.values()))
-
-
-@pytest.mark.parametrize("benchmark_", of(ranks=True) + of(apart=True), ids=lambda each: each.name)
-def test_the_loop_closes_for_forms_in_processes_of_their_own(benchmark_: Benchmark, tmp_path: Path) -> None:
-    files = record_traces(benchmark_, "cpu", BRIEF, tmp_path).files
-
-    closes(benchmark_, *([str(path) for path in files[name]] for name in FORM_NAMES))
-
-
-def test_ranks_agree(tmp_path: Path) -> None:
-    # One for all that start processes which work together: the test of `benchmark --validate` measures the others.
-    benchmark_ = find_benchmark("bucket_size")
-
-    assert measure(benchmark_, benchmark_.sizes[0], "cpu", BRIEF, tmp_path).max_error <= benchmark_.tolerance
-
-
-@pytest.mark.parametrize("benchmark_", scripted(), ids=lambda each: each.name)
+@pytest.mark.parametrize("benchmark_", SCRIPTED, ids=named)
 def test_the_loop_closes_on_a_simulated_device(
     benchmark_: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = []
     for name in FORM_NAMES:
-        done = simulate_form(benchmark_, name, tmp_path / name)
+        script, target = SCRIPTS / str(benchmark_.script), tmp_path / name / f"{benchmark_.name}.json.gz"
+        done = simulate(script, [name], SIMULATED_DEVICE, output=target, skip_steps=WARM_UP_STEPS)
+        leave_settings(benchmark_, name, target.parent)
         assert (done.exit_code, done.interrupted) == (0, None)
-        printed.append(
-            [float(number) for number in re.findall(r"^result (.+)$", capsys.readouterr().out, re.MULTILINE)]
-        )
+        said = re.findall(r"^result (.+)$", capsys.readouterr().out, re.MULTILINE)
+        printed.append([float(number) for number in said])
 
     closes(benchmark_, [str(tmp_path / "naive")], [str(tmp_path / "advised")])
     assert printed[0] == pytest.approx(printed[1], rel=benchmark_.tolerance)
 
 
-def simulate_form(benchmark_: Benchmark, name: str, folder: Path) -> Simulated:
-    assert benchmark_.script is not None
-    script = Path(perftool.bench.__file__).parent / "scripts" / benchmark_.script
-    target = folder / f"{benchmark_.name}.json.gz"
-    return simulate(script, [name], SIMULATED_DEVICE, output=target, skip_steps=WARM_UP_STEPS)
-
-
-def closes(benchmark_: Benchmark, naive: list[str], advised: list[str]) -> None:
+def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) -> None:
     """The rules fire on the naive traces and are quiet on the advised; recorded ones have all their steps."""
-    pack = [rule for rule in load_pack(builtin_folder()) if rule.code in benchmark_.rules]
+    pack = [rule for rule in shipped_rules() if rule.code in benchmark_.rules]
+    if not pack:
+        assert all(Path(path).exists() for path in (*naive, *advised))
+        return
     shared = [without_shares(rule) for rule in pack] if benchmark_.ranks > 1 else pack
     before, after = analyze(naive, shared), analyze(advised, pack)
     if benchmark_.script is None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from perftool.bench import benchmark_names, find_benchmark
-from perftool.bench.harness.launch import BenchmarkError, Plan, measure, record_traces
+from perftool.bench.harness.launch import BenchmarkError, Plan, measure, measure_and_record, record_traces
 from perftool.errors import PerfToolError
 
 BRIEF = Plan(rounds=3, seconds=0.2, pairs=1)
@@ -36,44 +36,23 @@ def test_an_unknown_benchmark_names_those_there_are() -> None:
 
 
 def test_forms_are_timed_compared_and_recorded(tmp_path: Path) -> None:
-    clipping = find_benchmark("fused_clip_norm")
+    sgd = replace(find_benchmark("fused_sgd"), most_rounds=3)
 
-    measured = measure(clipping, "small", "cpu", BRIEF, tmp_path, heap="tuned")
-    recorded = record_traces(clipping, "cpu", BRIEF, tmp_path)
+    measured, recorded = measure_and_record(sgd, "cpu", BRIEF, tmp_path)
 
-    assert (measured.rounds, measured.heap, measured.clock, measured.threads) == (3, "tuned", "cpu", 1)
-    assert measured.max_error <= clipping.tolerance
+    assert (measured.rounds, measured.heap, measured.clock, measured.threads) == (3, "default", "cpu", 1)
+    assert measured.max_error <= sgd.tolerance
     assert measured.ratio.low <= measured.ratio.value <= measured.ratio.high
+    assert measured.torch is not None
+    assert measured.torch.title == "torch.optim.SGD(fused=True)"
+    assert measured.torch_ratio is not None
     assert recorded.ratio is not None
-    assert {form: [path.exists() for path in paths] for form, paths in recorded.files.items()} == {
-        "naive": [True],
-        "advised": [True],
-    }
+    assert [[path.exists() for path in paths] for paths in recorded.files.values()] == [[True], [True]]
 
 
-def test_forms_that_are_apart_run_as_often_as_they_want(tmp_path: Path) -> None:
-    allocator = replace(find_benchmark("host_allocator"), runs_apart=3)
+def test_every_benchmark_is_named_as_its_file_and_traces_a_size_it_has() -> None:
+    found = {name: find_benchmark(name) for name in benchmark_names()}
 
-    measured = measure(allocator, "small", "cpu", BRIEF, tmp_path)
-
-    assert measured.rounds == 3
-    assert measured.max_error <= allocator.tolerance
-
-
-def test_forms_that_differ_in_their_environment_leave_it_beside_the_trace(tmp_path: Path) -> None:
-    files = record_traces(find_benchmark("host_allocator"), "cpu", BRIEF, tmp_path).files
-
-    assert [[path.name for path in paths] for paths in files.values()] == [
-        ["host_allocator-naive.json.gz", "host_allocator.env"],
-        ["host_allocator-advised.json.gz", "host_allocator.env"],
-    ]
-    assert files["naive"][1].read_text(encoding="utf-8") == "LD_PRELOAD=\n"
-
-
-@pytest.mark.parametrize("name", benchmark_names())
-def test_every_benchmark_is_named_as_its_file_and_traces_a_size_it_has(name: str) -> None:
-    benchmark = find_benchmark(name)
-
-    assert benchmark.name == name
-    assert benchmark.traced_size in benchmark.sizes
-    assert len(benchmark.rules) > 0
+    assert [name for name, benchmark in found.items() if benchmark.name != name] == []
+    assert [name for name, benchmark in found.items() if benchmark.traced_size not in benchmark.sizes] == []
+    assert [name for name, benchmark in found.items() if benchmark.apart and benchmark.torch_best] == []

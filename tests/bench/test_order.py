@@ -24,7 +24,8 @@ def test_an_answer_survives_its_file(tmp_path: Path) -> None:
     answer = Answer(
         seconds=((1.0, 2.0), (0.5, 1.0)),
         figures=(FormFigures("one", 1.5, 0.1, None, 3), FormFigures("other", 0.75, 0.0, 4096, 0)),
-        ratio=Ratio(2.0, 1.5, 2.5, 0.97),
+        ratios=(Ratio(2.0, 1.5, 2.5, 0.97), Ratio(3.0, 1.5, 4.5, 0.97)),
+        step_ratio=Ratio(1.5, 1.5, 1.5, 0.0),
         bandwidth=1e10,
         max_error=1e-7,
         threads=1,

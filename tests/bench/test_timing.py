@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perftool.bench.harness.team import Team  # noqa: E402
-from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone  # noqa: E402
+from perftool.bench.harness.timing import Clock, Effort, Timed, _enough, race, time_alone  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -46,39 +46,60 @@ class FakeClock(Clock):
 def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
     clock = FakeClock()
 
-    outcome = race(clock.always("n", 0.5), clock.always("a", 0.25), clock, Effort(100, 1e9), Team())
+    outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
     # Two runs of each to warm up; then six rounds, each begun by the other form.
     assert clock.ran == "nnaa" + "naan" * 3
-    assert outcome.naive.seconds == (0.5,) * 6
-    assert (outcome.ratio.value, outcome.ratio.low, outcome.ratio.high) == (2.0, 2.0, 2.0)
+    assert outcome.timed[0].seconds == (0.5,) * 6
+    (ratio,) = outcome.ratios
+    assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 2.0)
 
 
 def test_rounds_that_scatter_go_on_to_the_end() -> None:
     clock = FakeClock()
     scattered = iter([0.5, 0.5, *(0.25 + 0.25 * (index % 4) for index in range(20))])
 
-    outcome = race(clock.taking("n", scattered), clock.always("a", 0.25), clock, Effort(15, 1e9), Team())
+    outcome = race([clock.taking("n", scattered), clock.always("a", 0.25)], clock, Effort(15, 1e9), Team())
 
-    assert len(outcome.naive.seconds) == 15
+    assert len(outcome.timed[0].seconds) == 15
 
 
 def test_no_round_begins_after_the_time_is_spent() -> None:
     clock = FakeClock()
     scattered = iter([0.5, 0.5, *(0.25 + 0.25 * (index % 4) for index in range(20))])
 
-    outcome = race(clock.taking("n", scattered), clock.always("a", 0.25), clock, Effort(15, 0.0), Team())
+    outcome = race([clock.taking("n", scattered), clock.always("a", 0.25)], clock, Effort(15, 0.0), Team())
 
-    assert len(outcome.naive.seconds) == 6
+    assert len(outcome.timed[0].seconds) == 3
+
+
+@pytest.mark.parametrize(
+    ("rounds", "took", "enough"),
+    [(2, 99.0, False), (3, 3.9, False), (3, 4.0, True), (5, 3.9, False), (6, 0.9, False), (6, 1.0, True)],
+)
+def test_six_rounds_are_wanted_and_three_do_when_they_take_long(rounds: int, took: float, enough: bool) -> None:
+    scattered = [1.0 + index % 2 for index in range(rounds)]
+
+    assert _enough([scattered, [1.0] * rounds], took, 1.0) == enough
+
+
+def test_every_further_form_is_compared_with_the_first() -> None:
+    clock = FakeClock()
+    runs = [clock.always(name, seconds) for name, seconds in (("n", 0.5), ("a", 0.25), ("t", 0.125))]
+
+    outcome = race(runs, clock, Effort(2, 1e9), Team())
+
+    assert clock.ran == "nnaatt" + "nat" + "tan"
+    assert [ratio.value for ratio in outcome.ratios] == [2.0, 4.0]
 
 
 def test_a_short_run_is_repeated_within_a_timing() -> None:
     clock = FakeClock()
 
-    outcome = race(clock.always("n", 0.001), clock.always("a", 0.5), clock, Effort(6, 0.0), Team())
+    outcome = race([clock.always("n", 0.001), clock.always("a", 0.5)], clock, Effort(6, 1e9), Team())
 
     assert clock.ran.count("n") == 2 + 6 * 5
-    assert outcome.naive.seconds == pytest.approx((0.001,) * 6)
+    assert outcome.timed[0].seconds == pytest.approx((0.001,) * 6)
 
 
 def test_alone_counts_the_first_run() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perftool.model.benchmark import BenchmarkResult, FormFigures, Measurement, Proof, Ratio
+from dataclasses import replace
+
+from perftool.model.benchmark import BenchmarkResult, FormFigures, Machine, Measurement, Proof, Ratio
 
 TWICE = Ratio(2.0, 1.9, 2.1, 0.97)
 
@@ -33,6 +35,7 @@ def proof(before: tuple[str, ...] = ("FUS101",), after: tuple[str, ...] = (), si
     )
 
 
+MACHINE = Machine("a processor", 2, "Linux x86_64", "3.10.0", "2.13.0", 0.5)
 VALIDATED = BenchmarkResult(
     name="fused_adamw",
     rules=("FUS101",),
@@ -50,7 +53,7 @@ SIMULATED = BenchmarkResult(
     device="cpu",
     status="simulated",
     reason="needs a device with asynchronous execution",
-    proof=proof(("CPY101",), simulated=True),
+    proof=replace(proof(("CPY101",), simulated=True), newly_fired=("GAP103", "RCP108")),
 )
 FAILED = BenchmarkResult(
     name="sdpa",

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.commands.benchmark_choice import choose, named_in
-from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import InputError, PerfToolError
 
 
@@ -73,17 +73,49 @@ def test_a_report_leads_to_the_benchmarks_of_its_findings(tmp_path: Path) -> Non
         named_in(str(tmp_path / "none.json"))
 
 
-def test_each_benchmark_that_a_rule_names_exists_and_names_a_rule() -> None:
-    pack = {rule.code: rule for rule in load_pack(builtin_folder())}
-    named = {rule.benchmark for rule in pack.values() if rule.benchmark}
+def test_the_benchmark_that_a_rule_names_proves_it() -> None:
+    """Each row holds its rules to firing on the naive form and to silence on the advised one."""
+    rules = {rule.code: rule for rule in shipped_rules()}
+    proved = {name: find_benchmark(name).rules for name in benchmark_names()}
+    named = [(code, rule.benchmark) for code, rule in rules.items() if rule.benchmark]
 
-    assert sorted(named - set(benchmark_names())) == []
-    for name in benchmark_names():
-        found = find_benchmark(name)
-        assert found.name == name
-        assert found.rules
-        assert set(found.rules) <= set(pack)
-        assert found.traced_size in found.sizes or found.script
+    assert [pair for pair in named if pair[0] not in proved.get(str(pair[1]), ())] == []
+    assert {code for codes in proved.values() for code in codes} - set(rules) == set()
+
+
+def test_a_rule_that_a_benchmark_proves_names_one() -> None:
+    proved = {code for name in benchmark_names() for code in find_benchmark(name).rules}
+
+    assert sorted(proved - {rule.code for rule in shipped_rules() if rule.benchmark}) == []
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_an_interrupt_keeps_what_was_measured(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [VALIDATED]
+
+    def prove(benchmark: object, request: object, stage: object) -> BenchmarkResult:
+        if not given:
+            raise KeyboardInterrupt
+        return given.pop()
+
+    monkeypatch.setattr(perftool.proof, "prove", prove)
+
+    outcome = CliRunner().invoke(
+        app, ["benchmark", "fused_adamw", "fused_sgd", "--device", "cpu", "--validate", "--output-format", form]
+    )
+
+    assert outcome.exit_code == 130
+    assert "fused_adamw" in outcome.stdout
+    assert "habana_perf_tool: 1 of 2 benchmarks ended\n" in outcome.stderr
+
+
+def test_a_quick_run_says_what_it_leaves_out(answers: list[BenchmarkResult]) -> None:
+    answers.append(VALIDATED)
+
+    outcome = CliRunner().invoke(app, ["benchmark", "fused_adamw", "--device", "cpu", "--quick", "--validate"])
+
+    said = " ".join(outcome.stdout.split())
+    assert "1 validated --quick left out further sizes (1); runs with a tuned heap (1); rounds beyond" in said
 
 
 @pytest.mark.parametrize("validate", [(), ("--validate",)])

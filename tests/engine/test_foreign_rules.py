@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from asked_run import CONTEXT, CRASHED, EVENTS
 from rule_files import rule
@@ -128,7 +129,8 @@ def test_lines_are_looked_for_behind_so_many_findings(
 
 
 def test_time_at_stake_counts_once() -> None:
-    assert sources._united([(5, 9), (0, 3), (2, 4), (4, 5), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
+    begins, ends = sources._united(np.array([(5, 9), (0, 3), (2, 4), (4, 5), (20, 30), (21, 22)]))
+    assert (begins.tolist(), ends.tolist()) == ([0, 20], [9, 30])
 
 
 @pytest.mark.parametrize("repeat", ["1000000000000", "-1", "100001"])

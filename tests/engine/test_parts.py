@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from culprits import one_rank, write_run
 
@@ -70,16 +71,31 @@ def test_tables_over_ranks_can_be_asked_and_single_events_not(run: list[str]) ->
             joined.query("SELECT * FROM slices")
 
 
-def changed(part: str, table: bytes | None = None, **head: Any) -> bytes:
-    """``part`` with other entries in its head, and another text in place of each table."""
+def changed(part: str, tables: dict[str, bytes] | None = None, **head: Any) -> bytes:
+    """``part`` with other entries in its head, and other ``tables``."""
     with zipfile.ZipFile(part) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     entries["part.json"] = json.dumps({**json.loads(entries["part.json"]), **head}).encode()
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in entries.items():
-            archive.writestr(name, content if table is None or name == "part.json" else table)
+            archive.writestr(name, (tables or {}).get(Path(name).stem, content))
     return file.getvalue()
+
+
+def with_facts(part: str, **facts: Any) -> bytes:
+    """``part`` with other facts about its only rank."""
+    with zipfile.ZipFile(part) as archive:
+        (only,) = json.loads(archive.read("part.json"))["parts"]
+    return changed(part, parts=[{**only, "facts": {**only["facts"], **facts}}])
+
+
+def answers(part: str, **row: Any) -> list[Any]:
+    """The answers of ``part``, of which the first has found ``row``."""
+    with zipfile.ZipFile(part) as archive:
+        (only,) = json.loads(archive.read("part.json"))["parts"]
+    first, *others = only["facts"]["answers"]
+    return [{**first, "rows": [row]}, *others]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +104,8 @@ def changed(part: str, table: bytes | None = None, **head: Any) -> bytes:
         ({"version": 2}, "is a part of version 2, and this program reads version 1"),
         ({"tool": "9.9"}, "was made by habana_perf_tool 9.9, whose tables differ"),
         ({"format": "something"}, "is no part of habana_perf_tool"),
-        ({"parts": [{"inputs": 7}]}, r"is no part, or a damaged one \(TypeError\)"),
-        ({"parts": [{"surprise": 7}]}, r"is no part, or a damaged one \(ValueError\)"),
+        ({"parts": [{"inputs": 7}]}, r"is no part, or a damaged one \(TypeError: "),
+        ({"parts": [{"surprise": 7}]}, r"is no part, or a damaged one \(ValueError: unknown field surprise"),
         ({"rules": {}}, r"was made with other rules or thresholds \(CFG10\d and \d+ more\)"),
     ],
 )
@@ -101,10 +117,63 @@ def test_another_part_is_refused_in_a_sentence(run: list[str], head: dict[str, A
 
 def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
     whole = Path(run[0]).read_bytes()
-    for damaged in (b"", b"PK\x03\x04", whole[: len(whole) // 2], changed(run[0], table=b"PAR1PAR1")):
+    for damaged in (b"", b"PK\x03\x04", whole[: len(whole) // 2], changed(run[0], {"steps": b"PAR1PAR1"})):
         Path("bad.part").write_bytes(damaged)
         with pytest.raises(InputError, match="make it again"):
             analyze(["bad.part"], RULES)
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"metadata": {"-5": {}}}, "it holds rank -5"),
+        ({"metadata": {"1000000": {}}}, "it holds rank 1000000"),
+        ({"metadata": {}}, "it holds tables of no rank"),
+        ({"base_ns": 10**30}, "its times count from 1000"),
+        ({"answers": []}, "it holds no answer of CFG10"),
+        ({"row": {"rank": 0}}, "the query must give a subject in every row"),
+        ({"row": {"subject": "x", "rank": 7}}, "speaks of rank 7, which it does not hold"),
+        ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must hold whole numbers, not 'soon'"),
+        ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is no number of a query"),
+        ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),
+        ({"row": {"subject": "x", "sources": [{"file": 7}]}}, "int in a wrong place"),
+    ],
+)
+def test_a_part_made_by_hand_is_refused_in_words(run: list[str], facts: dict[str, Any], says: str) -> None:
+    wrong = {"answers": answers(run[0], **facts["row"])} if "row" in facts else facts
+    Path("hand.part").write_bytes(with_facts(run[0], **wrong))
+    with pytest.raises(InputError, match=f"hand.part: is no part, or a damaged one .*{says}"):
+        read_part("hand.part")
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "says"),
+    [
+        ("windows", "* REPLACE (7 AS rank)", "a row of a rank of another part"),
+        ("windows", "* EXCLUDE (dur)", '"dur" not found'),
+        ("steps", "* REPLACE ('long' AS dur)", "Could not convert string 'long'"),
+        ("tracks", "t.* FROM tracks AS t, range(9)", "has too many rows"),
+    ],
+)
+def test_tables_made_by_hand_are_refused_in_words(
+    run: list[str], table: str, columns: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(run[0]) as archive:
+        Path("old.parquet").write_bytes(archive.read(f"tables/0/{table}.parquet"))
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE {table} AS FROM 'old.parquet'")
+        query = columns if "FROM" in columns else f"{columns} FROM {table}"
+        connection.execute(f"COPY (SELECT {query}) TO 'new.parquet'")
+    monkeypatch.setattr("perftool.store.handover.MOST_ROWS", 20)
+    Path("hand.part").write_bytes(changed(run[0], {table: Path("new.parquet").read_bytes()}))
+    with pytest.raises(InputError, match=f"the tables of a part are damaged; make it again .*{says}"):
+        analyze(["hand.part"], [])
+
+
+def test_a_part_that_unpacks_to_too_much_is_not_unpacked(run: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perftool.engine.ranks.part_check.LARGEST_PART", 1000)
+    with pytest.raises(InputError, match=r"it unpacks to more than"):
+        read_part(run[0])
 
 
 def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:

@@ -185,3 +185,12 @@ def test_parameters_without_a_gradient_do_not_prevent_folding():
     fused.step()
     plain.step()
     assert_same(ours, theirs)
+
+
+def test_another_norm_is_refused():
+    params = parameters()
+    give_gradients(params, seed=0)
+    clip = FusedClipNorm(params, 1.0)
+    clip.norm_type = float("inf")
+    with pytest.raises(ValueError, match="knows the 2-norm alone, not norm_type=inf"):
+        clip.clip_norm(params)

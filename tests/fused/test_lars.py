@@ -194,6 +194,25 @@ def test_a_rate_that_counts_twice_is_said_once(base, warned):
     assert len([each for each in said if "multiplies by it again" in str(each.message)]) == warned
 
 
+def test_a_state_of_gaudis_resource_momentum_continues_after_its_first_step():
+    """There it has no count: a momentum tells that the first step is past."""
+    params = parameters()
+    base = FusedResourceApplyMomentum(params, LR, MOMENTUM)
+    for step in range(2):
+        give_gradients(params, seed=step)
+        base.step()
+    state = copy.deepcopy(base.state_dict())
+    for each in (*state["state"].values(), *state["param_groups"]):
+        del each["step"]
+    others = copy.deepcopy(params)
+    loaded = FusedResourceApplyMomentum(others, LR, MOMENTUM)
+    loaded.load_state_dict(state)
+    give_gradients(params, others, seed=2)
+    base.step()
+    loaded.step()
+    assert_same(params, others)
+
+
 def test_an_optimizer_without_weight_decay_can_be_wrapped_for_many_steps():
     params, plain = parameters(), parameters()
     lars = FusedLars(torch.optim.Rprop(params, LR), [0] * 5)

@@ -131,6 +131,12 @@ def test_the_cache_of_chatglm_turns_the_first_elements(batches):
             lambda p: RotaryPosEmbeddingHelperV2.apply(p, *[torch.ones(2, 9, 4)] * 2, torch.zeros(2, 3).long()),
             r"are \[positions, size\]",
         ),
+        (
+            lambda p: RotaryPosEmbeddingHelperV1.apply(p, *[torch.ones(4, 1, 1, 4)] * 2, 3),
+            "2 tokens from offset 3 on need",
+        ),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(1, 2, 2)), "do not fit a cache"),
+        (lambda p: RotaryPosEmbeddingHelperV3.apply(p, torch.ones(9, 3, 2)), "do not fit a cache"),
         (lambda p: FusedRMSNorm.apply(p, torch.ones(3), 1e-6), "gamma needs the size of the rows, 4, not"),
         (lambda p: CustomSoftmax.apply(p, 0), "needs a bfloat16 tensor, not torch.float32"),
         (lambda p: CustomSoftmax.apply(p.bfloat16(), 3), "flavor must be 0, 1 or 2, not 3"),
@@ -139,6 +145,28 @@ def test_the_cache_of_chatglm_turns_the_first_elements(batches):
 def test_what_does_not_fit_is_refused_in_words(call, said):
     with pytest.raises(ValueError, match=said):
         call(torch.ones(2, 1, 3, 4))
+
+
+def test_all_of_them_go_into_one_graph_of_torch_compile():
+    torch.manual_seed(0)
+    p, gamma = torch.randn(4, 2, 3, 8), torch.rand(8)
+    angles = torch.randn(9, 4)
+    half, cache = tables(angles, "BLOCKWISE"), torch.stack((angles.cos(), angles.sin()), -1)[:, :2]
+
+    def every(x):
+        x = FusedRMSNorm.apply(x, gamma, 1e-6)
+        x = RotaryPosEmbeddingHelperV1.apply(x, *(table[:, None, None] for table in half), 2)
+        x = RotaryPosEmbeddingHelperV2.apply(x, *half, torch.tensor([[0, 8, 3]] * 4))
+        x = RotaryPosEmbeddingHelperV3.apply(x, cache)
+        return FusedSDPA.apply(x, x, x, None, 0.0, True) + CustomSoftmax.apply(x.bfloat16(), 0)
+
+    compiled = torch.compile(every, backend="eager", fullgraph=True)
+    found = []
+    for function in (every, compiled):
+        x = p.clone().requires_grad_()
+        out = function(x)
+        found.append((out, *torch.autograd.grad(out.square().sum(), x)))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("flavor", [0, 1, 2])

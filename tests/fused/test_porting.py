@@ -63,6 +63,7 @@ def test_a_script_runs_unedited(said, name):
     [
         "main __main__ None True []",
         "classes True True False",
+        "generation False",
         "loaded 2.0 2.0 2.0 2.0 2.0",
         "default True",
         "block True",
@@ -76,6 +77,8 @@ def test_a_script_runs_unedited(said, name):
         f"refused ImportError {not_provided('habana_frameworks.torch.dynamo')}",
         f"refused AttributeError {not_provided('habana_frameworks.torch.hpu.utilization')}",
         f"refused AttributeError {not_provided('torch.ops.hpu.fused_norm')}",
+        "backward [2.0, 2.0] 2.0 2.0 True",
+        "captured 2.0 2.0 2.0",
         "rotary [1.0, 1.0, -1.0, 1.0]",
         "spawned True True",
     ],
@@ -191,3 +194,12 @@ def test_closures_are_called_once_at_the_next_mark_step():
     core.mark_step()
     core.mark_step()
     assert called == [(1, 2)]
+
+
+def test_a_script_finds_the_same_names_on_cuda_as_on_the_host():
+    host, cuda = (
+        {name: set(vars(module)) for name, module in modules(device).items() if ".hpu" in name}
+        for device in ("cpu", "cuda")
+    )
+    assert cuda == host
+    assert "habana_frameworks.torch.gpu_migration" in set(modules("cuda")) - set(modules("cpu"))

@@ -65,12 +65,12 @@ def test_a_lesser_processor_computes_the_same(name, here):
 
 
 def algorithm(dtype, tokens, causal, training, **asked):
-    q = torch.zeros(1, 1, tokens, 8, dtype=dtype, requires_grad=training)
+    q = torch.zeros(1, 64, tokens, 8, dtype=dtype, requires_grad=training)
     asked = {"mask": None, "dropout": 0.0, **asked}
     request = read_request(
         q, q, q, asked["mask"], asked["dropout"], causal, None, "None", True, None, "left", False, False
     )
-    return sdpa.fast_algorithm(q, request)
+    return sdpa.fast_algorithm(q, q, request)
 
 
 @pytest.mark.parametrize("tokens", [16, 300, 2000])

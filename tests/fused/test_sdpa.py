@@ -197,9 +197,9 @@ def test_the_algorithm_follows_the_table(monkeypatch):
     monkeypatch.setattr("perftool.fused.attention.sdpa.multiplies_well", lambda dtype: dtype != torch.float16)
 
     def algorithm(length, dtype, causal, *rest, grad=False):
-        q, k, v = tensors(1, 1, 1, length, length, 2, dtype, grad=grad)
+        q, k, v = tensors(1, 8, 8, length, length, 2, dtype, grad=grad)
         arguments = (None, 0.0, causal, None, "None", True, None, "left", False, False)
-        return fast_algorithm(q, read_request(q, k, v, *(rest or arguments)))
+        return fast_algorithm(q, k, read_request(q, k, v, *(rest or arguments)))
 
     assert algorithm(2048, torch.float32, True) == "torch"
     assert algorithm(128, torch.float32, True) == "torch"
@@ -207,6 +207,9 @@ def test_the_algorithm_follows_the_table(monkeypatch):
     assert algorithm(512, torch.float32, False) == "torch"
     assert algorithm(512, torch.float32, True, grad=True) == "torch"
     assert algorithm(512, torch.float64, True) == "torch"
+    assert algorithm(64, torch.bfloat16, True) == "torch"
+    assert algorithm(64, torch.bfloat16, True, grad=True) == "saved"
+    assert algorithm(16, torch.bfloat16, True, grad=True) == "torch"
     assert algorithm(128, torch.bfloat16, True) == "saved"
     assert algorithm(256, torch.bfloat16, False) == "saved"
     assert algorithm(256, torch.bfloat16, True) == "tiled"

@@ -241,3 +241,10 @@ def test_backends_reports_the_ops_of_this_half():
     chosen = {report.op: report.chosen for report in backends(["cpu"])}
     for op in ("FusedSDPA", "mixture_of_experts", "all_reduce_gradients", "HPUGraph"):
         assert chosen[op] in {"fast", "reference"}
+
+
+@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_an_empty_batch_gives_an_empty_result(recompute, grad):
+    out = call(qkv(batch=0, grad=grad), is_causal=True, recompute_mode=recompute)
+    assert (out.shape, out.requires_grad) == ((0, 2, 5, 4), grad)

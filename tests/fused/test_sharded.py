@@ -89,6 +89,16 @@ def run_rank(rank, port, failures):
             assert_same(map(whole, pairs[0]), pairs[1], **tolerance)
         except AssertionError as error:
             failures.put(f"{name} on rank {rank}: {error}")
+    for name in ("adamw", "lamb", "lars"):
+        plain, replicated = network(), nn.parallel.DistributedDataParallel(network(), gradient_as_bucket_view=True)
+        average, other = FusedEMA(plain, 0.9, 1000), FusedEMA(replicated, 0.9, 1000)
+        train(plain, average, MAKERS[name], batches, "at once")
+        train(replicated, other, MAKERS[name], batches, "at once")
+        try:
+            assert_same(replicated.parameters(), plain.parameters(), rtol=1e-4, atol=1e-5)
+            assert_same(other.ema.parameters(), average.ema.parameters(), rtol=1e-4, atol=1e-5)
+        except AssertionError as error:
+            failures.put(f"{name} under DDP on rank {rank}: {error}")
     for refused in (
         lambda: FusedAdamW(sharded.parameters(), moments_dtype=torch.float8_e4m3fn).step(),
         lambda: FusedEMA(sharded),

@@ -23,6 +23,8 @@ from perftool.readers.files.rank_name import rank_of
         ("job_rank7/rank2/t.json", 2),
         ("two_rank2/t.json", None),
         ("rank99999999999999.json", None),
+        ("traces/profile_12.json", 12),
+        ("traces/profile_12.txt", None),
         ("", None),
         ("-", None),
     ],

@@ -135,6 +135,16 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
             "the unchanged replay takes 400 us for a step that took 1.00 ms:"
             " the trace does not show what the rest was spent on",
         ),
+        (
+            steps_of([*launched(1, 100, 800, 100), runtime("cudaDeviceSynchronize", 200, 800)]),
+            "the unchanged replay takes 355 us for a step that took 1.00 ms: submitted work stands still, for 695 us at"
+            " the longest, and the trace does not show what it waits for",
+        ),
+        (
+            [x("aten::mm", 0, 10), *launched(1, 2, 500, 100), runtime("cudaDeviceSynchronize", 10, 590)],
+            "the unchanged replay takes 157 us for a step that took 600 us: its first work starts 493 us after it was"
+            " submitted; what the device did before is not recorded",
+        ),
     ],
 )  # fmt: skip
 def test_one_sentence_says_why_there_is_no_prediction(events: list[Event], why: str) -> None:

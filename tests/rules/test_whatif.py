@@ -70,3 +70,36 @@ def test_gains_stay_bounds_where_the_steps_cannot_be_replayed(tmp_path: Path) ->
     assert report.model.why_not is not None
     assert report.model.together is None
     assert [finding.gain and finding.gain.kind for finding in report.findings] == ["bound"]
+
+
+def changes(events: list[Event], code: str) -> list[tuple[str, float, float]]:
+    """What the fix of ``code`` changes in the first of the replayed steps: the kind, its start in us, the factor."""
+    with store_over(events) as store:
+        model = model_of(store, 0)
+        assert isinstance(model, Model)
+        found = changes_of(store, pack()[code], model, Context("cuda", 4, 1_000_000, 4_000_000))
+        begin = model.graph.recording.begin
+        return sorted(
+            (one.kind, (one.ts - begin) / 1_000, one.factor) for _, one in found if one.ts < begin + 1_000_000
+        )
+
+
+def launched(name: str, number: int, ts: float, at: float, **args: object) -> list[Event]:
+    """An op of 30 us, its launch, and a kernel of 40 us."""
+    return [x(name, ts, 30, **args), runtime("cudaLaunchKernel", ts + 5, 5, number), kernel("k", at, 40, number)]
+
+
+def test_a_fused_attention_leaves_the_products_as_they_are() -> None:
+    scores = {"Input Dims": [[8, 512, 512]]}
+    body = [
+        *launched("aten::bmm", 1, 100, 110), *launched("aten::mul", 2, 140, 150),
+        *launched("aten::_softmax", 3, 180, 190, **scores), *launched("aten::bmm", 4, 220, 230),
+        *launched("aten::add", 5, 260, 270),
+    ]  # fmt: skip
+    assert changes(steps_of(body), "FUS103") == [("skip", 150, 1.0), ("skip", 190, 1.0)]
+
+
+def test_a_captured_kernel_still_costs_the_host_something() -> None:
+    body = [*launched("aten::mm", 1, 100, 110), x("aten::view", 200, 10), *launched("aten::add", 2, 300, 310)]
+    found = changes(steps_of(body), "GAP104")
+    assert found == [("shorten", 100, 0.1), ("shorten", 200, 0.0), ("shorten", 300, 0.1)]

@@ -155,3 +155,18 @@ def test_a_packed_sequence_has_its_lengths_on_the_host(tmp_path: Path, capsys: p
 
     assert run(tmp_path, text).done.exit_code == 0
     assert capsys.readouterr().out == "hpu:0 cpu hpu:0 [3, 2]\n"
+
+
+def test_what_pytorch_makes_itself_is_where_its_contents_are(tmp_path: Path) -> None:
+    text = """
+        from torch.nn.utils.rnn import pack_padded_sequence
+        x = torch.ones(3, 2, 4).to("hpu").requires_grad_()
+        pack_padded_sequence(x, torch.tensor([3, 2])).data.sum().backward()
+        htcore.mark_step()
+        there = torch.zeros(4)
+        there.copy_(torch.ones(4, device="hpu"))
+    """
+    done = run(tmp_path, text).done
+
+    assert done.exit_code == 0
+    assert [each.line for each in done.causes if each.kind == "read"] == ["script.py:9 <module>"]

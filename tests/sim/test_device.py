@@ -73,6 +73,28 @@ def test_values_are_those_of_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {"sdpa_recomp_fwd", "sdpa_recomp_bwd"} <= {event["name"] for event in done.kernels("MME")}
 
 
+def test_the_fused_adamw_updates_group_by_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+        from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+        values = []
+        for kind, device in ((FusedAdamW, "hpu"), (torch.optim.AdamW, "cpu")):
+            torch.manual_seed(0)
+            one, two = (torch.nn.Linear(3, 3).to(device) for _ in range(2))
+            groups = [{"params": each.parameters(), "weight_decay": decay} for each, decay in ((one, 0.1), (two, 0.0))]
+            optimizer = kind(groups, lr=0.1, eps=1e-8)
+            for _ in range(2):
+                two(one(torch.ones(2, 3, device=device))).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            values.append([each.cpu() for each in (one.weight, two.weight)])
+        print([torch.allclose(a, b, atol=1e-5) for a, b in zip(*values)], len(optimizer.param_groups))
+    """
+    done = run(tmp_path, text)
+
+    assert capsys.readouterr().out == "[True, True] 2\n"
+    assert [event["name"] for event in done.kernels()].count("optimizer_adamw") == 4
+
+
 def test_optimizers_agree_with_those_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = """
         from habana_frameworks.torch.hpex.normalization import FusedClipNorm

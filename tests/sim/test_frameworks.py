@@ -21,6 +21,7 @@ from sim.runs import run
         ("a, b = hpu.Event(enable_timing=True), hpu.Event(enable_timing=True)\na.record(); x.add_(1); b.record()\n"
          "b.synchronize(); print(a.elapsed_time(b) > 0, b.query())", "True True"),
         ("print(hpu.current_stream() is hpu.default_stream())", "True"),
+        ("s = hpu.Stream()\nwith hpu.stream(s):\n    print(hpu.current_stream() is s)\n    x.record_stream(s)", "True"),
         ("with hpu.sdp_kernel(enable_recompute=False):\n    print(hpu.recompute_sdp_enabled())", "False"),
         ("from habana_frameworks.torch.hpu.metrics import metric_global\nx.add(1); htcore.mark_step()\n"
          "print(dict(metric_global('graph_compilation').stats())['TotalNumber'])", "1"),
@@ -124,3 +125,29 @@ def test_a_probe_for_a_name_goes_on(tmp_path: Path) -> None:
     text = "assert not hasattr(torch.hpu, 'utilization')\nfrom importlib.util import find_spec\n"
 
     assert run(tmp_path, text + "assert find_spec('habana_frameworks.torch')").done.exit_code == 0
+
+
+def test_every_name_of_the_bridge_is_there_or_says_that_it_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The public names of release 1.19, module by module."""
+    text = """
+        import importlib, json, pathlib, sys
+        names = json.loads(pathlib.Path(sys.argv[1]).read_text())
+        del names["source"]
+        there, told, other = [], [], []
+        for module, members in names.items():
+            for name in members:
+                try:
+                    getattr(importlib.import_module(module), name)
+                    there.append(f"{module}.{name}")
+                except (ImportError, AttributeError) as error:
+                    (told if "is not modelled by the simulator" in str(error) else other).append(str(error))
+        print(len(there), len(told), other)
+    """
+    done = run(tmp_path, text, str(Path(__file__).parent / "bridge_names.json"))
+
+    assert done.done.exit_code == 0
+    there, told, other = capsys.readouterr().out.split(" ", 2)
+    assert other.strip() == "[]"
+    assert (int(there) > 105, int(there) + int(told)) == (True, 285)

@@ -39,3 +39,7 @@ def test_with_little_memory_less_stays_in_memory() -> None:
     assert not sizing.fits_in_memory(500 << 20, 750)
     assert not sizing.fits_in_memory(300 << 20, 512)
     assert sizing.fits_in_memory(50 << 20, 512)
+
+
+def test_a_database_on_disk_keeps_less_than_it_may() -> None:
+    assert [sizing.cache_limit_mb(limit) for limit in (64, 750)] == [64, 350]

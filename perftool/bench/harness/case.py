@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from perftool.errors import PerfToolError
 
-FormName = Literal["naive", "advised"]
+FormName = Literal["naive", "advised", "torch"]
+# The two that the rules look at.
 FORM_NAMES: tuple[FormName, FormName] = ("naive", "advised")
 # Where a benchmark can be measured for real.
 ANYWHERE = ("cpu", "cuda", "hpu")
@@ -49,19 +50,26 @@ class Form:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A recommendation to be proved. ``build(form, setting)`` makes one of the two forms.
+    """A recommendation to be proved. ``build(form, setting)`` makes one of the forms: ``naive`` as people write it with
+    torch's defaults, ``advised`` as the guide says, and with ``torch_best`` also ``torch``, the best of torch's own.
 
-    ``rules`` are the codes that must fire on the trace of the naive form and be quiet on the other. ``tolerance`` is
-    the largest difference of the results, relative to their largest value. ``clock`` is "cpu" (process CPU time of one
-    thread) for arithmetic, and "wall" where waiting is what the advice removes. ``quantity`` is what the advice is to
-    lower. ``apart`` gives each form processes of its own, because they differ in ``environment`` or share caches, and
-    ``runs_apart`` is how often each process runs its form: more than once where the first run is like the others.
-    ``ranks`` is the number of processes that work together. ``traced_size`` is the one recorded for the rules.
-    ``devices`` are those on which there is something to measure, ``reason`` says why not elsewhere, and ``unavailable``
-    why not on this machine. With ``script`` the rules get the traces of that file of ``perftool/bench/scripts`` on a
-    simulated Gaudi, run once with the argument ``naive`` and once with ``advised``, instead of recorded ones; it is for
-    problems that only a device with a queue of its own has. ``script_work`` is how many times more work a step of the
-    advised script does. Where both forms end with a line ``result NUMBER``, the numbers must agree, too.
+    ``rules`` are the codes that must fire on the trace of the naive form and be quiet on the other; without any, no
+    trace gives the advice away, and only the ratio speaks.
+
+    Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
+    "cpu" (process CPU time of one thread) for arithmetic, and "wall" where waiting is what the advice removes.
+    ``quantity`` is what the advice is to lower. ``apart`` gives each form processes of its own, because they differ in
+    ``environment`` or share caches, and ``runs_apart`` is how often each process runs its form: more than once where
+    the first run is like the others. ``ranks`` is the number of processes that work together. ``devices`` are those on
+    which there is something to measure, ``reason`` says why not elsewhere, ``unavailable`` why not on this machine, and
+    ``not_quick`` what takes too long for ``--quick``.
+
+    Recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if ``traced_stacks``.
+
+    Simulated instead, for problems that only a device with a queue of its own has: ``script`` is a file of
+    ``perftool/bench/scripts``, run with the argument ``naive`` and with ``advised``. ``script_work`` is how many times
+    more work a step of the advised form does, and ``settings`` the configuration file that a form reads from the folder
+    of its name and leaves beside its trace. Where both end with a line ``result NUMBER``, the numbers must agree.
     """
 
     name: str
@@ -80,14 +88,23 @@ class Benchmark:
     reason: str = ""
     tuned_heap: bool = False
     traced_steps: int = 3
+    traced_stacks: bool = False
     most_rounds: int = 40
     script: str | None = None
     script_work: float = 1.0
+    settings: str | None = None
+    torch_best: bool = False
+    not_quick: str = ""
     environment: Callable[[FormName], dict[str, str]] = lambda _: {}
     unavailable: Callable[[], str | None] = lambda: None
 
+    @property
+    def timed_forms(self) -> tuple[FormName, ...]:
+        """The forms that are measured beside each other."""
+        return (*FORM_NAMES, "torch") if self.torch_best else FORM_NAMES
 
-def simulated_only(name: str, rules: tuple[str, ...], summary: str) -> Benchmark:
+
+def simulated_only(name: str, rules: tuple[str, ...], summary: str, **fields: Any) -> Benchmark:
     """A benchmark with nothing to measure where the host computes everything itself: only its script can show it."""
 
     def build(form: FormName, setting: Setting) -> Form:
@@ -100,8 +117,8 @@ def simulated_only(name: str, rules: tuple[str, ...], summary: str) -> Benchmark
         build=build,
         sizes=("script",),
         traced_size="script",
-        tolerance=1e-3,
         devices=(),
         reason=ASYNCHRONOUS,
         script=f"{name}.py",
+        **{"tolerance": 1e-3, **fields},
     )

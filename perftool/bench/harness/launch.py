@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -43,24 +43,46 @@ class Plan:
 def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
-    """Time both forms. Raises BenchmarkError when a worker fails."""
+    """Time the forms. Raises BenchmarkError when a worker fails."""
+    if benchmark.apart:
+        return _measure_apart(benchmark, size, device, plan, folder, heap)
+    order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
+    answer = _run(order, heap, benchmark.environment("naive"))
+    return _measurement(benchmark, size, heap, answer, answer.figures, answer.seconds, answer.ratios)
+
+
+def measure_and_record(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> tuple[Measurement, Recorded]:
+    """Time the forms at the first size and record what the rules look at, in one process where the forms share one.
+
+    Raises BenchmarkError when a worker fails.
+    """
+    size = benchmark.sizes[0]
+    if benchmark.apart:
+        measured = measure(benchmark, size, device, plan, folder)
+        return measured, record_traces(benchmark, device, plan, folder)
+    order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
+    order = replace(order, traced=benchmark.traced_size)
+    answer = _run(order, "default", benchmark.environment("naive"))
+    measured = _measurement(benchmark, size, "default", answer, answer.figures, answer.seconds, answer.ratios)
+    return measured, Recorded({form: _left_by(order, form) for form in FORM_NAMES}, answer.step_ratio)
+
+
+def _order(
+    benchmark: Benchmark, forms: tuple[str, ...], device: str, size: str | None, plan: Plan, folder: Path
+) -> Order:
     rounds = min(plan.rounds, benchmark.most_rounds)
-    if not benchmark.apart:
-        order = Order(
-            benchmark.name, FORM_NAMES, device, size, None, rounds, plan.seconds, str(folder), ranks=benchmark.ranks
-        )
-        answer = _run(order, heap, benchmark.environment("naive"))
-        assert answer.ratio is not None
-        return _measurement(benchmark, size, heap, answer, answer.figures, answer.seconds, answer.ratio)
+    return Order(benchmark.name, forms, device, size, None, rounds, plan.seconds, str(folder), ranks=benchmark.ranks)
+
+
+def _measure_apart(benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap) -> Measurement:
     answers: dict[str, list[Answer]] = {form: [] for form in FORM_NAMES}
     for _ in range(plan.pairs):
         for form in FORM_NAMES:
-            runs = benchmark.runs_apart
-            order = Order(benchmark.name, (form,), device, size, None, runs, plan.seconds, str(folder))
+            order = replace(_order(benchmark, (form,), device, size, plan, folder), rounds=benchmark.runs_apart)
             answers[form].append(_run(order, heap, benchmark.environment(form)))
     seconds = tuple(tuple(time for answer in answers[form] for time in answer.seconds[0]) for form in FORM_NAMES)
     figures = tuple(answers[form][-1].figures[0] for form in FORM_NAMES)
-    return _measurement(benchmark, size, heap, answers["advised"][-1], figures, seconds, ratio_of(*seconds))
+    return _measurement(benchmark, size, heap, answers["advised"][-1], figures, seconds, (ratio_of(*seconds),))
 
 
 @dataclass(frozen=True)
@@ -78,22 +100,17 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
     files: dict[FormName, list[Path]] = {}
     ratio = None
     for forms in [(form,) for form in FORM_NAMES] if benchmark.apart else [FORM_NAMES]:
-        order = Order(
-            benchmark.name,
-            forms,
-            device,
-            None,
-            benchmark.traced_size,
-            plan.rounds,
-            plan.seconds,
-            str(folder),
-            ranks=benchmark.ranks,
-        )
-        ratio = _run(order, "default", benchmark.environment(forms[0])).ratio
+        order = replace(_order(benchmark, forms, device, None, plan, folder), traced=benchmark.traced_size)
+        ratio = _run(order, "default", benchmark.environment(forms[0])).step_ratio
         for form in forms:
-            files[form] = [order.of_rank(rank).trace(form) for rank in range(benchmark.ranks)]
-            files[form] += [path for path in (order.environment(form),) if path.exists()]
+            files[form] = _left_by(order, form)
     return Recorded(files, ratio)
+
+
+def _left_by(order: Order, form: FormName) -> list[Path]:
+    """The traces of ``form``, and its environment if it sets any."""
+    traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
+    return traces + [path for path in (order.environment(form),) if path.exists()]
 
 
 def _run(order: Order, heap: Heap, environment: Mapping[str, str]) -> Answer:
@@ -146,9 +163,10 @@ def _measurement(
     answer: Answer,
     figures: tuple[FormFigures, ...],
     seconds: tuple[tuple[float, ...], ...],
-    ratio: Ratio,
+    ratios: tuple[Ratio, ...],
 ) -> Measurement:
-    naive, advised = figures
+    naive, advised, *best = figures
+    ratio = ratios[0]
     if benchmark.quantity == "memory" and naive.peak_bytes and advised.peak_bytes:
         exact = naive.peak_bytes / advised.peak_bytes
         ratio = Ratio(exact, exact, exact, 1.0)
@@ -164,4 +182,6 @@ def _measurement(
         rounds=len(seconds[0]),
         bandwidth=answer.bandwidth,
         max_error=answer.max_error,
+        torch=best[0] if best else None,
+        torch_ratio=ratios[1] if best else None,
     )

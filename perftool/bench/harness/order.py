@@ -14,6 +14,7 @@ from perftool.model.benchmark import FormFigures, Ratio
 class Order:
     """Measure ``forms`` of the benchmark ``name`` at ``size`` (None: do not), then record ``traced`` (a size, or None).
 
+    Recorded are those of the forms that the rules look at.
     ``folder`` is for the files of this benchmark: traces, results to compare, and the answer.
     """
 
@@ -62,11 +63,15 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one process measured; ``seconds`` holds every round of each form, ``figures`` the forms it ran."""
+    """What one process measured; ``seconds`` holds every round of each form, ``figures`` the forms it ran.
+
+    ``ratios`` are the first form over each of the others, ``step_ratio`` that of the recorded steps, unobserved.
+    """
 
     seconds: tuple[tuple[float, ...], ...] = ()
     figures: tuple[FormFigures, ...] = ()
-    ratio: Ratio | None = None
+    ratios: tuple[Ratio, ...] = ()
+    step_ratio: Ratio | None = None
     bandwidth: float | None = None
     max_error: float = 0.0
     threads: int = 1
@@ -90,7 +95,8 @@ def read_answer(source: Path) -> Answer:
     return Answer(
         seconds=tuple(tuple(rounds) for rounds in fields["seconds"]),
         figures=tuple(FormFigures(**form) for form in fields["figures"]),
-        ratio=Ratio(**fields["ratio"]) if fields["ratio"] else None,
+        ratios=tuple(Ratio(**ratio) for ratio in fields["ratios"]),
+        step_ratio=Ratio(**fields["step_ratio"]) if fields["step_ratio"] else None,
         bandwidth=fields["bandwidth"],
         max_error=fields["max_error"],
         threads=fields["threads"],

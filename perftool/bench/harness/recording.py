@@ -14,7 +14,9 @@ _WARM_UP = 2
 _ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
 
 
-def record(step: Callable[[], object], target: Path, steps: int, device: torch.device) -> None:
+def record(
+    step: Callable[[], object], target: Path, steps: int, device: torch.device, with_stack: bool = False
+) -> None:
     """Write the trace of ``steps`` calls in the steady state to ``target`` (gzip when it ends in .gz)."""
     activities = [ProfilerActivity.CPU]
     if device.type in _ACTIVITIES:
@@ -26,6 +28,7 @@ def record(step: Callable[[], object], target: Path, steps: int, device: torch.d
         schedule=schedule(wait=_WAIT, warmup=_WARM_UP, active=steps, repeat=1),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(target)),
         record_shapes=True,
+        with_stack=with_stack,
     ) as profiler:
         for _ in range(_WAIT + _WARM_UP + steps):
             step()

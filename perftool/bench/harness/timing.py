@@ -18,6 +18,8 @@ from perftool.model.benchmark import Ratio
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
+# What a form that is slow everywhere gets, once it has taken this many times as long as wanted.
+_LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, that is good enough to stop.
 _GOOD_ENOUGH = 0.03
 _PROBE_ELEMENTS = 8 * 1024 * 1024
@@ -46,42 +48,46 @@ class Timed:
 
 @dataclass(frozen=True)
 class Race:
-    """Both forms timed in the same rounds; ``bandwidth`` is that of a pass over memory meanwhile, in bytes/s."""
+    """Forms timed in the same rounds; ``bandwidth`` is that of a pass over memory meanwhile, in bytes/s.
 
-    naive: Timed
-    advised: Timed
-    ratio: Ratio
+    ``ratios`` are the first form over each of the others.
+    """
+
+    timed: tuple[Timed, ...]
+    ratios: tuple[Ratio, ...]
     bandwidth: float
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done."""
+    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done.
+
+    After four times as long no new round begins once three are done: fewer give no interval worth the name.
+    """
 
     rounds: int
     seconds: float
 
 
-def race(naive: Callable[[], object], advised: Callable[[], object], clock: Clock, effort: Effort, team: Team) -> Race:
-    """Time the two forms in turn, until the ratio is known to 3 % or the effort is spent."""
-    runs = (naive, advised)
+def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, team: Team) -> Race:
+    """Time the forms in turn, until the ratio of the first two is known to 3 % or the effort is spent."""
     repeats = [round(team.agree(_repeats(run, clock))) for run in runs]
-    times: tuple[list[float], list[float]] = ([], [])
-    faults = [0, 0]
+    times: tuple[list[float], ...] = tuple([] for _ in runs)
+    faults = [0] * len(runs)
     probe = torch.zeros(_PROBE_ELEMENTS, device=clock.device)
     passes: list[float] = []
     begin = time.monotonic()
     while len(passes) < effort.rounds:
         passes.append(clock.time(lambda: probe.add_(1.0), 1))
-        for index in (0, 1) if len(passes) % 2 else (1, 0):
+        for index in range(len(runs)) if len(passes) % 2 else reversed(range(len(runs))):
             before = page_faults()
             times[index].append(clock.time(runs[index], repeats[index]))
             faults[index] = (page_faults() - before) // repeats[index]
-        if len(passes) >= _FEWEST_ROUNDS and team.agree(_enough(times, begin, effort.seconds)):
+        if team.agree(_enough(times, time.monotonic() - begin, effort.seconds)):
             break
     bandwidth = probe.numel() * probe.element_size() * 2 / min(passes)
-    timed = [Timed(tuple(each), count) for each, count in zip(times, faults, strict=True)]
-    return Race(timed[0], timed[1], ratio_of(*times), bandwidth)
+    timed = tuple(Timed(tuple(each), count) for each, count in zip(times, faults, strict=True))
+    return Race(timed, tuple(ratio_of(times[0], each) for each in times[1:]), bandwidth)
 
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
@@ -127,8 +133,11 @@ def _repeats(run: Callable[[], object], clock: Clock) -> int:
     return max(1, round(_SHORTEST_S / max(took, 1e-7)))
 
 
-def _enough(times: Sequence[list[float]], begin: float, seconds: float) -> bool:
-    if time.monotonic() - begin >= seconds:
+def _enough(times: Sequence[Sequence[float]], took: float, wanted: float) -> bool:
+    rounds = len(times[0])
+    if rounds < _FEWEST_ROUNDS:
+        return rounds >= _LEAST_ROUNDS and took >= _PATIENCE * wanted
+    if took >= wanted:
         return True
-    ratio = ratio_of(*times)
+    ratio = ratio_of(times[0], times[1])
     return ratio.high - ratio.low < 2 * _GOOD_ENOUGH * ratio.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,28 +18,34 @@ from perftool.bench.harness.recording import peak_memory, record
 from perftool.bench.harness.team import Team, joined
 from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
 from perftool.bench.harness.usage import peak_bytes
-from perftool.model.benchmark import FormFigures
+from perftool.model.benchmark import FormFigures, Ratio
 
 # Runs of both forms before their results are compared; optimizers need a few for their state to matter.
 _RUNS_BEFORE_COMPARING = 3
 
 
 def main() -> None:
-    """Carry out the order given as the only argument."""
-    order = order_from(sys.argv[1])
-    benchmark = find_benchmark(order.name)
+    """Carry out the orders given as arguments, one after the other; ranks that work together get the same ones."""
+    orders = [order_from(text) for text in sys.argv[1:]]
+    first = orders[0]
     torch.set_num_threads(1)
-    with joined(order.rank, order.ranks, order.meeting) as team:
-        answer = Answer()
-        if order.size is not None:
-            measure = _measure_apart if benchmark.apart else _measure_together
-            answer = measure(benchmark, order, team)
-        if order.traced is not None:
-            answer = _record(benchmark, order, team)
-    write_answer(answer, order.answer)
-    if order.ranks > 1:
+    with joined(first.rank, first.ranks, first.meeting) as team:
+        for order in orders:
+            write_answer(_carry_out(order, team), order.answer)
+    if first.ranks > 1:
         # Taking gloo's threads down beside live models ends some runs with an abort, after all is done.
         os._exit(0)
+
+
+def _carry_out(order: Order, team: Team) -> Answer:
+    benchmark = find_benchmark(order.name)
+    answer = Answer()
+    if order.size is not None:
+        measure = _measure_apart if benchmark.apart else _measure_together
+        answer = measure(benchmark, order, team)
+    if order.traced is not None:
+        answer = replace(answer, step_ratio=_record(benchmark, order, team))
+    return answer
 
 
 def _setting(order: Order, size: str) -> Setting:
@@ -48,21 +55,23 @@ def _setting(order: Order, size: str) -> Setting:
 def _measure_together(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     assert order.size is not None
     setting = _setting(order, order.size)
-    naive, advised = (benchmark.build(form, setting) for form in FORM_NAMES)
+    forms = [benchmark.build(form, setting) for form in _form_names(order.forms)]
     for _ in range(_RUNS_BEFORE_COMPARING):
-        naive.run()
-        advised.run()
-    error = largest_error(naive.result(), advised.result())
+        for form in forms:
+            form.run()
+    error = max(largest_error(forms[0].result(), form.result()) for form in forms[1:])
     clock = Clock(benchmark.clock, setting.device)
-    outcome = race(naive.run, advised.run, clock, Effort(order.rounds, order.seconds), team)
-    forms = ((naive, outcome.naive), (advised, outcome.advised))
-    figures = tuple(_figures(form, timed, peak_memory(form.run, setting.device)) for form, timed in forms)
-    naive.close()
-    advised.close()
+    outcome = race([form.run for form in forms], clock, Effort(order.rounds, order.seconds), team)
+    figures = tuple(
+        _figures(form, timed, peak_memory(form.run, setting.device))
+        for form, timed in zip(forms, outcome.timed, strict=True)
+    )
+    for form in forms:
+        form.close()
     return Answer(
-        seconds=(outcome.naive.seconds, outcome.advised.seconds),
+        seconds=tuple(timed.seconds for timed in outcome.timed),
         figures=figures,
-        ratio=outcome.ratio,
+        ratios=outcome.ratios,
         bandwidth=outcome.bandwidth,
         max_error=error,
         threads=torch.get_num_threads(),
@@ -96,22 +105,22 @@ def _measure_apart(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     )
 
 
-def _record(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+def _record(benchmark: Benchmark, order: Order, team: Team) -> Ratio | None:
     """Record each form; then, if this process has both, time the recorded steps without the profiler."""
     assert order.traced is not None
     setting = _setting(order, order.traced)
-    forms = [(name, benchmark.build(name, setting)) for name in _form_names(order.forms)]
+    forms = [(name, benchmark.build(name, setting)) for name in FORM_NAMES if name in order.forms]
     steps = [form.step or form.run for _, form in forms]
     for (name, _), step in zip(forms, steps, strict=True):
-        record(step, order.trace(name), benchmark.traced_steps, setting.device)
+        record(step, order.trace(name), benchmark.traced_steps, setting.device, benchmark.traced_stacks)
         _write_environment(benchmark, order.environment(name))
     ratio = None
     if len(steps) == len(FORM_NAMES):
         effort = Effort(order.rounds, order.seconds)
-        ratio = race(steps[0], steps[1], Clock(benchmark.clock, setting.device), effort, team).ratio
+        (ratio,) = race(steps, Clock(benchmark.clock, setting.device), effort, team).ratios
     for _, form in forms:
         form.close()
-    return Answer(ratio=ratio)
+    return ratio
 
 
 def _write_environment(benchmark: Benchmark, target: Path) -> None:
@@ -124,7 +133,8 @@ def _write_environment(benchmark: Benchmark, target: Path) -> None:
 
 
 def _form_names(names: Sequence[str]) -> list[FormName]:
-    return [form for form in FORM_NAMES if form in names]
+    known: tuple[FormName, ...] = (*FORM_NAMES, "torch")
+    return [form for form in known if form in names]
 
 
 def _figures(form: Form, timed: Timed, peak: int) -> FormFigures:

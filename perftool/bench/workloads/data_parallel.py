@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,41 +14,50 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 _RANKS = 2
 # Layers and width of the model: many small weights, or fewer larger ones (2.6 and 26 MB of gradients).
 # What is recorded for the rules is small enough to be shared.
-SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (600, 8), "recorded": (40, 64)}
+SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (300, 8), "recorded": (40, 64)}
+# 105 and 210 MB of gradients, as ResNet-50 and a model of twice its size.
+_HEAVY = {"hundred": (100, 512), "two hundred": (50, 1024)}
 _BATCH = 8
 
 
 def on_ranks(
     name: str,
-    rule: str,
+    rules: tuple[str, ...],
     summary: str,
     build: Callable[[FormName, Setting], Form],
     traced_size: str,
     sizes: Sequence[str] = tuple(SIZES),
-    quantity: Literal["time", "memory"] = "time",
+    **fields: Any,
 ) -> Benchmark:
     """A benchmark whose forms run on gloo processes that wait for each other, so by the clock on the wall."""
     return Benchmark(
         name=name,
-        rules=(rule,),
+        rules=rules,
         summary=summary,
         build=build,
         sizes=tuple(sizes),
         traced_size=traced_size,
-        tolerance=1e-5,
         clock="wall",
-        quantity=quantity,
         ranks=_RANKS,
         devices=("cpu",),
         reason="this benchmark has two gloo processes on the CPU only",
+        **{"tolerance": 1e-5, **fields},
     )
+
+
+def _shape(setting: Setting) -> tuple[int, int]:
+    return {**SIZES, **_HEAVY}[setting.size]
 
 
 def layers(setting: Setting) -> nn.Module:
     """Linear layers in sequence, the same on all ranks."""
-    count, width = SIZES[setting.size]
+    count, width = _shape(setting)
     torch.manual_seed(setting.seed)
-    return nn.Sequential(*(nn.Linear(width, width) for _ in range(count)))
+    made = [nn.Linear(width, width) for _ in range(count)]
+    for layer in made:
+        # With torch's own start values a hundred layers leave nothing of a gradient, and such numbers are slow.
+        nn.init.normal_(layer.weight, std=width**-0.5)
+    return nn.Sequential(*made)
 
 
 def step_form(title: str, setting: Setting, **options: Any) -> Form:
@@ -61,7 +70,7 @@ def training_step(
     model: nn.Module, setting: Setting, after: Callable[[], object] = lambda: None
 ) -> Callable[[], object]:
     """What runs forward and backward once, on inputs of this rank, and then ``after``."""
-    width = SIZES[setting.size][1]
+    _, width = _shape(setting)
     generator = torch.Generator().manual_seed(setting.rank)
     inputs = torch.randn(_BATCH, width, generator=generator)
 

@@ -20,10 +20,21 @@ class PlainEMA:
     def update(self, model: nn.Module) -> None:
         """Average ``model`` in."""
         self._updates += 1
-        decay = self._decay * (1 - math.exp(-self._updates / 2000))
+        self._average(model, self._decay * (1 - math.exp(-self._updates / 2000)))
+
+    def _average(self, model: nn.Module, decay: float) -> None:
         values = model.state_dict()
         for name, average in self.ema.state_dict().items():
             if average.is_floating_point():
                 average.mul_(decay).add_(values[name] * (1 - decay))
             else:
                 average.copy_(values[name])
+
+
+class ListEMA(PlainEMA):
+    """The same through torch's ops over lists of tensors, as ``get_ema_multi_avg_fn`` of ``torch.optim.swa_utils``."""
+
+    def _average(self, model: nn.Module, decay: float) -> None:
+        averages: list[torch.Tensor] = list(self.ema.parameters())
+        values: list[torch.Tensor] = list(model.parameters())
+        torch._foreach_lerp_(averages, values, 1 - decay)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic, sleep
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from perftool import __version__
@@ -24,8 +24,6 @@ _RETRIES = 2
 _AHEAD = 4
 # Nothing came back for so long: what is still out hangs.
 _STALLED_S = 900.0
-# A task takes seconds.
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -45,35 +43,53 @@ class Cluster:
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """Work on the cluster. Dask gives the task of a lost worker to another one; one that hangs is lost."""
+        """Work on the cluster. Dask gives the task of a lost worker to another one; one that hangs is lost.
+
+        When the cluster is silent twice in a row, nothing is left that would do the other tasks: they are lost too.
+        """
         waiting = deque(tasks)
         out: dict[Any, Batch] = {}
         results: dict[Batch, Made | Lost] = {}
-        show = Count(tasks, progress)
+        finished: SimpleQueue[Any] = SimpleQueue()
+        show, silent = Count(tasks, progress), False
         here = os.getcwd()
         while waiting or out:
             while waiting and len(out) < _AHEAD * self.workers:
                 task = waiting.popleft()
                 # Pure tasks of the same arguments would share results, though the files may have changed.
-                out[self.client.submit(work, task.seen_from(here), None, pure=False, retries=_RETRIES)] = task
-            done = self._done(list(out))
-            for future in done or list(out):
+                future = self.client.submit(work, task.seen_from(here), None, pure=False, retries=_RETRIES)
+                out[future] = task
+                future.add_done_callback(finished.put)
+            future = self._next(finished)
+            if future is None:
+                results |= self._given_up(out, waiting if silent else ())
+                out, waiting, silent = {}, deque() if silent else waiting, True
+            elif future in out:
                 task = out.pop(future)
                 # Fetched at once: a worker that dies later takes the results it still holds with it.
-                results[task] = _result(future) if done else self._given_up(future)
+                results[task], silent = self._result(future), False
                 show.add(task)
         yield from (results[task] for task in tasks)
 
-    def _done(self, futures: Sequence[Any]) -> Sequence[Any]:
-        """Those of ``futures`` that are finished, once there are any; none when nothing happens for too long."""
-        until = monotonic() + self.stalled_s
-        while not (done := [future for future in futures if future.done()]) and monotonic() < until:
-            sleep(_POLL_S)
-        return done
+    def _next(self, finished: SimpleQueue[Any]) -> Any:
+        """The next future that is finished, whatever came of it; None when nothing happens for too long."""
+        try:
+            return finished.get(timeout=self.stalled_s)
+        except Empty:
+            return None
 
-    def _given_up(self, future: Any) -> Lost:
-        future.cancel()
-        return Lost(f"the cluster gave no answer for {self.stalled_s:g} s")
+    def _given_up(self, out: Mapping[Any, Batch], waiting: Iterable[Batch]) -> dict[Batch, Lost]:
+        for future in out:
+            future.cancel()
+        return dict.fromkeys((*out.values(), *waiting), Lost(f"the cluster gave no answer for {self.stalled_s:g} s"))
+
+    def _result(self, future: Any) -> Any:
+        """What ``future`` gives. Its state is not asked: one that was finished is not when its worker has died since,
+        and is done anew."""
+        try:
+            return future.result(timeout=self.stalled_s)
+        except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs its ranks only
+            return Lost(f"the cluster could not analyse it ({' '.join(str(error).split())})")
 
 
 def connect(address: str) -> Cluster:
@@ -95,7 +111,8 @@ def connect(address: str) -> Cluster:
     where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
     try:
         client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError, KeyError, distributed.TimeoutError) as error:
+    # Without certificates for TLS Dask raises TypeError.
+    except (OSError, ValueError, KeyError, TypeError, distributed.TimeoutError) as error:
         raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({error})") from None
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
@@ -124,11 +141,3 @@ def _distributed(address: str) -> Any:
     except ImportError:
         text = f"--scheduler {address}: needs Dask (pip install 'habana-perf-tool[cluster]')"
         raise MissingExtraError(text) from None
-
-
-def _result(future: Any) -> Any:
-    """What ``future`` gives. Its state is not asked: one that was finished is not when its worker has died since."""
-    try:
-        return future.result()
-    except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs its ranks only
-        return Lost(f"the cluster could not analyse it ({' '.join(str(error).split())})")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perftool.engine.drawing.pictures import Taken, Wanted, take_pictures
 from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.schedule import Lost, Progress
 from perftool.engine.report import overview
@@ -28,6 +27,9 @@ from perftool.store.ranks import base_time
 from perftool.store.readings import Reading
 from perftool.store.shift import Shift, shift_to
 from perftool.store.trace_store import TraceStore
+
+if TYPE_CHECKING:
+    from perftool.engine.drawing.pictures import Taken, Wanted
 
 # The metadata that the joined store has a use for.
 _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
@@ -63,7 +65,7 @@ class Facts:
 
     def handover(self, base_ns: int) -> Handover:
         """Its tables, for a store whose times count from ``base_ns``."""
-        return Handover(self.tables, self.shift(base_ns))
+        return Handover(self.tables, self.shift(base_ns), frozenset(self.metadata))
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ def draw_batch(
             store.limit(shared.memory_mb, shared.threads)
             store.base_ns = base_ns
             read_files(store, batch.files, progress)
+            from perftool.engine.drawing.pictures import take_pictures
+
             return take_pictures(store, wanted)
     except Exception as error:  # a report without a picture is better than none
         if is_interrupt(error):

@@ -19,8 +19,14 @@ from typing import Any
 
 from perftool import __version__
 from perftool.engine.ranks.part import Part
+from perftool.engine.ranks.part_check import (
+    LARGEST_HEAD,
+    LARGEST_TABLE,
+    require_possible,
+    require_size,
+)
 from perftool.engine.ranks.plain import from_plain, to_plain
-from perftool.errors import InputError
+from perftool.errors import InputError, PerfToolError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -31,8 +37,7 @@ from perftool.store.readings import Reading
 FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
-# Of one table of one part; those of real ranks have some kilobytes.
-_LARGEST = 256 << 20
+_LONGEST_REASON = 200
 _DAMAGE = (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError, InvalidOperation)
 
 
@@ -65,11 +70,18 @@ def render_part(made: PartFile) -> bytes:
     }  # fmt: skip
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo(_HEAD), json.dumps(head), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(_HEAD), _head_text(head), zipfile.ZIP_DEFLATED)
         for number, part in enumerate(made.parts):
             for name, table in (part.facts.tables if part.facts else {}).items():
                 archive.writestr(zipfile.ZipInfo(_entry(number, name)), table, zipfile.ZIP_DEFLATED)
     return file.getvalue()
+
+
+def _head_text(head: Mapping[str, Any]) -> str:
+    text = json.dumps(head)
+    if len(text) > LARGEST_HEAD:
+        raise PerfToolError(f"these are too many ranks for one part ({len(text) >> 20} MiB); merge them from several")
+    return text
 
 
 def read_part(path: str) -> PartFile:
@@ -79,21 +91,22 @@ def read_part(path: str) -> PartFile:
         raise InputError(f"{path}: is no regular file, so no part")
     try:
         with zipfile.ZipFile(path) as archive:
-            head = json.loads(_bytes(archive, _HEAD))
+            require_size(archive)
+            head = json.loads(_bytes(archive, _HEAD, LARGEST_HEAD))
             if not isinstance(head, dict) or head.get("format") != FORMAT:
                 raise InputError(f"{path}: is no part of {FORMAT.split()[0]}")
             _require_ours(path, head)
             parts = tuple(_part(archive, number, plain) for number, plain in enumerate(head["parts"]))
-            return PartFile(
-                parts,
-                from_plain(tuple[Reading, ...], head["readings"]),
-                from_plain(tuple[InputFile, ...], head["failed"]),
-                from_plain(Mapping[str, str], head["rules"]),  # type: ignore[type-abstract]
-            )
+            rules = from_plain(Mapping[str, str], head["rules"])  # type: ignore[type-abstract]
+            for part in parts:
+                require_possible(part, rules.keys())
+            readings = from_plain(tuple[Reading, ...], head["readings"])
+            return PartFile(parts, readings, from_plain(tuple[InputFile, ...], head["failed"]), rules)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
-        raise InputError(f"{path}: is no part, or a damaged one ({type(error).__name__}); make it again") from None
+        why = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        raise InputError(f"{path}: is no part, or a damaged one ({why}); make it again") from None
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
@@ -173,13 +186,13 @@ def _part(archive: zipfile.ZipFile, number: int, plain: Any) -> Part:
     part = from_plain(Part, plain)
     if part.facts is None:
         return part
-    tables = {name: _bytes(archive, _entry(number, name)) for name in HANDED_ON}
+    tables = {name: _bytes(archive, _entry(number, name), LARGEST_TABLE) for name in HANDED_ON}
     return replace(part, facts=replace(part.facts, tables=tables))
 
 
-def _bytes(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > _LARGEST:
-        raise ValueError(f"{name} is too large")
+def _bytes(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    if archive.getinfo(name).file_size > most:
+        raise ValueError(f"{name} has more than {most >> 20} MiB")
     return archive.read(name)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 Made = TypeVar("Made")
 _DECIMAL = "$decimal"
+_MOST_DIGITS = 38
 
 
 def to_plain(value: Any) -> Any:
@@ -74,9 +75,17 @@ def _free(value: Any) -> Any:
     """A value of any type, as a query gave it."""
     if isinstance(value, dict):
         return (
-            Decimal(value[_DECIMAL]) if set(value) == {_DECIMAL} else {key: _free(part) for key, part in value.items()}
+            _decimal(value[_DECIMAL]) if set(value) == {_DECIMAL} else {key: _free(one) for key, one in value.items()}
         )
     return list(map(_free, value)) if isinstance(value, list) else value
+
+
+def _decimal(text: Any) -> Decimal:
+    """The number that a query gave: of 38 digits at most. 1E+999999999 as a whole number would fill the memory."""
+    number = Decimal(_of_type(str, text))
+    if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError(f"{text[:20]} is no number of a query")
+    return number
 
 
 @cache

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -114,6 +111,11 @@ class Count:
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | Lost]:
     """What ``workers`` new processes make of ``tasks``, until one of them dies."""
+    # What a trace that this process reads by itself has no use for.
+    import multiprocessing
+    from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
     done: dict[Batch, Made | Lost] = {}
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())

@@ -34,9 +34,9 @@ def compose(
     store.build(
         ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows", *EFFICIENCY_TABLES]
     )
-    outcome = evaluated(context_of(store, steps, device.type))
+    outcome = _asked(store, rules, steps, device, evaluated)
     inputs = (*store.inputs_with_issues(), *store.unreadable)
-    findings = (*_unreadable_findings(rules, store.unreadable), *outcome.findings)
+    findings = outcome.findings
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
     device_ops = overview.shares(store, overview.TOP_DEVICE_OPS)
     model = slowest(outcome.models)
@@ -65,6 +65,24 @@ def compose(
         replayed_run=outcome.run,
         efficiency=efficiency(store),
     )
+
+
+def conclude_only(
+    store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
+) -> Outcome:
+    """What ``rules`` find over ``store``, as ``compose`` has it, without the numbers of a report."""
+    return _asked(store, rules, tuple(overview.steps(store)), device, evaluated)
+
+
+def _asked(
+    store: TraceStore,
+    rules: Sequence[Rule],
+    steps: Sequence[Step],
+    device: Device,
+    evaluated: Callable[[Context], Outcome],
+) -> Outcome:
+    outcome = evaluated(context_of(store, steps, device.type))
+    return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings))
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:

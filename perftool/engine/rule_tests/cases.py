@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perftool.engine.analysis import analyze
+from perftool.engine.analysis import analysed
 from perftool.engine.rule_tests.case_traces import PLACES, write_traces
+from perftool.engine.rules.evaluate import Outcome
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import RuleError
-from perftool.model.report import Finding, Report
+from perftool.model.report import Finding
 from perftool.model.rule import Rule
+from perftool.readers.files.discover import find_inputs
 from perftool.readers.files.small_file import read_small
 
 _TYPES = {
@@ -75,7 +77,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
     return tuple(_case(path, at, table) for at, table in enumerate(data["case"]))
 
 
-def run_case(case: Case, rule: Rule, folder: Path) -> Report:
+def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
     """What ``rule`` says about ``case``, whose inputs are written into ``folder``."""
     # A case tells what the evidence bounds; a replay is asked where it says what that predicts.
     if not any("predicted_ns" in row for row in case.findings):
@@ -85,18 +87,19 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Report:
     logs = [_write(folder, name, text) for name, text in case.logs.items()]
     if case.events or not (files or logs):
         files += map(str, write_traces(case.events, case.metadata, case.device, folder))
-    return analyze(files, rules, logs=logs)
+    with analysed(find_inputs(files, logs), rules) as run:
+        return run.outcome
 
 
-def differences(case: Case, rule: Rule, report: Report, folder: Path) -> list[str]:
-    """How the ``report`` of ``run_case`` differs from what ``rule`` should say about ``case``."""
-    own = [finding for finding in report.findings if finding.code == rule.code]
+def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
+    """How the ``outcome`` of ``run_case`` differs from what ``rule`` should say about ``case``."""
+    own = [finding for finding in outcome.findings if finding.code == rule.code]
     found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
     if [row["subject"] for row in found] != [row.get("subject") for row in wanted]:
         return [f"finds {_subjects(found)} instead of {_subjects(wanted)}"]
     texts = [text for row, expected in zip(found, wanted, strict=True) for text in _unlike(row, expected)]
-    return texts + _applicability(case, rule, report)
+    return texts + _applicability(case, rule, outcome)
 
 
 def _case(path: Path, at: int, table: Any) -> Case:
@@ -166,6 +169,6 @@ def _alike(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
-def _applicability(case: Case, rule: Rule, report: Report) -> list[str]:
-    applies = rule.code not in [skipped.code for skipped in report.not_applicable]
+def _applicability(case: Case, rule: Rule, outcome: Outcome) -> list[str]:
+    applies = rule.code not in [skipped.code for skipped in outcome.not_applicable]
     return [] if applies == case.applicable else [f"applicable is {applies} instead of {case.applicable}"]

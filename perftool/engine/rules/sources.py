@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_own
+from perftool.engine.rules.stretches import Ran, lines_run
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
 
 MOST_SOURCES = 3
 # Causes of idle time for which the host's own Python is what takes the time, and not one call in it.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
-# A function that one call of another calls more often than this is the body of its loop: the loop is the place.
-_LOOP = 16
 _SMALLEST_SHARE = 0.01
+_LONGEST_NS, _LAST_NS = 2**53, 2**62
 # Of a rule's rows; each takes a walk through the stacks.
 _MOST_PLACED = 100
-_FRAMES = """
-SELECT f.track, f.file, f.line, f.function, f.call_line, f.stack, f.ts, f."end"
-FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track
-WHERE f.rank = $rank AND f."end" > f.ts ORDER BY f.track, f.ts, f."end" DESC, f.id
-"""
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
 SELECT d.ts AS device_ts, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
 WHERE d.rank = $rank AND list_contains($times, d.ts)
 """
-
-# A stretch of a track: start, end, the line it runs, and the line whose loop it is part of.
-Stretch = tuple[int, int, Line, Line]
-# A call: start, end, the line of the user's own that it stands for (None: it is none of theirs), and the line of the
-# user's own that made it.
-Call = tuple[int, int, Line | None, int | None]
-Interval = tuple[int, int]
-
-_NOWHERE: Line = (None, None, "")
-
-_known: WeakKeyDictionary[TraceStore, dict[int, list[list[Stretch]]]] = WeakKeyDictionary()
 
 
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -62,150 +47,90 @@ def _sources(store: TraceStore, rule: Rule, row: Mapping[str, Any]) -> tuple[dic
         return ()
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
-    idle = [(at["ts"], at["end"]) for at in store.select(_IDLE, {"rank": rank, "causes": causes})] if causes else []
-    stake = _united(idle or _named(store, rank, row))
-    tracks = _stretches(store, rank)
-    spent: Counter[Line] = Counter()
-    for track in tracks:
-        spent.update(_overlap(track, stake, loops=bool(idle)))
-    if idle and not spent:
+    idle = _idle(store, rank, causes) if causes else None
+    begins, ends = idle or _united(_named(store, rank, row))
+    ran = lines_run(store, rank)
+    spent = _overlap(ran, begins, ends, loops=idle is not None)
+    if idle and not spent.any():
         # Ops alone were recorded with stacks: the line that calls the next op is where the time before it went.
-        for track in tracks:
-            spent.update(_next_lines(track, stake))
-    whole = sum(end - ts for ts, end in stake)
-    heaviest = sorted(spent.items(), key=lambda item: (-item[1], str(item[0])))[:MOST_SOURCES]
+        spent = _before_lines(ran, begins, ends)
+    whole = int((ends - begins).sum())
+    told = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
+    heaviest = sorted(told, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
         {"file": file, "line": line, "function": function, "ns": ns, "share": min(1.0, ns / whole)}
-        for (file, line, function), ns in heaviest
+        for ns, (file, line, function) in heaviest
         if ns >= _SMALLEST_SHARE * whole
     )
 
 
-def _named(store: TraceStore, rank: int, row: Mapping[str, Any]) -> list[Interval]:
-    """The intervals of ``row`` on the host."""
+def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, Int64s] | None:
+    """The idle time of ``rank`` with one of ``causes``; None where there is none."""
+    import numpy as np
+
+    found = store.arrays(_IDLE, {"rank": rank, "causes": list(causes)})
+    ts, end = np.asarray(found["ts"]), np.asarray(found["end"])
+    return _united(np.stack([ts, end], axis=1)) if len(ts) else None
+
+
+def _named(store: TraceStore, rank: int, row: Mapping[str, Any]) -> Int64s:
+    """The intervals of ``row`` on the host, one in each row of the array."""
+    import numpy as np
+
     places = row.get("related") or [row]
     spans = {place["ts"]: place.get("dur") or 1 for place in places if place.get("ts") is not None}
     store.build(["device_ops"])
     calls = store.select(_LAUNCHED, {"rank": rank, "times": list(spans)})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
-    return [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
+    intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
+    # Rules that others wrote may name times that sums of 64 bits do not hold.
+    possible = [(ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS]
+    return np.array(possible, dtype=np.int64).reshape(-1, 2)
 
 
-def _united(intervals: Iterable[Interval]) -> list[Interval]:
-    """The time that ``intervals`` cover, each part of it once."""
-    united: list[Interval] = []
-    for ts, end in sorted(intervals):
-        if united and ts <= united[-1][1]:
-            united[-1] = (united[-1][0], max(end, united[-1][1]))
-        else:
-            united.append((ts, end))
-    return united
+def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends of the time that ``intervals`` cover, each part of it once, in order."""
+    import numpy as np
+
+    ordered = intervals[np.lexsort((intervals[:, 1], intervals[:, 0]))]
+    reach = np.maximum.accumulate(ordered[:, 1])
+    first = np.ones(len(ordered), dtype=bool)
+    first[1:] = ordered[1:, 0] > reach[:-1]
+    last = np.ones(len(ordered), dtype=bool)
+    last[:-1] = first[1:]
+    return ordered[first, 0], reach[last]
 
 
-def _stretches(store: TraceStore, rank: int) -> list[list[Stretch]]:
-    known = _known.setdefault(store, {})
-    if rank not in known:
-        store.build(["frames", "feeding_tracks"])
-        rows = store.select(_FRAMES, {"rank": rank})
-        told = store.metadata.get(rank, {}).get(INSTALLED_KEY)
-        installed = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
-        by_track: dict[int, list[Call]] = {}
-        for row, line in zip(rows, _lines(rows, installed), strict=True):
-            if line is not None or row["call_line"] is not None:
-                by_track.setdefault(row["track"], []).append((row["ts"], row["end"], line, row["call_line"]))
-        known[rank] = [_nested(calls) for calls in by_track.values()]
-    return known[rank]
+def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
+    """How long each line of ``ran`` runs in the time from ``begins`` to ``ends``, in ns.
 
+    With ``loops`` it is the line whose loop it belongs to that runs.
+    """
+    import numpy as np
 
-def _lines(rows: Sequence[Mapping[str, Any]], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's own that each row stands for; modules where no row has a line of the user's own."""
-    kept: dict[tuple[Any, ...], Line | None] = {}
-    for row in rows:
-        key = (row["file"], row["line"], row["function"], row["stack"])
-        if key not in kept:
-            kept[key] = _line(row, installed)
-    lines = [kept[row["file"], row["line"], row["function"], row["stack"]] for row in rows]
-    if any(line is not None for line in lines):
-        return lines
-    return [(None, None, row["function"]) if row["function"].startswith("nn.Module: ") else None for row in rows]
+    before = np.concatenate(([0], np.cumsum(ends - begins)))
 
+    def until(moments: Int64s) -> Int64s:
+        """How much of that time lies before each of ``moments``."""
+        at = np.searchsorted(begins, moments, side="right")
+        inside = np.maximum(at - 1, 0)
+        passed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
+        return passed
 
-def _line(row: Mapping[str, Any], installed: Collection[str]) -> Line | None:
-    if row["stack"] is not None:
-        return innermost(row["stack"], installed)
-    own = row["file"] is not None and is_own(row["file"], installed)
-    return (row["file"], row["line"], row["function"]) if own else None
-
-
-def _nested(calls: Sequence[Call]) -> list[Stretch]:
-    """The stretches in which each of ``calls``, sorted as they nest, is the innermost one."""
-    parents, pieces = _innermost(calls)
-    lines: list[Line] = []
-    for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
-        lines.append(line or _at(lines[parent] if parent >= 0 else None, called_at))
-    often = Counter((parent, line) for line, parent in zip(lines, parents, strict=True))
-    loops: list[Line] = []
-    for number, parent in enumerate(parents):
-        line, called_at = calls[number][2:]
-        if parent >= 0 and loops[parent] != lines[parent]:
-            loops.append(loops[parent])
-        elif parent >= 0 and line is not None and often[parent, line] > _LOOP:
-            loops.append(_at(loops[parent], called_at))
-        else:
-            loops.append(lines[number])
-    return [(ts, end, lines[at], loops[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
-
-
-def _at(function: Line | None, line: int | None) -> Line:
-    """``function`` at one of its lines, where that is known."""
-    if function is None or function[0] is None:
-        return function or _NOWHERE
-    return function[0], line or function[1], function[2]
-
-
-def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """In which other each of ``calls`` lies (-1: in none), and stretches of time with the innermost call of each."""
-    parents: list[int] = []
-    pieces: list[tuple[int, int, int]] = []
-    around: list[int] = []
-    at = 0
-
-    def run_to(moment: int) -> int:
-        if moment > at:
-            pieces.append((at, moment, around[-1]))
-        return max(at, moment)
-
-    for number, (ts, *_) in enumerate(calls):
-        while around and calls[around[-1]][1] <= ts:
-            at = run_to(calls[around[-1]][1])
-            around.pop()
-        at = run_to(ts) if around else ts
-        parents.append(around[-1] if around else -1)
-        around.append(number)
-    while around:
-        at = run_to(calls[around[-1]][1])
-        around.pop()
-    return parents, pieces
-
-
-def _next_lines(track: Sequence[Stretch], stake: Sequence[Interval]) -> Counter[Line]:
-    """How much of ``stake``, in ns, comes right before each line of a track."""
-    spent: Counter[Line] = Counter()
-    begins = [stretch[0] for stretch in track]
-    for ts, end in stake:
-        at = bisect_left(begins, end)
-        if at < len(track):
-            spent[track[at][2]] += end - ts
+    spent = np.zeros(len(ran.lines), dtype=np.int64)
+    if len(begins):
+        for track in ran.tracks:
+            np.add.at(spent, track.loops if loops else track.lines, until(track.ends) - until(track.begins))
     return spent
 
 
-def _overlap(track: Sequence[Stretch], stake: Sequence[Interval], *, loops: bool) -> Counter[Line]:
-    """How long each line runs during ``stake``, in ns; with ``loops`` the line whose loop it belongs to."""
-    spent: Counter[Line] = Counter()
-    ends = [stretch[1] for stretch in track]
-    for ts, end in stake:
-        for begun, ended, line, loop in islice(track, bisect_right(ends, ts), None):
-            if begun >= end:
-                break
-            spent[loop if loops else line] += min(end, ended) - max(ts, begun)
+def _before_lines(ran: Ran, begins: Int64s, ends: Int64s) -> Int64s:
+    """How much of the time from ``begins`` to ``ends``, in ns, comes right before each line of a track of ``ran``."""
+    import numpy as np
+
+    spent = np.zeros(len(ran.lines), dtype=np.int64)
+    for track in ran.tracks:
+        at = np.searchsorted(track.begins, ends)
+        known = at < len(track.begins)
+        np.add.at(spent, track.lines[at[known]], (ends - begins)[known])
     return spent

@@ -1,8 +1,9 @@
-"""What the processor of this machine multiplies well."""
+"""What the processor of this machine multiplies well, and whether a value may be read."""
 
 from __future__ import annotations
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def _bfloat16_is_slow() -> bool:
@@ -25,3 +26,8 @@ def multiplies_well(dtype: torch.dtype) -> bool:
     the processor says of itself and not on a clock, so that one machine always computes the same.
     """
     return dtype not in _SLOW
+
+
+def may_ask() -> bool:
+    """Whether a value of a tensor on the CPU may be read: not while a graph is compiled or operators are recorded."""
+    return not torch.compiler.is_compiling() and _get_current_dispatch_mode() is None

@@ -48,6 +48,8 @@ def apply_rotary_pos_emb(
     if position_ids is not None:
         cos, sin = (_at(table, position_ids) for table in (cos, sin))
     elif mode is RotaryPosEmbeddingMode.BLOCKWISE:
+        if cos.size(0) > 1 and offset + p.size(0) > cos.size(0):
+            raise ValueError(f"{p.size(0)} tokens from offset {offset} on need more than {cos.size(0)} rows of tables")
         cos, sin = (table[offset : offset + p.size(0)] for table in (cos, sin))
     wide = torch.float32 in (cos.dtype, sin.dtype)
     dtype = torch.promote_types(p.dtype, torch.float32) if wide else p.dtype
@@ -122,6 +124,8 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
         if (whole := natively_applied(_V3, _KERNELS, p, rope_cache)) is not None:
             return whole
         tokens, size = p.size(0), 2 * rope_cache.size(-2)
+        if rope_cache.size(0) < tokens or rope_cache.size(-1) != 2 or size > p.size(-1):
+            raise ValueError(f"vectors {list(p.shape)} do not fit a cache {list(rope_cache.shape)}, [positions, n, 2]")
         cache = rope_cache[:tokens].reshape(tokens, -1, 1, size // 2, 2).to(p.dtype)
         cos, sin = (part.repeat_interleave(2, -1) for part in cache.unbind(-1))
         turned = apply_rotary_pos_emb(p[..., :size], cos, sin, mode=RotaryPosEmbeddingMode.PAIRWISE)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from perftool.fused.attention.capability import may_ask
+
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 # PyTorch's narrow softmax computes in float32 and rounds once, so both routes are equally exact; on a CPU the
 # one through a float32 result was measured to be faster on shorter rows, by up to a half.
@@ -35,14 +37,14 @@ class Grouped:
 
 def group_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> Grouped:
     """Views in the grouped layout of 4-D tensors; the mask broadcasts to [batch, heads, queries, keys]."""
-    groups = k.size(1)
+    groups, heads = k.size(1), q.size(1) // k.size(1)
     grouped_mask = None
     if mask is not None:
         full = mask[(None,) * (4 - mask.dim())]
         grouped_mask = (
-            full.unsqueeze(1) if full.size(1) == 1 else full.reshape(full.size(0), groups, -1, *full.shape[2:])
+            full.unsqueeze(1) if full.size(1) == 1 else full.reshape(full.size(0), groups, heads, *full.shape[2:])
         )
-    return Grouped(q.reshape(q.size(0), groups, -1, *q.shape[2:]), k, v, grouped_mask)
+    return Grouped(q.reshape(q.size(0), groups, heads, *q.shape[2:]), k, v, grouped_mask)
 
 
 def row_products(rows: torch.Tensor, matrix: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
@@ -112,7 +114,8 @@ def probabilities(scores: torch.Tensor, may_be_empty: bool) -> torch.Tensor:
         result = scores.softmax(-1, dtype=torch.float32).to(scores.dtype)
     else:
         result = scores.softmax(-1)
-    if may_be_empty:
+    # A row without keys is NaN from end to end, so its first element tells.
+    if may_be_empty and not (scores.is_cpu and may_ask() and not result[..., :1].isnan().any()):
         result.masked_fill_(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
     return result
 

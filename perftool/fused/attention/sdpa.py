@@ -6,6 +6,7 @@ Which algorithm runs on a CPU was decided by measurement (benchmarks/fused/resul
 |---|---|---|
 | float32 and wider, float16 | `F.scaled_dot_product_attention` | tokens |
 | bfloat16 on a processor that does not multiply it well | the same | tokens |
+| bfloat16, a few keys | the same | tokens |
 | bfloat16, long | tiled over query rows | tokens |
 | bfloat16, short | probabilities kept | tokens², bounded by the length limit |
 | dropout, or a mask together with causal | tiled over query rows | tokens |
@@ -18,13 +19,14 @@ attention for speed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.attention.capability import multiplies_well
+from perftool.fused.attention.capability import may_ask, multiplies_well
 from perftool.fused.attention.request import AttentionRequest, read_request
 from perftool.fused.attention.saved import saved_attention
 from perftool.fused.attention.scores import dropout_keep, group_heads
@@ -35,6 +37,9 @@ from perftool.fused.functions.applied import AppliedOp
 from perftool.fused.reference.attention import attention as reference_attention
 
 OP = "FusedSDPA"
+_WIDE = (torch.float32, torch.float64)
+# Keys of all heads up to which PyTorch's attention is faster in bfloat16, because it is one call: inference, training.
+TINY = (512, 128)
 # Query tokens from which tiling wins in bfloat16; training has to pay for computing each block twice.
 # Keys are (causal, training).
 SHORTEST_TILED = {(True, False): 256, (False, False): 512, (True, True): 512, (False, True): 1024}
@@ -78,6 +83,15 @@ class FusedSDPA(AppliedOp):
         choice = choose(OP, q.device.type)
         # The native op would ask its own global switch, which ours does not set.
         recompute_mode = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
+        extras = dropout_p or return_dropout_mask or return_attn_probs or softmax_mode != "None"
+        extras = extras or seq_padding_type != "left"
+        plain = attn_mask is None and valid_seq_len is None and recompute_mode and not extras
+        if plain and choice.name == "fast" and _is_for_torch(q, k, v):
+            # With few tokens, describing a call takes longer than computing it.
+            shared = q.shape[1] != k.shape[1]
+            return _with_nan(
+                F.scaled_dot_product_attention(q, k, v, None, 0.0, is_causal, scale=scale, enable_gqa=shared), q
+            )
         arguments = (q, k, v, attn_mask, dropout_p, is_causal, scale, softmax_mode, recompute_mode,
                      valid_seq_len, seq_padding_type, return_dropout_mask, return_attn_probs)  # fmt: skip
         if choice.name == "habana":
@@ -170,7 +184,7 @@ def _reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: Atten
 
 
 def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> Attended:
-    algorithm = fast_algorithm(q, request)
+    algorithm = fast_algorithm(q, k, request)
     if request.wide_softmax or _is_better_wide(q, request, algorithm):
         mask = request.mask
         added = mask.float() if mask is not None and mask.is_floating_point() else mask
@@ -196,7 +210,7 @@ def _is_better_wide(q: torch.Tensor, request: AttentionRequest, algorithm: str) 
     return request.training or algorithm != "torch"
 
 
-def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
+def fast_algorithm(q: torch.Tensor, k: torch.Tensor, request: AttentionRequest) -> str:
     """`torch`, `tiled` or `saved`: see the table at the top of this module."""
     if not request.recompute:
         return "saved"
@@ -206,7 +220,7 @@ def fast_algorithm(q: torch.Tensor, request: AttentionRequest) -> str:
         return "torch"
     if request.dropout_p > 0.0:
         return "tiled"
-    if q.dtype != torch.bfloat16 or not multiplies_well(q.dtype):
+    if q.dtype != torch.bfloat16 or not multiplies_well(q.dtype) or _is_tiny(k, request.training):
         return "torch"
     return "tiled" if q.size(2) >= SHORTEST_TILED[request.causal, request.training] else "saved"
 
@@ -218,8 +232,27 @@ def _torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request:
     output: torch.Tensor = F.scaled_dot_product_attention(
         q, k, v, request.mask, request.dropout_p, request.causal, scale=request.scale, **shared
     )
-    if q.device.type == "cpu":
-        # PyTorch's CPU kernel answers a NaN query with finite numbers, which would hide a diverged run.
-        nothing_or_nan = q.detach().amax(-1, keepdim=True).mul_(0.0)
-        output = output + nothing_or_nan if output.requires_grad else output.add_(nothing_or_nan)
-    return output
+    return _with_nan(output, q) if q.device.type == "cpu" else output
+
+
+def _with_nan(output: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """The output of PyTorch's CPU kernel, which answers a NaN query with zeros: that would hide a diverged run."""
+    if may_ask() and math.isfinite(q.detach().sum()):
+        return output
+    nothing_or_nan = q.detach().amax(-1, keepdim=True).mul_(0.0)
+    return output + nothing_or_nan if output.requires_grad else output.add_(nothing_or_nan)
+
+
+def _is_for_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether these are 4-D tensors on the CPU that match, in a dtype in which PyTorch's own attention is the best."""
+    queries, keys = q.shape, k.shape
+    if len(queries) != 4 or keys != v.shape or queries[0] != keys[0] or queries[3] != keys[3]:
+        return False
+    if not keys[1] or queries[1] % keys[1] or not q.dtype == k.dtype == v.dtype:
+        return False
+    best = q.dtype in _WIDE or (q.dtype == torch.bfloat16 and _is_tiny(k, q.requires_grad) and multiplies_well(q.dtype))
+    return best and q.is_cpu and k.is_cpu and v.is_cpu
+
+
+def _is_tiny(k: torch.Tensor, training: bool) -> bool:
+    return k.numel() // max(1, k.size(-1)) <= TINY[training]

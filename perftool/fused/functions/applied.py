@@ -12,7 +12,7 @@ from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, 
 class AppliedOp:
     """A class with the `apply` of a `torch.autograd.Function`, whose arguments are positional as there.
 
-    It is none itself, though it may run some: torch.compile replaces the `apply` of every subclass of Function
+    It does not derive from Function, though it may run some: torch.compile replaces the `apply` of every subclass
     by its own, and could not take one that chooses among algorithms into a graph.
     """
 

@@ -43,18 +43,20 @@ class Batch:
     """Lists of equal length, one entry per parameter, all of one device and dtype.
 
     Of a DTensor, `params`, `grads` and `states` hold the local part, and `owners` the parameter itself.
-    `ordinary` is False for tensors that only their own class can compute with. `fits` tells whether every
-    gradient has the dtype and memory layout of its parameter, which the fused kernels rely on, and `spread`
-    whether some are parts of DTensors.
+    `sizes` are their numbers of elements. `ordinary` is False for tensors that only their own class can compute
+    with. `fits` tells whether every gradient has the dtype and memory layout of its parameter, which the fused kernels
+    rely on, `spread` whether some are parts of DTensors, and `contiguous` whether all lie in C order, states included.
     """
 
     params: list[Tensor]
     grads: list[Tensor]
     states: dict[str, list[Tensor]]
     owners: list[Tensor]
+    sizes: list[int]
     ordinary: bool
     fits: bool
     spread: bool = False
+    contiguous: bool = False
 
     @property
     def device_type(self) -> str:
@@ -63,13 +65,10 @@ class Batch:
 
     @property
     def can_be_laid_out(self) -> bool:
-        """Whether these are several whole tensors on a CPU, in C order: copies of them can lie end to end."""
-        tensors = (self.params, self.grads, *self.states.values())
+        """Whether these are several small whole tensors on a CPU, in C order: copies of them can lie end to end."""
         if len(self.params) < 2 or self.spread or not self.fits or self.device_type != "cpu":
             return False
-        if max(map(Tensor.numel, self.params)) >= SMALL:
-            return False
-        return self.ordinary and all(all(map(Tensor.is_contiguous, each)) for each in tensors)
+        return self.contiguous and max(self.sizes) < SMALL
 
     def some(self, places: slice) -> Batch:
         """The batch of some of the parameters."""
@@ -80,21 +79,22 @@ class Batch:
             grads=self.grads[places],
             states=states,
             owners=self.owners[places],
+            sizes=self.sizes[places],
         )
 
     def by_size(self) -> list[Batch]:
         """The small tensors, which may be laid out end to end, apart from the large ones, which gain nothing by it."""
-        sizes = list(map(Tensor.numel, self.params))
-        if self.spread or max(sizes) < SMALL or min(sizes) >= SMALL:
+        if self.spread or max(self.sizes) < SMALL or min(self.sizes) >= SMALL:
             return [self]
-        small = [index for index, size in enumerate(sizes) if size < SMALL]
-        large = [index for index, size in enumerate(sizes) if size >= SMALL]
+        small = [index for index, size in enumerate(self.sizes) if size < SMALL]
+        large = [index for index, size in enumerate(self.sizes) if size >= SMALL]
         return [self._at(small), self._at(large)]
 
     def _at(self, places: list[int]) -> Batch:
         states = {name: [tensors[i] for i in places] for name, tensors in self.states.items()}
         params, grads, owners = ([each[i] for i in places] for each in (self.params, self.grads, self.owners))
-        return replace(self, params=params, grads=grads, owners=owners, states=states)
+        sizes = [self.sizes[i] for i in places]
+        return replace(self, params=params, grads=grads, owners=owners, sizes=sizes, states=states)
 
     def parts(self) -> Iterator[Batch]:
         """The batch in runs for which a temporary of their size is cheap: one that stays in the cache of a CPU.
@@ -103,7 +103,7 @@ class Batch:
         """
         limit = LONG_PART if self.device_type != "cpu" or self.spread else PART
         # Of sharded parameters the whole counts: all ranks have to cut at the same places.
-        ends = list(accumulate(map(Tensor.numel, self.owners)))
+        ends = list(accumulate(map(Tensor.numel, self.owners) if self.spread else self.sizes))
         start = 0
         while start < len(ends):
             before = ends[start - 1] if start else 0
@@ -140,17 +140,12 @@ class GroupBatches:
     def collect(self, group: Group, states: States, rules: StateRules) -> list[Batch]:
         """The batches of this step. Parameters without a gradient take no part and get no state."""
         names = tuple(rules.names(group))
-        if rules.native and self._regular is not None:
-            found = self._regular.gradients(group["params"], states, names)
+        if self._regular is not None:
+            found = self._regular.gradients(group["params"], states, names, rules.native)
             if found is not None:
                 return [self._regular.batch(found)]
-        params, grads = group["params"], list(map(_gradient, group["params"]))
-        if any(map(is_, grads, repeat(None))):
-            present = [(param, grad) for param, grad in zip(params, grads, strict=True) if grad is not None]
-            params, grads = [param for param, _ in present], [grad for _, grad in present]
-        if self._regular is not None and self._regular.holds(params, grads, states, names):
-            return [self._regular.batch(grads)]
-        rows = [_row(param, grad, group, states, rules, names) for param, grad in zip(params, grads, strict=True)]
+        present = [(param, param.grad) for param in group["params"] if param.grad is not None]
+        rows = [_row(param, grad, group, states, rules, names) for param, grad in present]
         batches = list(_batches(rows, names))
         self._regular = _Regular.of(batches, states, names)
         return batches
@@ -164,7 +159,7 @@ class _Regular:
         self._params, self._tensors = batch.params, batch.states
         self._entries = [states[param] for param in batch.params] if names else []
         self._all_entries = list(states.values())
-        self._sizes = list(map(Tensor.numel, batch.params))
+        self._sizes = batch.sizes
         self._dtype = batch.params[0].dtype
         self._device = batch.params[0].device
 
@@ -179,42 +174,45 @@ class _Regular:
         shaped = all(each.numel() for each in batch.params) and not _has_scales(batch)
         return cls(batch, states, names) if regular and shaped else None
 
-    def gradients(self, params: list[Tensor], states: States, names: Sequence[str]) -> list[Tensor] | None:
-        """The gradients of these parameters if they are as remembered, found by the native kernels."""
-        if len(params) != len(self._params) or not all(map(is_, params, self._params)):
+    def gradients(
+        self, params: list[Tensor], states: States, names: Sequence[str], natively: bool
+    ) -> list[Tensor] | None:
+        """The gradients of these parameters, None unless parameters and states are those remembered and all fit."""
+        if len(params) != len(self._params):
+            params = [param for param in params if param.grad is not None]
+        if len(params) != len(self._params) or names != self._names or not self._has_entries(states):
             return None
-        if names != self._names or not self._has_entries(states):
-            return None
-        return native.gradients(params, self._sizes, self._entries, self._tensors)
+        if natively:
+            same = all(map(is_, params, self._params))
+            return native.gradients(params, self._sizes, self._entries, self._tensors) if same else None
+        found: list[Tensor] = []
+        for start in range(0, len(params), RUN):
+            given = self._gradients_of(params, slice(start, start + RUN))
+            if given is None:
+                return None
+            found += given
+        return found
 
     def _has_entries(self, states: States) -> bool:
         return len(states) == len(self._all_entries) and all(map(is_, states.values(), self._all_entries))
 
-    def holds(self, params: list[Tensor], grads: list[Tensor], states: States, names: Sequence[str]) -> bool:
-        """Whether these parameters have the remembered states, and gradients that fit."""
-        if not params or len(params) != len(self._params) or names != self._names:
-            return False
-        if grads[0].device != self._device or params[0].device != self._device:
-            return False
-        if not self._has_entries(states):
-            return False
-        return all(self._holds_run(params, grads, slice(start, start + RUN)) for start in range(0, len(params), RUN))
-
-    def _holds_run(self, params: list[Tensor], grads: list[Tensor], run: slice) -> bool:
-        present, given, sizes = params[run], grads[run], self._sizes[run]
+    def _gradients_of(self, params: list[Tensor], run: slice) -> list[Tensor] | None:
+        present, sizes = params[run], self._sizes[run]
+        given = list(map(_gradient, present))
         if not all(map(is_, present, self._params[run])) or not set(map(type, given)) <= _ORDINARY:
-            return False
+            return None
         try:
             contiguous = all(map(Tensor.is_contiguous, given)) and all(map(Tensor.is_contiguous, present))
         except RuntimeError:  # a sparse gradient has no answer to that
-            return False
-        return (
+            return None
+        fits = (
             contiguous
-            and list(map(Tensor.numel, given)) == sizes
-            and list(map(Tensor.numel, present)) == sizes
-            and set(map(_dtype, given)) == {self._dtype}
+            and list(map(Tensor.numel, given)) == sizes == list(map(Tensor.numel, present))
+            and set(map(_dtype, given)) == {self._dtype} == set(map(_dtype, present))
+            and given[0].device == self._device == present[0].device
             and self._has_states(run)
         )
+        return given if fits else None
 
     def _has_states(self, run: slice) -> bool:
         entries = self._entries[run]
@@ -224,7 +222,9 @@ class _Regular:
 
     def batch(self, grads: list[Tensor]) -> Batch:
         """The batch with the gradients of this step."""
-        return Batch(self._params, grads, self._tensors, self._params, ordinary=True, fits=True)
+        return Batch(
+            self._params, grads, self._tensors, self._params, self._sizes, ordinary=True, fits=True, contiguous=True
+        )
 
 
 def _has_scales(batch: Batch) -> bool:
@@ -295,4 +295,6 @@ def _batches(rows: list[_Row], names: Sequence[str]) -> Iterator[Batch]:
         spread = any(map(is_not, owners, params))
         ordinary = same[0].ordinary
         fits = ordinary and all(map(has_layout, grads, params))
-        yield Batch(params, grads, dict(zip(names, columns, strict=True)), owners, ordinary, fits, spread)
+        contiguous = ordinary and all(all(map(Tensor.is_contiguous, each)) for each in (params, grads, *columns))
+        sizes, states = list(map(Tensor.numel, params)), dict(zip(names, columns, strict=True))
+        yield Batch(params, grads, states, owners, sizes, ordinary, fits, spread, contiguous)

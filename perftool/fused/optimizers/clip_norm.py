@@ -65,7 +65,12 @@ class FusedClipNorm:
 
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
-        """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any."""
+        """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any.
+
+        ValueError when `norm_type` was set to something else than 2.
+        """
+        if self.norm_type != 2.0:
+            raise ValueError(f"FusedClipNorm knows the 2-norm alone, not norm_type={self.norm_type}")
         params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         params = [param for param in params if param.grad is not None]
         grads: list[Tensor] = list(map(attrgetter("grad"), params))

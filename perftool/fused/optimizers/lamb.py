@@ -15,7 +15,7 @@ from perftool.fused.optimizers import native
 from perftool.fused.optimizers.adamw import MOMENTS, check_lr_and_eps
 from perftool.fused.optimizers.batches import Batch, Group
 from perftool.fused.optimizers.kernels import best_kernel, has_fast_kernel, register_stages
-from perftool.fused.optimizers.norms import Rows, divisor_for, norms, total_norm
+from perftool.fused.optimizers.norms import Rows, divisor_for, norm_on_cpu, norms, total_norm
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
@@ -140,7 +140,7 @@ class FusedLamb(FusedOptimizer):
 
     def _update_laid_out(self, group: Group, part: Batch) -> None:
         """Many small tensors: the update of all of them is one temporary."""
-        rows = Rows(part.params)
+        rows = Rows(part.params, part.sizes)
         update = rows.values * group["weight_decay"]
         pieces = rows.pieces(update)
         self._add_directions(group, part, pieces)
@@ -152,24 +152,32 @@ class FusedLamb(FusedOptimizer):
         best_kernel("sgd", "fast", part.params[0])(part.params, pieces, [], lr=float(group["lr"]), **options)
 
     def _update_listed(self, group: Group, part: Batch) -> None:
-        updates = [torch.mul(param, group["weight_decay"]) for param in part.params]
+        updates = _multiplied(part, group["weight_decay"])
         self._add_directions(group, part, updates)
         lr = float(group["lr"])
         if not _adapts(group):
             for param, update in zip(part.params, updates, strict=True):
                 param.sub_(update, alpha=lr)
             return
-        weights = norms(part.params, part.owners)
-        self._warn_of_zeros(group, part.params, weights)
-        ratios = _trust_ratio(weights, norms(updates, part.owners)).to(updates[0].dtype)
+        if part.device_type == "cpu" and part.ordinary and not part.spread:
+            weights = list(map(norm_on_cpu, part.params))
+            for param, update, weight in zip(part.params, updates, weights, strict=True):
+                size = norm_on_cpu(update)
+                param.sub_(update, alpha=lr * (weight / size if size > 0 else 1.0))
+            self._warn_of_zeros(group, part.params, weights)
+            return
+        found = norms(part.params, part.owners)
+        ratios = _trust_ratio(found, norms(updates, part.owners)).to(updates[0].dtype)
         for param, update, ratio in zip(part.params, updates, ratios.unbind(), strict=True):
             param.addcmul_(update, ratio, value=-lr)
+        self._warn_of_zeros(group, part.params, found)
 
-    def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor) -> None:
+    def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor | list[float]) -> None:
         """Say once, in the first step, that parameters of zeros are not trained: a surprise, and Gaudi's own."""
-        if group["step"] != 1 or self._warned:
+        if group["step"] != 1 or self._warned or params[0].is_meta:
             return
-        if any(param.numel() and zero for param, zero in zip(params, (weights == 0).tolist(), strict=True)):
+        found = weights if isinstance(weights, list) else [float(each) for each in weights.unbind()]
+        if any(param.numel() and weight == 0 for param, weight in zip(params, found, strict=True)):
             self._say_zeros_stay()
 
     def _say_zeros_stay(self) -> None:
@@ -206,6 +214,12 @@ class FusedLamb(FusedOptimizer):
 
 def _adapts(group: Group) -> bool:
     return bool(group["weight_decay"] or group["use_lamb"])
+
+
+def _multiplied(part: Batch, factor: float) -> list[Tensor]:
+    if part.ordinary:
+        return list(torch._foreach_mul(part.params, factor))
+    return [torch.mul(param, factor) for param in part.params]
 
 
 def _trust_ratio(weight: Tensor, update: Tensor) -> Tensor:

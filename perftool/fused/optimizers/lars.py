@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ from perftool.fused.dispatch import (
 )
 from perftool.fused.optimizers import native as kernels
 from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
-from perftool.fused.optimizers.norms import Rows, norms
+from perftool.fused.optimizers.kernels import pieces
+from perftool.fused.optimizers.norms import Rows, norm_on_cpu, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
 from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
 from perftool.fused.reference import lars_scale_
@@ -197,6 +199,8 @@ class FusedLars(Optimizer):
             start += len(flags)
             if part.can_be_laid_out:
                 self._scale_laid_out(part, flags, lr, decay)
+            elif part.ordinary and part.device_type == "cpu" and not part.spread:
+                self._scale_one_by_one(part, flags, lr, decay)
             else:
                 self._scale_listed(part, flags, lr, decay)
 
@@ -212,18 +216,34 @@ class FusedLars(Optimizer):
             torch._foreach_mul_(others, lr)
         return True
 
+    def _scale_one_by_one(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
+        """On a CPU, tensor by tensor while it is in the cache, and only the norms that count."""
+        for param, grad, flag in zip(part.params, part.grads, flags, strict=True):
+            if not flag:
+                grad.mul_(lr)
+                continue
+            weight, size = norm_on_cpu(param), norm_on_cpu(grad)
+            adapted = weight > 0 and size > 0
+            factor = lr * (self.eeta * weight / (size + decay * weight + self.eps) if adapted else 1.0)
+            for value, change in pieces((param, grad)):
+                if decay:
+                    change.add_(value, alpha=decay)
+                change.mul_(factor)
+
     def _scale_listed(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
-        ratios = self._ratio(norms(part.params, part.owners), norms(part.grads, part.owners), decay)
-        factors = torch.where(torch.tensor(flags, device=ratios.device), ratios, 1.0).mul_(lr)
+        both = norms([*part.params, *part.grads], [*part.owners, *part.owners])
+        weights, grads = both.chunk(2)
+        ratios = self._ratio(weights, grads, decay)
+        factors = torch.where(_on_device(tuple(flags), ratios.device), ratios, 1.0).mul_(lr).to(part.grads[0].dtype)
         for param, grad, flag, factor in zip(part.params, part.grads, flags, factors.unbind(), strict=True):
             if flag and decay:
                 grad.add_(param, alpha=decay)
-            grad.mul_(factor.to(grad.dtype))
+            grad.mul_(factor)
 
     def _scale_laid_out(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         """Many small tensors: computed on copies that lie end to end, then copied back."""
-        weights, grads = Rows(part.params), Rows(part.grads)
-        mask, values = torch.tensor(flags), grads.values
+        weights, grads = Rows(part.params, part.sizes), Rows(part.grads, part.sizes)
+        mask, values = _on_device(tuple(flags), part.grads[0].device), grads.values
         factors = torch.where(mask, self._ratio(weights.norms(), grads.norms(), decay), 1.0).mul_(lr)
         if decay:
             values.addcmul_(weights.values, grads.by_row(mask.to(values.dtype) * decay))
@@ -235,3 +255,9 @@ class FusedLars(Optimizer):
     def _ratio(self, weight: Tensor, grad: Tensor, decay: float) -> Tensor:
         ratio = self.eeta * weight / (grad + decay * weight + self.eps)
         return torch.where((weight > 0) & (grad > 0), ratio, 1.0)
+
+
+@functools.lru_cache(maxsize=256)
+def _on_device(flags: tuple[bool, ...], device: torch.device) -> Tensor:
+    # Once, because a copy from the host makes a step wait for the device.
+    return torch.tensor(flags, device=device)

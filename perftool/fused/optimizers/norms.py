@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -16,6 +17,8 @@ from perftool.fused.optimizers.shards import is_spread, local_part, sum_over_ran
 
 SUMMED = 32 * 1024
 """Elements per partial sum: one sum in single precision on a CPU is off by a thousandth from 25 million on."""
+SINGLE = 4 * SUMMED
+"""Elements up to which one sum will do for the norm of all: it is off by less than a ten thousandth."""
 ROW = 64
 """Elements per row of small tensors laid end to end; a row belongs to one tensor."""
 CHUNK = 256
@@ -66,7 +69,9 @@ def _total_of_ordinary(tensors: list[Tensor]) -> Tensor:
     if tensors[0].device.type != "cpu":
         return _norm(torch.stack(torch._foreach_norm(tensors, 2, dtype=_sum_dtype(tensors[0]))))
     small, large = _by_size(tensors)
-    parts = [_partial_norms(tensors[i]) for i in large]
+    single = [tensors[i] for i in large if tensors[i].numel() <= SINGLE]
+    parts = [_partial_norms(tensors[i]) for i in large if tensors[i].numel() > SINGLE]
+    parts += [torch.stack(torch._foreach_norm(single, 2, dtype=_sum_dtype(tensors[0])))] if single else []
     # The norm of all needs no rows: end to end is enough.
     parts += [_norm(_end_to_end(each)).view(1) for each in _chunks(tensors, small)]
     return _norm(torch.cat(parts))
@@ -96,15 +101,23 @@ def _sum_dtype(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
+def norm_on_cpu(tensor: Tensor) -> float:
+    """The 2-norm of one tensor on the CPU, where nobody waits for a number."""
+    parts = _partial_norms(tensor)
+    return float(parts) if parts.numel() == 1 else float(_norm(parts))
+
+
 def _partial_norms(tensor: Tensor) -> Tensor:
     """[parts] the norms of SUMMED elements each, from one call, and of what is left over."""
-    if tensor.device.type != "cpu" or not is_dense(tensor) or tensor.numel() < 2 * SUMMED:
+    size = tensor.numel()
+    if size < 2 * SUMMED or tensor.device.type != "cpu":
         return _norm(tensor).view(1)
-    values = linear(tensor)
-    rows = values.numel() // SUMMED
-    parts = torch.linalg.vector_norm(values[: rows * SUMMED].view(rows, SUMMED), dim=1, dtype=_sum_dtype(values))
-    rest = values[rows * SUMMED :]
-    return torch.cat([parts, _norm(rest).view(1)]) if rest.numel() else parts
+    if not tensor.is_contiguous() and not is_dense(tensor):
+        return _norm(tensor).view(1)
+    values, (rows, left) = linear(tensor), divmod(size, SUMMED)
+    whole = values[: rows * SUMMED] if left else values
+    parts = torch.linalg.vector_norm(whole.view(rows, SUMMED), dim=1, dtype=_sum_dtype(values))
+    return torch.cat([parts, _norm(values[rows * SUMMED :]).view(1)]) if left else parts
 
 
 def _squares(tensors: Sequence[Tensor]) -> Tensor:
@@ -114,9 +127,11 @@ def _squares(tensors: Sequence[Tensor]) -> Tensor:
     if tensors[0].device.type != "cpu":
         return torch.stack(torch._foreach_norm(list(tensors), 2, dtype=_sum_dtype(tensors[0]))).square()
     small, large = _by_size(tensors)
-    found = tensors[0].new_empty(len(tensors), dtype=_sum_dtype(tensors[0]))
+    found = tensors[0].new_zeros(len(tensors), dtype=_sum_dtype(tensors[0]))
     if large:
-        found[list(large)] = torch.stack([_partial_norms(tensors[i]).square().sum() for i in large])
+        parts = [_partial_norms(tensors[i]) for i in large]
+        owners = [i for i, part in zip(large, parts, strict=True) for _ in range(part.numel())]
+        found.index_add_(0, torch.tensor(owners), torch.cat(parts).square_())
     if small:
         small_norms = [Rows(each).norms() for each in _chunks(tensors, small)]
         found[list(small)] = torch.cat(small_norms).square_()
@@ -128,42 +143,52 @@ def _end_to_end(tensors: list[Tensor]) -> Tensor:
     return torch.cat([tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors])
 
 
+class _Layout:
+    """Where small tensors of some sizes lie when they are copied end to end, each padded to whole rows."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.counts = [-(-size // ROW) for size in sizes]
+        self.gaps = [count * ROW - size for size, count in zip(sizes, self.counts, strict=True)]
+        self.whole = not any(self.gaps)
+        self.owner = torch.repeat_interleave(torch.tensor(self.counts))
+        pairs = zip(sizes, self.gaps, strict=True)
+        self.lengths = list(sizes) if self.whole else [length for pair in pairs for length in pair]
+
+
+_layout = functools.lru_cache(maxsize=256)(_Layout)
+
+
 class Rows:
     """Copies of small tensors of one device and dtype, end to end, each padded with zeros to whole rows."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self.sizes = list(map(Tensor.numel, tensors))
-        self._whole = all(size % ROW == 0 for size in set(self.sizes))
-        self.counts = [-(-size // ROW) for size in self.sizes]
-        padded = tensors if self._whole else self._padded(tensors)
-        self.values: Tensor = _end_to_end(padded).view(sum(self.counts), ROW)
-        self._owner = torch.repeat_interleave(torch.tensor(self.counts))
+    def __init__(self, tensors: list[Tensor], sizes: Sequence[int] | None = None) -> None:
+        """`sizes`: the numbers of elements, where they are known."""
+        # Sizes seldom change from step to step; where the rows begin costs more than the rows.
+        self._layout = _layout(tuple(map(Tensor.numel, tensors) if sizes is None else sizes))
+        padded = tensors if self._layout.whole else self._padded(tensors)
+        self.values: Tensor = _end_to_end(padded).view(len(self._layout.owner), ROW)
 
     def _padded(self, tensors: list[Tensor]) -> list[Tensor]:
         zeros = tensors[0].new_zeros(ROW)
         padded: list[Tensor] = []
-        for tensor, size, count in zip(tensors, self.sizes, self.counts, strict=True):
-            padded += (tensor, zeros[: count * ROW - size]) if count * ROW > size else (tensor,)
+        for tensor, gap in zip(tensors, self._layout.gaps, strict=True):
+            padded += (tensor, zeros[:gap]) if gap else (tensor,)
         return padded
 
     def norms(self, values: Tensor | None = None) -> Tensor:
         """[tensors] the 2-norm of each, or of what `values`, laid out alike, hold for it."""
         values = self.values if values is None else values
         squares: Tensor = torch.linalg.vector_norm(values, dim=1, dtype=_sum_dtype(values)).square_()
-        return squares.new_zeros(len(self.counts)).index_add_(0, self._owner, squares).sqrt_()
+        return squares.new_zeros(len(self._layout.counts)).index_add_(0, self._layout.owner, squares).sqrt_()
 
     def by_row(self, per_tensor: Tensor) -> Tensor:
         """[rows, 1] the value of its tensor for each row."""
-        return per_tensor.index_select(0, self._owner).unsqueeze(1)
+        return per_tensor.index_select(0, self._layout.owner).unsqueeze(1)
 
     def pieces(self, values: Tensor) -> list[Tensor]:
         """The 1-dim views of `values`, laid out alike, that belong to the tensors."""
-        if self._whole:
-            return list(torch.split(values.view(-1), self.sizes))
-        lengths = [
-            length for size, count in zip(self.sizes, self.counts, strict=True) for length in (size, count * ROW - size)
-        ]
-        return list(torch.split(values.view(-1), lengths)[0::2])
+        found = torch.split(values.view(-1), self._layout.lengths)
+        return list(found if self._layout.whole else found[0::2])
 
 
 def divisor_for(total: Tensor, max_norm: float) -> Tensor | None:

@@ -72,6 +72,11 @@ class FusedResourceApplyMomentum(FusedOptimizer):
     def _state_names(self, group: Group) -> tuple[str, ...]:
         return self.state_names if group["momentum"] else ()
 
+    def _continue_from(self, group: Group, count: int) -> None:
+        # A state of Gaudi's class has no count: there a momentum tells that the first step is past.
+        begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
+        super()._continue_from(group, max(count, int(begun)))
+
     def _warn_of_adding(self) -> None:
         if not self._warned:
             self._warned = True

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Callable
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +14,7 @@ from perftool import fused
 from perftool.fused.attention.rotary import rotary_pos_embedding
 from perftool.fused.porting.device import device_modules
 from perftool.fused.porting.frameworks import module, placed, with_packages
+from perftool.fused.porting.lightning import lightning_members
 from perftool.fused.porting.names import BASE, PLACES, SETTINGS
 
 Members = dict[str, Any]
@@ -41,9 +41,9 @@ def modules(device: str) -> dict[str, ModuleType]:
         f"{BASE}.distributed.hccl": ranks,
         f"{BASE}.utils.distributed_utils": ranks,
         f"{BASE}.utils.internal": {"is_lazy": lambda: False},
-        f"{BASE}.utils.library_loader": {"load_habana_module": _nothing, "is_habana_available": lambda: True},
-        "lightning_habana.pytorch.accelerator": {"HPUAccelerator": _of_lightning("accelerators", device)},
-        "lightning_habana.pytorch.profiler.profiler": {"HPUProfiler": _of_lightning("profilers", device)},
+        f"{BASE}.utils.experimental": {"synDeviceType": _DeviceType, "_get_device_type": lambda: None},
+        f"{BASE}.utils.library_loader": library_members(),
+        **lightning_members(device),
     }
     if device == "cuda":
         # The toolkit turns CUDA into HPU: where there is CUDA, the script means what it says.
@@ -62,6 +62,12 @@ def registered_ops() -> dict[str, Callable[..., Any]]:
         "rotary_pos_embedding": rotary_pos_embedding,
         "custom_softmax": fused.CustomSoftmax.apply,
     }
+
+
+class _DeviceType(Enum):
+    """Generations that scripts compare with; no machine of ours is one of them."""
+
+    synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
 
 
 def _ops() -> Members:
@@ -91,6 +97,11 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
     return model
 
 
+def library_members() -> Members:
+    """What scripts call to load the bridge."""
+    return {"load_habana_module": _nothing, "load_habana_profiler": _nothing, "is_habana_available": lambda: True}
+
+
 def ranks_of_launcher(
     world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
 ) -> tuple[int, int, int]:
@@ -100,17 +111,3 @@ def ranks_of_launcher(
         int(os.environ.get(name, default)) if given is None else given for name, given, default in names
     )
     return world, own, local
-
-
-def _of_lightning(kind: str, device: str) -> Callable[..., Any]:
-    """What Lightning has for the device, from whichever package of it the script uses."""
-    classes = {
-        "accelerators": "CUDAAccelerator" if device == "cuda" else "CPUAccelerator",
-        "profilers": "PyTorchProfiler",
-    }
-
-    def make(*args: Any, **options: Any) -> Any:
-        package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
-        return getattr(importlib.import_module(f"{package}.{kind}"), classes[kind])(*args, **options)
-
-    return make

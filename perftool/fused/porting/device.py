@@ -101,11 +101,12 @@ def _on_the_host() -> Members:
         "get_device_properties": lambda device=None: SimpleNamespace(name="cpu", total_memory=_whole_memory()),
         "get_device_capability": lambda device=None: "cpu",
         **_host_memory(),
-        **_host_random(),
+        **host_random(),
     }
 
 
-def _host_random() -> Members:
+def host_random() -> Members:
+    """The random numbers of `hpu`, drawn by the generator of the host."""
     return {
         "manual_seed": torch.manual_seed,
         "manual_seed_all": torch.manual_seed,

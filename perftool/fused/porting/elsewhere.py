@@ -59,6 +59,9 @@ def _replace_past_operators(here: Elsewhere, device: str) -> None:
     autocast.__init__ = _autocast(autocast.__init__, device)
     tensor: Any = torch.Tensor
     tensor.hpu = torch.nn.Module.hpu = lambda self, *args, **options: self.to(device)  # type: ignore[attr-defined]
+    tensor.is_hpu = property(lambda self: self.device.type == device)
+    torch.random.fork_rng = _forking(torch.random.fork_rng, device)
+    _follow_into_backward(device)
     for owner, name in ((torch, "load"), (torch, "set_default_device"), (torch, "get_autocast_dtype")):
         setattr(owner, name, _translating(getattr(owner, name), here))
     torch.is_autocast_enabled = _translating(torch.is_autocast_enabled, here)
@@ -101,6 +104,30 @@ def _compile(plain: Call, device: str) -> Call:
         return plain(*args, **options)
 
     return compile
+
+
+def _forking(plain: Call, device: str) -> Call:
+    @wraps(plain)
+    def fork_rng(devices: Any = None, *args: Any, device_type: str = "cuda", **options: Any) -> Any:
+        """As torch.random.fork_rng; the generator of the CPU is kept in any case."""
+        if device_type == "hpu":
+            device_type, devices = "cuda", devices if device == "cuda" else ()
+        return plain(devices, *args, device_type=device_type, **options)
+
+    return fork_rng
+
+
+def _follow_into_backward(device: str) -> None:
+    """`backward` is an operator to a mode, which is off inside it; functions of the script run there all the same."""
+    autograd: Any = torch.autograd
+    plain = autograd._engine_run_backward
+
+    @wraps(plain)
+    def run_backward(*args: Any, **options: Any) -> Any:
+        with Elsewhere(device):
+            return plain(*args, **options)
+
+    autograd._engine_run_backward = run_backward
 
 
 def _profile(begin: Call, device: str) -> Call:

@@ -37,7 +37,7 @@ def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleTy
     made.__spec__ = ModuleSpec(name, None, is_package=True)
     made.__path__ = []
     made.__file__ = None
-    made.__dict__.update(members, __missing__=missing)
+    made.__dict__.update(members, __missing__=missing, __stands_in__=True)
     return made
 
 

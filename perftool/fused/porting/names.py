@@ -32,6 +32,7 @@ FILES = {
 SETTINGS = (
     *("hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env"),
     *("hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions"),
+    *("_mark_params_as_const", "_check_params_as_const"),
 )
 """Functions of `core` that prepare a model or change a setting of the bridge."""
 

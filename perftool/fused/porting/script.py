@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import traceback
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from types import FrameType, ModuleType, TracebackType
 
@@ -25,14 +27,15 @@ def run_module(name: str, arguments: list[str]) -> None:
 
 def run_script(path: str, arguments: list[str]) -> None:
     """Run the file at `path` as the module `__main__`; OSError where it cannot be read, SyntaxError as of Python."""
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
+    whole = os.path.abspath(path)
+    with open(whole, "rb") as file:
+        code = compile(file.read(), whole, "exec")
     sys.argv = [path, *arguments]
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
+        sys.path[0] = os.path.dirname(whole)
     main = ModuleType("__main__")
-    main.__file__, main.__loader__ = path, SourceFileLoader("__main__", path)
-    main.__dict__["__builtins__"] = __builtins__
+    main.__file__, main.__loader__ = whole, SourceFileLoader("__main__", whole)
+    main.__dict__.update(__builtins__=__builtins__, __cached__=None)
     # Classes of the script are pickled by their place in this module, also after the script has ended.
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
@@ -51,16 +54,16 @@ def hide_what_stands_between() -> None:
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """The same frames without those between; an error of our own keeps all."""
-    frames = []
-    while trace is not None:
-        frames.append(trace)
-        trace = trace.tb_next
-    of_script = [each for each in frames if not _is_between(each.tb_frame)]
-    if not of_script and not isinstance(error, (SyntaxError, ImportError)):
-        of_script = frames
+    shown = without(trace, _is_between)
+    return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
+
+
+def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
+    """A traceback without the frames that are `hidden`; None where none is left."""
     shown: TracebackType | None = None
-    for each in reversed(of_script):
-        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    for frame, line in reversed(list(traceback.walk_tb(trace))):
+        if not hidden(frame):
+            shown = TracebackType(shown, frame, frame.f_lasti, line)
     return shown
 
 

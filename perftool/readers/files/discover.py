@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import orjson
+
 from perftool.errors import InputError, NoInputError
 from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
@@ -25,6 +27,8 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GLOB = set("*?[")
 # Our documents name the program that near their beginning or end.
 _TELLING = 4 << 10
+# Of JSON that other programs leave: tokenizers have some 10 MB.
+_LARGEST_STATE = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,32 @@ def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
     recordings = {file: None for file in files if is_recording(file) and not is_excluded(file, exclude)}
     newest = newest_run(path, list(recordings))
     # Where programs leave recordings they also leave JSON that has nothing to do with us.
-    others = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    beside = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
+    strange = set() if recordings else _of_other_programs(beside)
+    others = [file for file in beside if file not in strange]
     apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
     beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not is_excluded(file, exclude)]
     kept = _of_the_run([file for file in beside if file in texts], newest.files or files)
     beside = [file for file in beside if file not in texts or file in kept.files]
     note = " ".join(filter(None, (newest.note, kept.note))) or None
     return Chosen((*newest.files, *beside), note, (*newest.others, *kept.others))
+
+
+def _of_other_programs(files: Sequence[str]) -> set[str]:
+    """Those of ``files`` that are whole JSON of something else, such as the state of a trainer, beside traces."""
+    strange = {file for file in files if not _may_be_input(file) and _is_whole_json(file)}
+    return strange if len(strange) < len(files) else set()
+
+
+def _is_whole_json(path: str) -> bool:
+    """Whether a file that is no input is well-formed; a damaged trace is not, and is told of."""
+    try:
+        if os.path.getsize(path) > _LARGEST_STATE:
+            return False
+        orjson.loads(Path(path).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return False
+    return True
 
 
 def _may_be_input(path: str) -> bool:

@@ -7,7 +7,6 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, mode
 from typing import Any
 
 from perftool.errors import InputError
@@ -128,6 +127,8 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
     """When the recording began, by its first events; None when their clock has no date."""
+    from statistics import median
+
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
     start = int(median(times)) * 1000 + base_ns if times else 0
     return start if start > _EARLIEST_NS else None
@@ -137,6 +138,8 @@ def _process(events: bytes) -> int | None:
     """The process that most of the first events are of. Lanes of devices count from 0, so small numbers tell none."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     told = [number for number in numbers if number > _LARGEST_LANE]
+    from statistics import mode
+
     return mode(told) if told else None
 
 

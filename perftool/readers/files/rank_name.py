@@ -9,6 +9,8 @@ from pathlib import PurePath
 _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
 # `rank_3/...`; other folders may well speak of ranks without being those of one, as `two_rank2/` does.
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
+# What Accelerate calls the trace of each process.
+_OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")
 # The bridge logs of several processes lie in `<logs>/<HLS_ID>/<rank>/`.
 _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hcl")
 
@@ -19,6 +21,8 @@ def rank_of(path: str) -> int | None:
     folders = (match[1] for folder in place.parent.parts if (match := _FOLDER.fullmatch(folder)))
     if ranks := [*folders, *_IN_NAME.findall(place.name)]:
         return int(ranks[-1])
+    if of_accelerate := _OF_ACCELERATE.fullmatch(place.name):
+        return int(of_accelerate[1])
     folder = place.parent.name
     if place.name.startswith(_BRIDGE_LOGS) and folder.isascii() and folder.isdigit() and len(folder) <= 6:
         return int(folder)

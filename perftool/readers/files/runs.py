@@ -30,6 +30,8 @@ _RANK_FOLDER = re.compile(r"rank[_-]?\d+")
 _EARLIEST_NS = 10**15
 # Processes that tell no rank belong to one run when they saved within this time of each other.
 _SPREAD_NS = 60 * NS_PER_S
+# Ranks of different hosts that state their place in one world: clocks differ, and some hosts save slowly.
+_HOSTS_SPREAD_NS = 600 * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,36 @@ def _runs(paths: Iterable[str]) -> Iterator[list[_Recording]]:
     for path in paths:
         recording = _describe(path)
         places[_place(recording)].append(recording)
-    for recordings in places.values():
-        yield from _split(sorted(recordings, key=lambda recording: recording.time_ns, reverse=True))
+    found = [
+        run
+        for recordings in places.values()
+        for run in _split(sorted(recordings, key=lambda recording: recording.time_ns, reverse=True))
+    ]
+    yield from _joined(sorted(found, key=_age, reverse=True))
+
+
+def _joined(newest_first: Iterable[list[_Recording]]) -> Iterator[list[_Recording]]:
+    """The runs, those together that lie in the folders of several hosts: parts of one world, saved at one time."""
+    whole: list[list[_Recording]] = []
+    for run in newest_first:
+        own = next((other for other in whole if _belong(other, run)), None)
+        if own is None:
+            whole.append(list(run))
+        else:
+            own += run
+    return iter(whole)
+
+
+def _belong(one: Sequence[_Recording], other: Sequence[_Recording]) -> bool:
+    first, second = one[-1], other[0]
+    together = first.ranks == second.ranks and _kind_of_step(first) == _kind_of_step(second)
+    if not together or first.ranks is None or len(one) + len(other) > first.ranks:
+        return False
+    if abs(one[0].time_ns - second.time_ns) > _HOSTS_SPREAD_NS:
+        return False
+    return None not in {recording.rank for recording in (*one, *other)} and not (
+        {recording.rank for recording in one} & {recording.rank for recording in other}
+    )
 
 
 def _place(recording: _Recording) -> tuple[str, str]:

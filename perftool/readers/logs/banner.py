@@ -32,6 +32,11 @@ class BannerScanner:
         elif self._left and (left := self._left.get(line.rank)) is not None:
             self._inside(line, left)
 
+    @property
+    def in_banner(self) -> bool:
+        """Whether a banner has not ended yet, so that every line matters."""
+        return bool(self._left)
+
     def reading(self) -> LogReading:
         """One entry per variable, value and rank, in the order of the banner."""
         return LogReading(config=tuple(self._entries.values()), kind="runtime_log")

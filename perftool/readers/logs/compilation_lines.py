@@ -15,10 +15,14 @@ from perftool.model.records import CompilationRecord, LogReading
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 
+CORES = ("adding new recipe to cache", "recipe compilation time", "[DETECT_RECOMPILE_AUTO]")
 _MAX_RECORDS = 100_000
 _NEW_RECIPE = re.compile(r"adding new recipe to cache :: ?(?P<recipe>\S+)")
 _STATS = re.compile(r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})")
 _DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.*?)num_graphs:(?P<count>\d{1,18})")
+
+
+_Take = Callable[[LogLine, re.Match[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,9 @@ class CompilationScanner:
         self._tally = tally
         self._records: list[CompilationRecord] = []
         self._totals: dict[int | None, _Total] = {}
-        self._rows: tuple[tuple[str, re.Pattern[str], Callable[[LogLine, re.Match[str]], None]], ...] = (
-            ("adding new recipe to cache", _NEW_RECIPE, self._new_recipe),
-            ("recipe compilation time", _STATS, self._stats),
-            ("[DETECT_RECOMPILE_AUTO]", _DETECTED, self._detected),
-        )
+        patterns = (_NEW_RECIPE, _STATS, _DETECTED)
+        takers: tuple[_Take, ...] = (self._new_recipe, self._stats, self._detected)
+        self._rows = tuple(zip(CORES, patterns, takers, strict=True))
 
     def feed(self, line: LogLine) -> None:
         """Take one line."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.issue_tally import IssueTally
@@ -49,6 +50,31 @@ _LINES = (
         "graph_cut",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a line tells of one execution."""
+
+    origin: FallbackOrigin
+    op: str
+    dtypes: tuple[str, ...]
+    detail: str
+
+
+# The same op falls back in every step.
+@lru_cache(maxsize=4096)
+def _calls_in(text: str) -> tuple[_Told, ...]:
+    found = []
+    for known in _LINES:
+        if known.core in text and (match := known.pattern.search(text)):
+            detail = match["detail"].strip()
+            dtypes = tuple(map(dtype_name, _ARGUMENT.findall(detail))) if known.origin == "call" else ()
+            found.append(_Told(known.origin, match["op"], dtypes, detail))
+    return tuple(found)
+
+
+CORES = (*HEADERS, *(known.core for known in _LINES))
 
 
 @dataclass(eq=False)
@@ -102,9 +128,18 @@ class FallbackScanner:
             self._row(line, row)
         elif self._open and not line.prefix.is_logger and text.strip() and not _HINT.match(text):
             self._foreign(line.prefix.rank)
-        for known in _LINES:
-            if known.core in text and (match := known.pattern.search(text)):
-                self._call(line, known.origin, match)
+        for call in _calls_in(text):
+            self._call(line, call)
+
+    @property
+    def in_table(self) -> bool:
+        """Whether a table may go on, so that every line matters."""
+        return bool(self._open)
+
+    @property
+    def had_table(self) -> bool:
+        """Whether there was a table, so that its rows may stand anywhere."""
+        return bool(self._tables)
 
     def reading(self) -> LogReading:
         """The records so far; call lines are summed by op, argument types and rank."""
@@ -135,14 +170,12 @@ class FallbackScanner:
             if table.left < 0:
                 self._open.remove(table)
 
-    def _call(self, line: LogLine, origin: FallbackOrigin, match: re.Match[str]) -> None:
-        detail = match["detail"].strip()
-        dtypes = tuple(map(dtype_name, _ARGUMENT.findall(detail))) if origin == "call" else ()
-        key = (origin, match["op"], dtypes, line.rank)
+    def _call(self, line: LogLine, call: _Told) -> None:
+        key = (call.origin, call.op, call.dtypes, line.rank)
         if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
             self._tally.note("too many kinds", "fallback lines differ too much to be summed", line.number)
             return
-        self._calls.setdefault(key, _Call(line, detail)).count += 1
+        self._calls.setdefault(key, _Call(line, call.detail)).count += 1
 
     def _table_records(self) -> Iterator[FallbackRecord]:
         seen: set[tuple[object, ...]] = set()

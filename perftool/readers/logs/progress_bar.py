@@ -13,6 +13,7 @@ _BAR = re.compile(
     r"(?:(?P<name>[^|%:\d][^|%:]{0,60}):)?\s*\d{1,3}%\|[^|]*\|\s*"
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[[\d:]+<[^,\]]*,\s*[\d.?]+\s*(?:s/\w+|\w+/s)"
 )
+CORE = "%|"
 _DIGITS = re.compile(r"\d+")
 _MAX_BARS = 1000
 # How far a bar reaches to the left and right of its percent sign.
@@ -40,7 +41,7 @@ class ProgressScanner:
 
     def feed(self, line: LogLine) -> None:
         """Take one line."""
-        at = line.text.find("%|")
+        at = line.text.find(CORE)
         if at < 0 or (match := _BAR.search(line.text, max(at - _BEFORE, 0), at + _AFTER)) is None:
             return
         name = _DIGITS.sub("#", (match["name"] or "").strip())

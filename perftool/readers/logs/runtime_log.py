@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from perftool.model.records import LogEvent, LogReading, combine
+from perftool.readers.logs import compilation_lines, progress_bar
 from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS, LinePattern
 from perftool.readers.logs.compilation_lines import CompilationScanner
 from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
@@ -13,6 +15,7 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 
 _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
+CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
 # Each fallback cuts the graph under its own op's name; the op is in the fallback records, the reason is one.
@@ -40,10 +43,8 @@ class EventScanner:
 
     def feed(self, line: LogLine) -> None:
         """Take one line; it can hold several known texts."""
-        text = line.text
-        for core, known in _CORES:
-            if core in text:
-                self._search(known, line)
+        for known in _known_in(line.text):
+            self._search(known, line)
 
     def reading(self) -> LogReading:
         """The events so far, in the order of their first lines."""
@@ -63,6 +64,12 @@ class EventScanner:
             return
         seen = self._seen.setdefault(key, _Seen(known, line))
         seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
+
+
+# Lines that differ in their prefix alone are most of a log.
+@lru_cache(maxsize=4096)
+def _known_in(text: str) -> tuple[LinePattern, ...]:
+    return tuple(known for core, known in _CORES if core in text)
 
 
 def _name(known: LinePattern, captured: str | None) -> str:

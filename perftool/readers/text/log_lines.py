@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_time import parse_time
-from perftool.readers.text.text_lines import MAX_LINE, Source, read_lines
+from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,11 @@ class LogLine:
     ended: bool = True
 
 
-def read_log_lines(source: Source, tally: IssueTally, rank: int | None = None) -> Iterator[LogLine]:
-    """Yield the lines of a log; ``rank`` is assumed where a line names none. Raises as read_lines does."""
-    for line in read_lines(source, tally):
+def read_log_lines(
+    source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
+) -> Iterator[LogLine]:
+    """Yield the ``wanted`` lines of a log; ``rank`` is assumed where one names none. Raises as read_lines does."""
+    for line in read_lines(source, tally, wanted=wanted):
         text = line.text
         if len(text) > MAX_LINE:
             tally.note("long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number)
@@ -67,6 +70,13 @@ def strip_ansi(text: str) -> str:
 def split_prefix(line: str) -> tuple[Prefix, str]:
     """Separate what launchers and the logger wrote from the message."""
     text, prefix = strip_ansi(line), NO_PREFIX
+    if (timed := _TIMED.match(text)) and "<std" not in text:
+        # As the logger writes it, behind no label: what stands behind the time is the same in many lines.
+        behind, rest = _behind_time(timed[2])
+        if not rest and behind.time_ns == 0:
+            known = Prefix(behind.rank, parse_time(timed[1]), behind.level, behind.logger, behind.tid)
+            prefix, text = _logger_groups(known, text[timed.end() :])
+            return prefix, _SOURCE_LINE.sub("", text, count=1)
     # Labels nest: a container runtime around a launcher around the logger.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
@@ -130,6 +140,15 @@ _GROUPS = tuple(
 # Other names are a logger only where the logger writes it, behind the time: [CACHEFILE] is part of a message.
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
+
+
+_TIMED = re.compile(r"\[(\d\d:\d\d:\d\d\.\d+)\]((?:\[[^\[\]]{1,64}\])+)")
+
+
+@lru_cache(maxsize=4096)
+def _behind_time(groups: str) -> tuple[Prefix, str]:
+    """What the ``groups`` behind a time say, the time left at 0, and what of them belongs to the message."""
+    return _logger_groups(Prefix(time_ns=0), groups)
 
 
 def _logger_groups(prefix: Prefix, text: str) -> tuple[Prefix, str]:

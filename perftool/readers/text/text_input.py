@@ -16,7 +16,7 @@ from perftool.readers.logs import console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, is_trace, sniff
-from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, read_lines
+from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wanted, read_lines
 from perftool.readers.trace.profiler_csv import reject_hltv
 
 
@@ -33,13 +33,14 @@ def read(source: Source, rank: int | None = None) -> LogReading:
         return dump.read(name, rank)
     rank = rank_of(name) if rank is None else rank
     tally = IssueTally()
-    lines = read_lines(source, tally, MAX_JSON_LINE)
+    wanted = Wanted()
+    lines = read_lines(source, tally, MAX_JSON_LINE, wanted)
     head = list(_head(lines))
     texts = [line.text for line in head]
     sniffed = sniff(texts, name)
     if sniffed == UNKNOWN and is_trace(texts):
         raise InputError(f"{name or 'input'}: is a trace and not a log")
-    reading = _read(sniffed, chain(head, lines), name, rank)
+    reading = _read(sniffed, chain(head, lines), name, rank, wanted)
     return combine((reading, LogReading(issues=tally.issues())), kind=reading.kind)
 
 
@@ -60,10 +61,11 @@ def _head(lines: Iterator[TextLine]) -> Iterator[TextLine]:
             return
 
 
-def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None) -> LogReading:
+def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None, wanted: Wanted) -> LogReading:
     if sniffed.form == "profiler_csv":
         raise InputError(f"{name or 'input'}: is a profiler CSV, which is a trace and not a log")
-    return _READERS.get(sniffed.form, console_log.read)(lines, rank)
+    reader = _READERS.get(sniffed.form)
+    return console_log.read(lines, rank, wanted) if reader is None else reader(lines, rank)
 
 
 def _read_config(lines: Source, _rank: int | None) -> LogReading:

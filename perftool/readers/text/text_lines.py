@@ -8,6 +8,7 @@ not valid UTF-8 is read as Latin-1, which maps every byte to some character.
 from __future__ import annotations
 
 import codecs
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -28,6 +29,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
+_PIECE = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +45,46 @@ class TextLine:
     ended: bool = True
 
 
+@dataclass
+class Wanted:
+    """Which lines a reader still wants; it may change its mind with every line that it is given.
+
+    While ``texts`` is None these are all lines, else those that hold one of ``texts``, and while ``every`` is set those
+    between. The others are counted, which is ten times faster than to hand them out.
+    """
+
+    texts: tuple[str, ...] | None = None
+    every: bool = False
+
+
 Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
 """A path (``-`` is standard input), the content itself, or lines already split."""
 
 
-def read_lines(source: Source, tally: IssueTally, max_line: int = MAX_LINE) -> Iterator[TextLine]:
-    """Yield the lines of ``source``; problems go to ``tally``.
+def read_lines(
+    source: Source, tally: IssueTally, max_line: int = MAX_LINE, wanted: Wanted | None = None
+) -> Iterator[TextLine]:
+    """Yield the lines of ``source``; problems go to ``tally``. Lines that are not ``wanted`` may be left out.
 
     Raises InputError when the file cannot be opened or read, never because of its content.
     """
+    wanted = wanted or Wanted()
     if isinstance(source, bytes):
-        yield from _split(_decode(iter((source,)), tally), tally, max_line)
+        yield from _split(_decode(iter((source,)), tally), tally, max_line, wanted)
     elif isinstance(source, (str, PathLike)):
         with ByteStream(fspath(source)) as stream:
-            yield from _split(_decode(stream.blocks(), tally), tally, max_line)
+            yield from _split(_decode(stream.blocks(), tally), tally, max_line, wanted)
             for issue in stream.issues:
                 tally.note(issue.kind, issue.message)
     else:
         for number, line in enumerate(source, 1):
             yield line if isinstance(line, TextLine) else TextLine(number, line.rstrip("\r\n"))
+
+
+def shortest(texts: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``texts`` that hold no other of them: a line has one of these where it has one of ``texts``."""
+    every = sorted(set(texts))
+    return tuple(text for text in every if not any(other in text for other in every if other != text))
 
 
 def detect_encoding(head: bytes) -> tuple[str, int]:
@@ -89,19 +112,72 @@ def _decode(blocks: Iterator[bytes], tally: IssueTally) -> Iterator[str]:
         yield rest
 
 
-def _split(chunks: Iterator[str], tally: IssueTally, max_line: int) -> Iterator[TextLine]:
+def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Wanted) -> Iterator[TextLine]:
     number, pending = 1, ""
     for chunk in chunks:
-        text = pending + chunk
-        *whole, pending = text.replace("\r\n", "\n").split("\n")
-        for line in whole:
-            yield from _parts(line, number, tally, max_line)
-            number += 1
+        text = (pending + chunk).replace("\r\n", "\n")
+        whole = text.rfind("\n") + 1
+        pending = text[whole:]
+        for piece in _pieces(text, whole):
+            if wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
+                for at, line in enumerate(piece[:-1].split("\n"), number):
+                    yield from _parts(line, at, tally, max_line)
+            else:
+                yield from _wanted_of(piece, number, tally, max_line, wanted)
+            number += piece.count("\n")
         if len(pending) > max_line:
             yield from _parts(pending, number, tally, max_line)
             pending = ""
     if pending:
         yield from _parts(pending, number, tally, max_line, ended=False)
+
+
+def _pieces(text: str, end: int) -> Iterator[str]:
+    """``text`` up to ``end`` in parts of whole lines, each short enough that its reader can change its mind in time."""
+    begin = 0
+    while begin < end:
+        cut = text.find("\n", min(begin + _PIECE, end - 1)) + 1
+        yield text[begin:cut]
+        begin = cut
+
+
+def _wanted_of(piece: str, number: int, tally: IssueTally, max_line: int, wanted: Wanted) -> Iterator[TextLine]:
+    texts: tuple[str, ...] | None = None
+    begins: deque[int] = deque()
+    at = 0
+    while at < len(piece):
+        if texts is not wanted.texts:
+            texts = wanted.texts
+            begins = deque(_lines_with(texts or (), piece, at))
+        while begins and begins[0] < at:
+            begins.popleft()
+        begin = at if wanted.every else begins[0] if begins else len(piece)
+        number += piece.count("\n", at, begin)
+        if begin == len(piece):
+            return
+        at = piece.index("\n", begin) + 1
+        yield from _parts(piece[begin : at - 1], number, tally, max_line)
+        number += 1
+
+
+def _lines_with(texts: tuple[str, ...], piece: str, start: int) -> list[int]:
+    """Where the lines of ``piece`` begin that hold one of ``texts``, from ``start`` on, in order."""
+    begins: set[int] = set()
+    for text in texts:
+        at = piece.find(text, start)
+        while at >= 0:
+            begins.add(piece.rfind("\n", start, at) + 1 or start)
+            at = piece.find(text, piece.find("\n", at))
+    return sorted(begins)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether every byte was UTF-8; what was not is kept as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Iterator[TextLine]:

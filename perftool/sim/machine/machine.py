@@ -158,7 +158,9 @@ class Machine:
         begin = at = max(self.now, self._launch_free)
         recipe = self._recipes.get(graph.key())
         if recipe is None:
-            self.causes.compiled(graph.nodes)
+            if form != "eager":
+                # One op at a time the same op meets many shapes, each of them once.
+                self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":

@@ -58,5 +58,9 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """Where the next batch is asked for after each thing that was ``done``."""
-    return sorted({next((load for load in loads if load > at), end) for at in done})
+    """Where the next batch is asked for after each thing that was ``done``, or there if the next comes without one."""
+    cuts = []
+    for at, following in zip(done, [*done[1:], end], strict=True):
+        asked = next((load for load in loads if load > at), end)
+        cuts.append(asked if asked <= following else at)
+    return cuts

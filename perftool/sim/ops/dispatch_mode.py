@@ -35,6 +35,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.device_ops = DeviceOps(machine, placement, device)
         self._handlers: list[Callable[[Call], None]] = []
         self._on_device = False
+        # Whether the script itself makes a tensor on the host.
+        self.making = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the op, then account for it."""
@@ -95,6 +97,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._collect(call, on_device)
         elif not on_device and not (self._on_device and not call.inputs):
             self.host_op(call)
+            if not call.inputs and not self.making:
+                for each in call.outputs:
+                    self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
         else:
@@ -134,6 +139,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self._pending(target):
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
+        elif from_device and self.placement.is_open(target):
+            # Made by PyTorch on the device of a tensor that it takes for the host.
+            self.placement.put(target)
+            self.device_ops.run(call)
         elif from_device:
             self.copy_out(source)
         else:

@@ -55,11 +55,20 @@ class FunctionMode(TorchFunctionMode):
             special = None
         if special is not None:
             return special(func, args, kwargs)
-        if kwargs.get("device") is None and is_hpu(_device.CURRENT_DEVICE) and func in _device._device_constructors():
+        makes = func in _device._device_constructors()
+        if makes and kwargs.get("device") is None and is_hpu(_device.CURRENT_DEVICE):
             kwargs = {**kwargs, "device": HPU}
         if is_hpu(kwargs.get("device")):
             return self._on_device(func, args, {**kwargs, "device": _CPU})
-        return func(*args, **kwargs)
+        return self._make(func, args, kwargs) if makes else func(*args, **kwargs)
+
+    def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor of the host, because the script says so."""
+        before, self._dispatch.making = self._dispatch.making, True
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self._dispatch.making = before
 
     def _on_device(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(func, "__name__", "") in _FROM_HOST:

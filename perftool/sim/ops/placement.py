@@ -27,6 +27,7 @@ class Placement:
         self.peak = 0
         self._storages: dict[int, DeviceStorage] = {}
         self._pinned: dict[int, StorageWeakRef] = {}
+        self._undecided: dict[int, StorageWeakRef] = {}
         self._serial = 0
         self._sweep_at = _SWEEP_AT_LEAST
 
@@ -65,6 +66,16 @@ class Placement:
         ref = self._pinned.get(tensor.untyped_storage()._cdata)
         return ref is not None and not _gone(ref)
 
+    def leave_open(self, tensor: torch.Tensor) -> None:
+        """Count a host tensor as one that PyTorch itself made: on which side is told by what is copied into it."""
+        storage = tensor.untyped_storage()
+        self._undecided[storage._cdata] = _weak(storage)
+
+    def is_open(self, tensor: torch.Tensor) -> bool:
+        """Whether PyTorch itself made a host tensor, so that on a Gaudi it may be on the device."""
+        ref = self._undecided.get(tensor.untyped_storage()._cdata)
+        return ref is not None and not _gone(ref)
+
     def allocated(self) -> int:
         """Bytes on the device now."""
         self._sweep()
@@ -78,6 +89,7 @@ class Placement:
     def _sweep(self) -> None:
         self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
         self._pinned = {key: ref for key, ref in self._pinned.items() if not _gone(ref)}
+        self._undecided = {key: ref for key, ref in self._undecided.items() if not _gone(ref)}
         self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._storages))
         self.peak = max(self.peak, sum(entry.size for entry in self._storages.values()))
 

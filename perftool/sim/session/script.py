@@ -8,9 +8,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, FrameType, ModuleType
 
 from perftool.errors import InputError
+from perftool.fused.porting.script import without
 from perftool.sim.own_stack import HERE
 from perftool.sim.session.simulation import Simulation
 
@@ -81,11 +82,7 @@ def _exit_code(stop: SystemExit) -> tuple[int, str | None]:
 
 def _show(error: BaseException) -> None:
     """Print the traceback as if nobody had been between the script and PyTorch."""
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if not _hidden(frame)]
-    shown: TracebackType | None = None
-    for frame, line in reversed(frames):
-        shown = TracebackType(shown, frame, frame.f_lasti, line)
-    traceback.print_exception(type(error), error, shown)
+    traceback.print_exception(type(error), error, without(error.__traceback__, _hidden))
 
 
 def _hidden(frame: FrameType) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
+from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.names import SETTINGS
 from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
@@ -46,17 +46,6 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
     return model
 
 
-def initialize_distributed(
-    world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
-) -> tuple[int, int, int]:
-    """World size, rank and local rank, as the launcher set them."""
-    given = zip(("WORLD_SIZE", "RANK", "LOCAL_RANK"), (world_size, rank, local_rank), (1, 0, 0), strict=True)
-    world, this, local = (
-        int(os.environ.get(name, default)) if value is None else value for name, value, default in given
-    )
-    return world, this, local
-
-
 def init_process_group() -> Callable[..., None]:
     """``torch.distributed.init_process_group`` with the backend ``hccl`` of one card."""
     plain = distributed.init_process_group
@@ -66,7 +55,7 @@ def init_process_group() -> Callable[..., None]:
         if backend is None or "hccl" not in backend:
             plain(backend, *args, **options)
             return
-        world, _, _ = initialize_distributed(options.get("world_size"))
+        world, _, _ = ranks_of_launcher(options.get("world_size"))
         if world > 1:
             raise PerfToolError(f"the simulator has one card, and the script asks for a group of {world}")
         torch.distributed.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from perftool import fused
+from perftool.fused.porting.device import host_random
 from perftool.fused.porting.names import SWITCHES
 from perftool.sim.machine.machine import Machine
 from perftool.sim.session.simulation import Simulation
@@ -52,7 +53,7 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
         "sdp_kernel": fused.sdp_kernel,
         "enable_recompute_sdp": fused.enable_recompute_sdp,
         "recompute_sdp_enabled": fused.recompute_sdp_enabled,
-        **_RANDOM,
+        **host_random(),
     }
 
 
@@ -62,26 +63,14 @@ def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
         module(f"{base}.memory", **_memory(simulation)),
         module(f"{base}.streams", **_streams(simulation)),
         module(f"{base}.events", Event=_streams(simulation)["Event"]),
-        module(f"{base}.random", **_RANDOM),
+        module(f"{base}.random", **host_random()),
         module(f"{base}.metrics", **_metrics(simulation)),
+        module(f"{base}.metrics.metrics", **_metrics(simulation)),
     ]
 
 
 def _nothing(*args: object, **options: object) -> None:
     """Nothing that this model knows of."""
-
-
-_RANDOM: dict[str, Callable[..., Any]] = {
-    "manual_seed": torch.manual_seed,
-    "manual_seed_all": torch.manual_seed,
-    "seed": torch.seed,
-    "seed_all": torch.seed,
-    "initial_seed": torch.initial_seed,
-    "get_rng_state": lambda device="hpu": torch.get_rng_state(),
-    "set_rng_state": lambda state, device="hpu": torch.set_rng_state(state),
-    "get_rng_state_all": lambda: [torch.get_rng_state()],
-    "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
-}
 
 
 def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
@@ -107,6 +96,7 @@ def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         "max_memory_reserved": peak,
         "max_memory_cached": peak,
         "reset_peak_memory_stats": reset,
+        "reset_accumulated_memory_stats": _nothing,
         "memory_stats": stats,
         "memory_summary": lambda device=None: "\n".join(f"{name}: {value}" for name, value in stats().items()),
         "mem_get_info": lambda device=None: (whole - now(), whole),

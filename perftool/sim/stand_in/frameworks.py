@@ -11,7 +11,7 @@ from typing import Any
 from perftool.fused.porting import frameworks
 from perftool.sim.session.patches import item
 
-_PACKAGE = "habana_frameworks"
+_PACKAGES = ("habana_frameworks", "lightning_habana")
 
 
 def _not_modelled(name: str) -> str:
@@ -29,7 +29,8 @@ def installed(modules: Iterable[ModuleType]) -> Iterator[None]:
     with ExitStack() as stack:
         for name, each in frameworks.with_packages(modules, _not_modelled).items():
             stack.enter_context(item(sys.modules, name, each))
-        finder = frameworks.Absent(_PACKAGE, _not_modelled)
-        sys.meta_path.append(finder)
-        stack.callback(sys.meta_path.remove, finder)
+        for package in _PACKAGES:
+            finder = frameworks.Absent(package, _not_modelled)
+            sys.meta_path.append(finder)
+            stack.callback(sys.meta_path.remove, finder)
         yield

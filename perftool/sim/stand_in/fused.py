@@ -16,6 +16,7 @@ from perftool.fused.porting.names import BASE
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.session.as_one import fused_op, shapes
 from perftool.sim.session.one_op import one_op
+from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stand_in.frameworks import module
 
@@ -26,6 +27,9 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
+# These update one group at a time, and copy the size of the step to the device for each.
+_BY_GROUP = frozenset({"FusedAdamW"})
+_STEP_SIZE = 4
 # The plain loops: the fast forms move parameters into buffers of their own.
 _BACKEND = "reference"
 
@@ -133,12 +137,22 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             base.__init__(self, *args, **{**kwargs, "backend": _BACKEND})
 
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
-        """One step of all groups: one kernel, between two cuts of the lazy graph."""
+        """One step: one kernel, for all groups or for each, between two cuts of the lazy graph."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        simulation.machine.mark_step()
+        whole = self.param_groups
+        for groups in [[group] for group in whole] if name in _BY_GROUP else [whole]:
+            simulation.machine.mark_step()
+            if name in _BY_GROUP:
+                simulation.machine.copy_in(_STEP_SIZE, pinned=False, non_blocking=False)
+            with attribute(self, "param_groups", groups):
+                update(self)
+            simulation.machine.mark_step()
+        return loss
+
+    def update(self: Any) -> None:
         params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
         with fused_op(simulation, kernel, shapes(params)) as touched:
             base.step(self)
@@ -147,8 +161,6 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
                 simulation.placement.put(each)
             # In the first step the state is made inside; the kernel is the same as later.
             touched.include((*params, *states), written=True)
-        simulation.machine.mark_step()
-        return loss
 
     members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}
     return type(name, (base,), members)

@@ -15,6 +15,7 @@ from torch import distributed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from perftool.fused.porting.bridge import library_members, ranks_of_launcher
 from perftool.fused.porting.names import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
@@ -22,11 +23,12 @@ from perftool.sim.session.limit import step_limit
 from perftool.sim.session.loader import metered_loaders
 from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
-from perftool.sim.stand_in.core import core_members, init_process_group, initialize_distributed
+from perftool.sim.stand_in.core import core_members, init_process_group
 from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
 from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+from perftool.sim.stand_in.lightning import lightning_modules
 
 
 @contextmanager
@@ -45,6 +47,8 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
             (torch.distributed, "init_process_group", init_process_group()),
             (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
             (torch.Tensor, "hpu", _to_hpu),
+            # All streams are one, so no memory is used again too early.
+            (torch.Tensor, "record_stream", lambda tensor, stream: None),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
             (torch.profiler.profile, "__init__", _profiler()),
@@ -68,16 +72,19 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
     core = core_members(simulation)
     return [
         hpu,
-        module(f"{BASE}.hpu.graphs", **graph_members(simulation)),
+        module(f"{BASE}.hpu.graphs", is_current_stream_capturing=lambda: False, **graph_members(simulation)),
         *device_modules(simulation, hpu.__name__),
         module(f"{BASE}.core", hpu=hpu, **core),
         module(f"{BASE}.core.step_closure", **core),
         module(f"{BASE}.core.quantization", **core),
         module(f"{BASE}.core.weight_sharing", enable_weight_sharing=core["enable_weight_sharing"]),
-        module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=initialize_distributed),
-        module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=initialize_distributed),
-        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy"),
+        module(f"{BASE}.distributed.hccl", initialize_distributed_hpu=ranks_of_launcher),
+        module(f"{BASE}.utils.distributed_utils", initialize_distributed_hpu=ranks_of_launcher),
+        module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy", lazy_only=lambda f: f),
+        module(f"{BASE}.core.torch_overwrites", overwrite_torch_functions=core["overwrite_torch_functions"]),
+        module(f"{BASE}.utils.library_loader", **library_members()),
         *fused_modules(simulation),
+        *lightning_modules(),
     ]
 
 

@@ -2,6 +2,7 @@
 -- in the step made the same number of calls. Kind: name, process group and size.
 --
 -- needs: collectives, steps
+-- empty without: collectives
 -- column match: BIGINT, identifies the collective
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps

@@ -1,6 +1,7 @@
 -- Host slices of a communication library, with the id under which its kernels refer to them.
 --
 -- needs: slices, _names
+-- empty without: _names.collective
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

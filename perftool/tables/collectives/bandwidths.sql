@@ -6,6 +6,7 @@
 -- for an all-gather, a reduce-scatter and an all-to-all: with it groups and operations compare with the rate of a link.
 --
 -- needs: _collective_matches
+-- empty without: _collective_matches
 -- column side: VARCHAR, 'device' or 'host'
 -- column name: VARCHAR, operation
 -- column group_name: VARCHAR, process group, when recorded

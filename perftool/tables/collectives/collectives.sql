@@ -1,6 +1,7 @@
 -- One row per collective on the device, or on the host when no device shows it (gloo, MPI).
 --
 -- needs: device_ops, _communication, roles, _vocabulary
+-- empty without: device_ops.kind=collective or _communication
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column side: VARCHAR, 'device' or 'host'

@@ -3,6 +3,7 @@
 -- no common clock; clocks only expose false matches.
 --
 -- needs: _collective_matches, clocks
+-- empty without: _collective_matches
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column side: VARCHAR, 'device' or 'host'

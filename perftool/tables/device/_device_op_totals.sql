@@ -2,6 +2,7 @@
 -- so no time exceeds the window. Kernels that only wait are left out.
 --
 -- needs: device_ops, windows
+-- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the kernel or copy
 -- column total_ns: BIGINT, time

@@ -1,6 +1,7 @@
 -- Work on a device as the trace shows it, with the reason why an impossible event is set aside.
 --
 -- needs: slices, tracks, _extents, _names
+-- empty without: tracks.side=device
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id

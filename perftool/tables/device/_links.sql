@@ -1,6 +1,7 @@
 -- Which host call submitted which device work.
 --
 -- needs: _device_work, _runtime, _recipe_links, _synapse_copies
+-- empty without: _device_work, _runtime
 -- column rank: INTEGER, distributed rank
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)

@@ -1,6 +1,7 @@
 -- The matrix products of a rank together, against what the device could do.
 --
 -- needs: rooflines
+-- empty without: rooflines
 -- column rank: INTEGER, distributed rank
 -- column bound_ns: DOUBLE, what they would take at the roofline
 -- column dur: BIGINT, what they took

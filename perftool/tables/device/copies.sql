@@ -1,6 +1,7 @@
 -- One row per transfer.
 --
 -- needs: device_ops, _device_work, _names, launches, syncs, _synapse_copies, slices
+-- empty without: device_ops.kind=memcpy
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
 -- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say

@@ -2,6 +2,7 @@
 -- work counts once, kernels that only wait not at all.
 --
 -- needs: device_ops, device_windows
+-- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns

@@ -1,6 +1,7 @@
 -- One row per unit of work on a device: kernels, copies, fills and collectives.
 --
 -- needs: _device_work, _links, launches, slices
+-- empty without: _device_work
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, stream or engine lane (tracks.id)

@@ -10,6 +10,7 @@
 -- of the time between those that it has.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers
+-- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns

@@ -4,6 +4,7 @@
 -- when it runs on Gaudi's MME. The dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows
+-- empty without: device_ops.kind=kernel
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, kernel name

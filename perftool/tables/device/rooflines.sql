@@ -7,6 +7,7 @@
 --
 -- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type the device is known to compute
 -- needs: matmuls, ops, _op_work, _op_bounds
+-- empty without: matmuls, _op_bounds.compute_ns
 -- column rank: INTEGER, distributed rank
 -- column op: BIGINT, ops.id
 -- column name: VARCHAR, name of the op

@@ -1,6 +1,7 @@
 -- When the device begins and stops working, as a curve: a row for each change, and one where the window begins.
 --
 -- needs: windows, device_busy
+-- empty without: windows
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, in ns
 -- column busy: INTEGER, 1 while the device works from this moment on, else 0

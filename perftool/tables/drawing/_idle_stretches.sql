@@ -2,6 +2,7 @@
 -- device worked between them.
 --
 -- needs: gap_causes
+-- empty without: gap_causes
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause
 -- column ts: BIGINT, start in ns

@@ -2,6 +2,7 @@
 --
 -- absent: no device work could be matched with the host call that submitted it
 -- needs: device_ops, launches
+-- empty without: launches
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, in ns
 -- column depth: BIGINT, pieces of work submitted and not started, from this moment on

@@ -1,6 +1,7 @@
 -- The rates that the ops of a rank were held against.
 --
 -- needs: _op_bounds, _op_work
+-- empty without: _op_bounds
 -- column rank: INTEGER, distributed rank
 -- column device: VARCHAR, device_facts.device
 -- column dtype: VARCHAR, type of the operands

@@ -1,6 +1,7 @@
 -- The rows of op_efficiency that take most time, for the report of a run of many ranks.
 --
 -- needs: op_efficiency
+-- empty without: op_efficiency
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, op_efficiency.name
 -- column source: VARCHAR, op_efficiency.source

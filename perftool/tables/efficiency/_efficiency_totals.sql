@@ -1,6 +1,7 @@
 -- The ops of a rank together, against what the device could do.
 --
 -- needs: _op_work, _op_bounds, op_kinds
+-- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
 -- column bounded_ns: BIGINT, that of the ops whose time at the device's best is known

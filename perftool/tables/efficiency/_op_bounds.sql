@@ -4,6 +4,7 @@
 -- published one there is no bound. Those of other ops count at the rate of the vector units, where it is published.
 --
 -- needs: _op_work, _op_costs, known_devices, device_facts
+-- empty without: _op_costs
 -- column id: BIGINT, _op_work.id
 -- column flops: BIGINT, operations of one call
 -- column bytes: BIGINT, bytes of one call

@@ -2,6 +2,7 @@
 --
 -- maker: model_ops
 -- needs: _op_work, ops
+-- empty without: _op_work
 -- column id: BIGINT, _op_work.id
 -- column flops: BIGINT, operations, NULL where only the bytes are known
 -- column bytes: BIGINT, bytes of device memory, each input read once and each result written once

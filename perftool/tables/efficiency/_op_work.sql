@@ -2,6 +2,7 @@
 -- captured graph, a recipe or a step launched, by its name on the device.
 --
 -- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, _recomputed, _captured
+-- empty without: device_ops
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it

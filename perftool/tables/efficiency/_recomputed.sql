@@ -5,6 +5,7 @@
 -- gradients makes graphs of others).
 --
 -- needs: ops
+-- empty without: ops
 -- column op: BIGINT, ops.id
 WITH backwards AS (
     SELECT track, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')

@@ -9,6 +9,7 @@
 --
 -- absent: the trace shows no device work
 -- needs: _op_work, _op_bounds, op_kinds
+-- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op, or of the kernel where no op launched it
 -- column source: VARCHAR, op: a framework op launched it; graph: it was captured in a device graph; recipe: it belongs to a recipe (Gaudi); kernel: the trace names none of these

@@ -1,6 +1,7 @@
 -- How long each combination of Gaudi's engines works at the same time, inside the window. Lanes of an engine count once.
 --
 -- needs: device_ops, tracks, windows
+-- empty without: device_ops, tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column mask: BIGINT, sum of 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine; never 0
 -- column ns: BIGINT, time

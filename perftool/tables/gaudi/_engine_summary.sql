@@ -2,6 +2,7 @@
 -- to one engine: MME first, then TPC, DMA, other engines, idle.
 --
 -- needs: _engine_totals
+-- empty without: _engine_totals
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, in ms or a ratio
 -- column numerator: DOUBLE, in ms

@@ -2,6 +2,7 @@
 -- once; a rank adds to the summary what it has here.
 --
 -- needs: _engine_masks, device_ops, windows, slices, tracks, _names, _vocabulary
+-- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
 -- column any_ns: BIGINT, any engine works

@@ -6,6 +6,7 @@
 -- that does not fit, work belongs to the last launch before it.
 --
 -- needs: _device_work, _runtime, roles
+-- empty without: roles.role=recipe_launch, _device_work.recipe
 -- column rank: INTEGER, distributed rank
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)

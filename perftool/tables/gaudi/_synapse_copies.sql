@@ -2,6 +2,7 @@
 -- They are paired in order when there are equally many, else a transfer belongs to the last call before it.
 --
 -- needs: slices, tracks, roles, _device_work
+-- empty without: roles.role=transfer, _device_work
 -- column work: BIGINT, device event (slices.id)
 -- column call: BIGINT, host call (slices.id)
 -- column direction: VARCHAR, host_to_device, device_to_host or device_to_device

@@ -2,6 +2,7 @@
 -- engine count once.
 --
 -- needs: _engine_masks, windows
+-- empty without: _engine_masks
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, complete steps in the window
 -- column window_ns: BIGINT, length of the window

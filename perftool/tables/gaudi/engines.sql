@@ -2,6 +2,7 @@
 -- that only wait not at all.
 --
 -- needs: device_ops, windows
+-- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column engine: VARCHAR, MME, TPC, DMA, PDMA, NIC, ROT, other; or compute, copy, collective
 -- column lanes: BIGINT, lanes that ran anything

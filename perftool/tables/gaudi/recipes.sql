@@ -1,6 +1,7 @@
 -- One row per recipe (compiled Gaudi graph) that ran.
 --
 -- needs: device_ops, launches, steps
+-- empty without: device_ops.recipe
 -- column rank: INTEGER, distributed rank
 -- column recipe: BIGINT, Synapse id of the recipe; 16 bit, so it wraps in long runs
 -- column name: VARCHAR, name given by the bridge

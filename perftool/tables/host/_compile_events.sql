@@ -1,6 +1,7 @@
 -- Every event that is a compilation or part of one, with what it compiles when the trace says so.
 --
 -- needs: slices, _names
+-- empty without: _names.compiles
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns

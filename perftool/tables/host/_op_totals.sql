@@ -1,6 +1,7 @@
 -- Self time of each rank by op, inside the window. The annotation of a step is none.
 --
 -- needs: ops, windows
+-- empty without: ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op
 -- column total_ns: BIGINT, self time

@@ -1,6 +1,7 @@
 -- Host calls into the device's runtime, with the ids that link them to device work.
 --
 -- needs: slices
+-- empty without: slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id

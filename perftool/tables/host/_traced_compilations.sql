@@ -1,6 +1,7 @@
 -- One row per compilation of a graph that a trace shows. The events of one compilation, on whatever lanes, are one row.
 --
 -- needs: _compile_events, _step_bounds, device_ops
+-- empty without: _compile_events or device_ops.recipe
 -- column id: BIGINT, slices.id of its first event, NULL when none was recorded
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins

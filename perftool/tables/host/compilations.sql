@@ -2,6 +2,7 @@
 -- compilation, on whatever lanes, are one row. Logs and metrics count where the trace shows no compilation.
 --
 -- needs: _traced_compilations, _log_compilations
+-- empty without: _traced_compilations or _log_compilations
 -- column id: BIGINT, slices.id of its first event, NULL when a log or metrics file is the source
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins

@@ -2,6 +2,7 @@
 -- where the device still works for the step before.
 --
 -- needs: slices, _names, _step_bounds
+-- empty without: _names.roles=dataloader
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

@@ -3,6 +3,7 @@
 -- runs most of the ops.
 --
 -- needs: launches, slices, tracks, _vocabulary
+-- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 WITH counted AS (

@@ -2,6 +2,7 @@
 -- annotation that was recorded with its call stack.
 --
 -- needs: slices, ops
+-- empty without: slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

@@ -1,6 +1,7 @@
 -- One row per host call that submitted work to a device.
 --
 -- needs: _runtime, _device_work, _links
+-- empty without: _links
 -- column id: BIGINT, the call (slices.id)
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track of the call

@@ -1,5 +1,6 @@
 -- One row per allocation or release that the profiler recorded (profile_memory=True).
 --
+-- empty without: raw
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, when, in ns
 -- column device_type: INTEGER, PyTorch's number of the device type: 0 CPU, 1 CUDA or HPU

@@ -2,6 +2,7 @@
 -- neighbours in a whole recording have neighbouring numbers; where most have none, events were sampled or dropped.
 --
 -- needs: ops
+-- empty without: ops
 -- column rank: INTEGER, distributed rank
 -- column numbered: BIGINT, ops with a number
 -- column missing: BIGINT, numbers between the first and the last that no op has

@@ -1,6 +1,7 @@
 -- One row per framework op on the host.
 --
 -- needs: slices
+-- empty without: slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

@@ -1,6 +1,7 @@
 -- One row per call of an optimizer's step.
 --
 -- needs: slices, roles, launches
+-- empty without: roles.role=optimizer_step
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

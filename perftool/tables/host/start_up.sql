@@ -4,6 +4,7 @@
 -- it is the only one. A launch must be the first of its kernel. Waits and copies last as long as the device works.
 --
 -- needs: _runtime, _names, tracks, launches, device_ops
+-- empty without: _runtime
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id

@@ -2,6 +2,7 @@
 -- has no row.
 --
 -- needs: slices, tracks, ops, roles, _runtime, _names, _device_work
+-- empty without: roles.role=scalar_read or _names.waits
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track

@@ -1,6 +1,7 @@
 -- Stretches of the window in which the device of a rank does nothing, as far as the trace shows it.
 --
 -- needs: device_busy, device_windows
+-- empty without: device_windows
 -- column id: BIGINT, identifies the gap
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns

@@ -1,6 +1,7 @@
 -- Idle time of each rank by cause, inside the window.
 --
 -- needs: gap_causes
+-- empty without: gap_causes
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, gap_causes.cause
 -- column total_ns: BIGINT, time

@@ -2,6 +2,7 @@
 -- mask instead of once per stretch.
 --
 -- needs: _timeline
+-- empty without: _timeline
 -- column mask: BIGINT, _timeline.mask
 -- column computing: BOOLEAN, a kernel other than a collective runs
 -- column communicating: BOOLEAN, a collective runs

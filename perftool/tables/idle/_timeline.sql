@@ -10,6 +10,7 @@
 -- input_copy: host calls that copy inputs to the device.
 --
 -- needs: device_ops, _device_work, _communication, slices, _names, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, _step_bounds, start_up
+-- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns

@@ -9,6 +9,7 @@
 -- lacks most of its events.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
+-- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
 -- column unsteady: VARCHAR, why no evidence of this rank tells a gain of the steady step; NULL when it may

@@ -6,6 +6,7 @@
 -- recorded).
 --
 -- needs: _gaps, _timeline, _states, slices, roles, feeding_tracks
+-- empty without: _gaps
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown

@@ -1,6 +1,7 @@
 -- One row per stretch of the window in which the device does nothing, with the cause of most of it.
 --
 -- needs: _gaps, gap_causes, steps
+-- empty without: _gaps
 -- column id: BIGINT, identifies the gap
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins

@@ -2,6 +2,7 @@
 -- names the operator.
 --
 -- needs: slices, tracks, roles, _log_fallbacks
+-- empty without: roles.role=fallback or _log_fallbacks
 -- column rank: INTEGER, distributed rank
 -- column base: VARCHAR, operator without overload
 -- column ts: BIGINT, start of the op in ns

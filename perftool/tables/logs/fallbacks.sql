@@ -2,6 +2,7 @@
 -- the same executions: they are compared, never added.
 --
 -- needs: _log_fallbacks, fallback_calls, steps
+-- empty without: _log_fallbacks or fallback_calls
 -- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
 -- column base: VARCHAR, operator without overload
 -- column dtypes: VARCHAR, argument types the per-call log lines show

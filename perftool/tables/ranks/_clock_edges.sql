@@ -2,6 +2,7 @@
 -- ranks with the lowest of them.
 --
 -- needs: _collective_matches
+-- empty without: _collective_matches
 -- column anchor: INTEGER, the lowest rank of the collectives
 -- column rank: INTEGER, another one
 -- column offset_ns: BIGINT, what to add to the times of rank to compare them with those of anchor: a median

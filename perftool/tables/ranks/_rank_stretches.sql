@@ -6,6 +6,7 @@
 -- starts at once, or the host was waiting for it. Otherwise its own work goes on meanwhile, on the host.
 --
 -- needs: windows, steps, collectives, device_ops, syncs, _timeline, _states, gap_causes
+-- empty without: windows
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the complete step in which it lies; NULL between steps and without them
 -- column ts: BIGINT, start in ns

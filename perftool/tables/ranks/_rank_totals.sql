@@ -2,6 +2,7 @@
 -- at all, so that what is missing is not taken for 0.
 --
 -- needs: steps, _timeline, _states, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
+-- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work

@@ -1,6 +1,7 @@
 -- What a rank does in each complete step, in the parts in which ranks may differ: why one may come last to collectives.
 --
 -- needs: steps, _rank_stretches
+-- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step
 -- column compute_ns: BIGINT, a kernel other than a collective runs

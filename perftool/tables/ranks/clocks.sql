@@ -1,6 +1,7 @@
 -- One row per rank: its clock against that of the lowest rank. Only for comparing ranks; no other table uses it.
 --
 -- needs: windows, _clock_offsets
+-- empty without: windows
 -- column rank: INTEGER, distributed rank
 -- column offset_ns: BIGINT, what to add to a time of this rank to compare it with times of the lowest; NULL when no collective links them
 -- column matches: BIGINT, ends of collectives that this rests on, the fewest along a chain of groups

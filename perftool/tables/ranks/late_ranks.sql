@@ -3,6 +3,7 @@
 -- all groups together. Lengths need no common clock.
 --
 -- needs: waits, _step_work, ranks
+-- empty without: waits
 -- column rank: INTEGER, distributed rank
 -- column label: VARCHAR, the rank and its host, when known
 -- column step: INTEGER, number of the step

@@ -2,6 +2,7 @@
 -- ranks and more with steps.
 --
 -- needs: _step_work, waits
+-- empty without: _step_work
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compute (its kernels), dataloader, copy, compile, host (the device is idle while the host does anything else) or link (its collectives, without waiting for others)
 -- column own_ns: BIGINT, mean time per step on this rank

@@ -1,6 +1,7 @@
 -- One row per rank of the run. Times are totals over the window of the rank.
 --
 -- needs: _ranks, _rank_totals, steps, clocks, waits
+-- empty without: _ranks
 -- column rank: INTEGER, distributed rank
 -- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when none tells
 -- column status: VARCHAR, ok; missing (the run had it, its trace was not given); or unreadable

@@ -9,6 +9,7 @@
 -- only when most of the others do not. Else it is a habit of the run.
 --
 -- needs: slices, tracks, launches, _links, _device_work, _compile_events, start_up
+-- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
 -- column ordinal: BIGINT, position of the step in the recording, from 0
@@ -107,13 +108,17 @@ suspects AS (
     WHERE b.ordinal = b.last_launching AND b.ordinal > 0 AND b.launched < 0.8 * others.launched
 ),
 -- When it ends with the same op as another step, and the work of its calls was recorded, it is whole and did less.
+submitting AS (SELECT DISTINCT name FROM launches),
+telling AS (
+    SELECT rank, id, name, cat, ts FROM slices
+    WHERE rank IN (SELECT rank FROM suspects) AND side = 'host'
+        AND (cat = 'cpu_op' AND outermost AND NOT is_step(name) OR cat = 'runtime' AND name IN (SELECT name FROM submitting))
+),
 ending AS (
     SELECT h.rank, h.ordinal, arg_max(s.name, (s.ts, s.id)) FILTER (s.cat = 'cpu_op') AS op,
            count(*) FILTER (s.cat = 'runtime') AS calls
-    FROM slices AS s ASOF JOIN host_steps AS h ON h.rank = s.rank AND s.ts >= h.ts
-    WHERE s.rank IN (SELECT rank FROM suspects) AND s.ts < h."end" AND s.side = 'host'
-        AND (s.cat = 'cpu_op' AND s.outermost AND NOT is_step(s.name)
-             OR s.cat = 'runtime' AND s.name IN (SELECT name FROM launches))
+    FROM telling AS s ASOF JOIN host_steps AS h ON h.rank = s.rank AND s.ts >= h.ts
+    WHERE s.ts < h."end"
     GROUP BY h.rank, h.ordinal
 ),
 whole_suspects AS (

@@ -5,6 +5,7 @@
 -- autograd, which numbers the ops it will differentiate.
 --
 -- needs: slices, roles, ops
+-- empty without: ops
 -- column rank: INTEGER, distributed rank
 -- column kind: VARCHAR, training or inference; NULL when the trace shows neither
 -- column backward: BIGINT, slices that belong to a backward pass

@@ -4,6 +4,7 @@
 -- communication by what the device is there for.
 --
 -- needs: _step_bounds, _timeline, _states
+-- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation

@@ -2,6 +2,7 @@
 -- without steps.
 --
 -- needs: _step_bounds
+-- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first complete step in ns
 -- column dur: BIGINT, length in ns: what shares of the time are shares of, also where there is time between the steps

@@ -1,6 +1,7 @@
 -- How far each recording reaches, by its host events.
 --
 -- needs: slices
+-- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column host_ts: BIGINT, start of the first host slice in ns
 -- column host_end: BIGINT, end of the last host slice in ns

@@ -1,6 +1,7 @@
 -- What the name of a slice says, decided once per name instead of once per slice.
 --
 -- needs: slices, _vocabulary
+-- empty without: slices
 -- column name: VARCHAR, slices.name
 -- column cat: VARCHAR, slices.cat
 -- column roles: VARCHAR[], what the files of vendors say about the name

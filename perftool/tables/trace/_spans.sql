@@ -1,6 +1,7 @@
 -- Every complete event with what it is, before it is known how they nest. Dropped once there are slices.
 --
 -- needs: tracks, _pairs, _categories, _vocabulary
+-- empty without: tracks
 -- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, the lane

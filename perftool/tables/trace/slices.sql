@@ -1,6 +1,7 @@
 -- One row per complete event: an interval on a track. Events written as begin and end are joined to one.
 --
 -- needs: _spans, _nesting
+-- empty without: _spans
 -- drops: _spans, _nesting
 -- column id: BIGINT, identifies the slice within the store
 -- column rank: INTEGER, distributed rank

@@ -1,6 +1,7 @@
 -- One row per lane: a host thread, a device stream or a device engine.
 --
 -- needs: _categories, _vocabulary, _lanes
+-- empty without: raw
 -- column id: BIGINT, identifies the track within the store
 -- column rank: INTEGER, distributed rank of the trace
 -- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)

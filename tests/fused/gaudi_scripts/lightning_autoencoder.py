@@ -8,6 +8,8 @@ import pytorch_lightning as pl
 import torch
 from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from lightning_habana.pytorch.accelerator import HPUAccelerator
+from lightning_habana.pytorch.plugins.precision import HPUPrecisionPlugin
+from lightning_habana.pytorch.strategies import SingleHPUStrategy
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore")
@@ -37,7 +39,8 @@ trainer = pl.Trainer(
     accelerator=HPUAccelerator(),
     devices=1,
     max_epochs=3,
-    precision="bf16-mixed",
+    strategy=SingleHPUStrategy(),
+    plugins=[HPUPrecisionPlugin(precision="bf16-mixed")],
     logger=False,
     enable_checkpointing=False,
     enable_progress_bar=False,

@@ -9,6 +9,7 @@ import habana_frameworks.torch as ht
 import torch
 from habana_frameworks.torch.hpex.optimizers.FusedAdamW import FusedAdamW
 from habana_frameworks.torch.hpex.optimizers.MarkstepAdamW import AdamW
+from habana_frameworks.torch.utils.experimental import _get_device_type, synDeviceType
 from habana_frameworks.torch.utils.internal import is_lazy
 
 
@@ -30,6 +31,25 @@ def in_a_new_process(answers):
     answers.put((hthpu.is_available(), torch.zeros(1, device="hpu").device == torch.device("hpu")))
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * torch.full((1,), 2.0, device="hpu")
+
+
+def captured():
+    x = torch.ones(3, device="hpu")
+    graph = ht.hpu.HPUGraph()
+    graph.capture_begin()
+    y = x + 1
+    graph.capture_end()
+    return y.tolist()
+
+
 def saved():
     file = io.BytesIO()
     torch.save(torch.ones(2), file)
@@ -41,6 +61,7 @@ def saved():
 def main():
     print("main", __name__, __spec__, type(pickle.loads(pickle.dumps(Kept()))) is Kept, sys.argv[1:])
     print("classes", FusedAdamW is ht.hpex.optimizers.FusedAdamW, AdamW is torch.optim.AdamW, is_lazy())
+    print("generation", _get_device_type() == synDeviceType.synDeviceGaudi2)
     print("loaded", *saved())
     torch.set_default_device("hpu")
     print("default", torch.zeros(1).device == torch.device("hpu"))
@@ -61,6 +82,12 @@ def main():
     print("refused", *refused("import habana_frameworks.torch.dynamo"))
     print("refused", *refused("torch.hpu.utilization()"))
     print("refused", *refused("torch.ops.hpu.fused_norm"))
+    x = torch.ones(2, device="hpu", requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    print("backward", x.grad.tolist(), *torch.autograd.grad(Doubled.apply(x).sum(), x)[0].tolist(), x.is_hpu)
+    with torch.random.fork_rng(device_type="hpu"):
+        torch.rand(1)
+    print("captured", *captured())
     rotated = torch.ops.hpu.rotary_pos_embedding(torch.eye(2)[None, None], *[torch.ones(1, 1, 2, 2)] * 2, None, 0, 1)
     print("rotary", rotated.flatten().tolist())
     context = multiprocessing.get_context("spawn")

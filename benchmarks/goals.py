@@ -1,0 +1,91 @@
+"""The goals of reading and analysing a trace, and how far measurements are from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measuring import Cost
+
+# From here on a file is large, and huge, in MB: how much memory it may take depends on that.
+LARGE_MB, HUGE_MB = 1000, 3000
+LARGE_PEAK, HUGE_PEAK = "600", "900"
+# What the small things may take, in s of processor time.
+SMALL_GOALS = {"`--version`": 0.2, "`--help`": 0.2, "`analyze`, the smallest sample": 0.7}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program and what it took, or why there is no number."""
+
+    program: str
+    cost: Cost | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What every program took on one file of so many ``megabytes``."""
+
+    megabytes: float
+    rows: Sequence[Row]
+
+    def cost(self, program: str) -> Cost | None:
+        """The cost of ``program``, None where it gave no number."""
+        return next((row.cost for row in self.rows if row.program == program), None)
+
+
+def goal_table(found: Mapping[tuple[Path, float], Results], peers: Sequence[str], small: Mapping[str, Cost]) -> str:
+    """What was aimed at, and what each source gave; ``found`` is by source and size in MB."""
+    sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
+    first, last = sizes[0], sizes[-1]
+
+    def each(cell: Callable[[Path], str]) -> list[str]:
+        return [cell(source) for source in sources]
+
+    rows = [(f"analysis / json, {first:g} MB, CPU", "0.45", each(lambda s: over(found[s, first], "perftool", "json")))]
+    for peer in peers:
+        cells = each(lambda s, peer=peer: over(found[s, first], peer, "perftool"))  # type: ignore[misc]
+        rows.append((f"{peer} / analysis, {first:g} MB, CPU", "10 or more", cells))
+    rows.append((f"wall time / CPU time, {first:g} MB", "0.65", each(lambda s: wall_share(found[s, first]))))
+    for size in sizes[1:]:
+        cells = each(lambda s, size=size: growth(found[s, first], found[s, size]))  # type: ignore[misc]
+        rows.append((f"CPU time per MB, {size:g} MB / {first:g} MB", "1.0", cells))
+    if last >= LARGE_MB:
+        goal = LARGE_PEAK if last < HUGE_MB else HUGE_PEAK
+        rows.append((f"peak memory, {last:g} MB, MiB", goal, each(lambda s: peak(found[s, last]))))
+    for name, cost in small.items():
+        rows.append((f"{name}, CPU s", str(SMALL_GOALS[name]), [f"{cost.cpu:.2f}"] * len(sources)))
+    names = [short(source) for source in sources]
+    lines = [f"| what | goal | {' | '.join(names)} |", "|---|--:|" + "--:|" * len(names)]
+    return "\n".join([*lines, *(f"| {what} | {goal} | {' | '.join(cells)} |" for what, goal, cells in rows)])
+
+
+def short(source: Path) -> str:
+    """The name of a trace without what all of them end in."""
+    return source.name.removesuffix(".gz").removesuffix(".json")
+
+
+def over(results: Results, program: str, other: str) -> str:
+    """The processor time of ``program`` as a multiple of that of ``other``."""
+    one, two = results.cost(program), results.cost(other)
+    return f"{one.cpu / two.cpu:.2f}" if one and two else "-"
+
+
+def wall_share(results: Results) -> str:
+    """The wall time of the analysis over its processor time."""
+    cost = results.cost("perftool")
+    return f"{cost.wall / cost.cpu:.2f}" if cost else "-"
+
+
+def growth(small: Results, large: Results) -> str:
+    """The processor time per MB of a large file over that of a small one."""
+    one, two = small.cost("perftool"), large.cost("perftool")
+    return f"{two.cpu / large.megabytes / (one.cpu / small.megabytes):.2f}" if one and two else "-"
+
+
+def peak(results: Results) -> str:
+    """The peak memory of the analysis in MiB."""
+    cost = results.cost("perftool")
+    return f"{cost.peak / 2**20:.0f}" if cost else "-"

@@ -1,0 +1,29 @@
+"""``all_reduce_gradients`` through a buffer of float32, or of bfloat16: half of the bytes between the cards."""
+
+from __future__ import annotations
+
+import torch
+
+from perftool.bench.harness.case import Form, FormName, Setting
+from perftool.bench.workloads.data_parallel import gradients, layers, on_ranks, training_step
+from perftool.fused import all_reduce_gradients
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """One reduction after backward, in either type."""
+    dtype = torch.float32 if form == "naive" else torch.bfloat16
+    model = layers(setting)
+    step = training_step(model, setting, lambda: all_reduce_gradients(model, dtype))
+    return Form(f"all_reduce_gradients(model, {dtype})", step, lambda: gradients(model))
+
+
+# Gradients keep 8 bits of their mantissa.
+BENCHMARK = on_ranks(
+    name="all_reduce_bf16",
+    rules=(),
+    summary="gradients reduced in bfloat16 instead of float32",
+    build=build,
+    traced_size="tiny",
+    sizes=("small", "large", "tiny"),
+    tolerance=0.02,
+)

@@ -1,0 +1,39 @@
+"""Samples through a model of wide layers one by one, or in one batch: on a CPU each reads all weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+
+# Samples, and the width of the layers.
+_SHAPES = {"small": (16, 512), "large": (32, 2048)}
+_LAYERS = 4
+
+
+def build(form: FormName, setting: Setting) -> Form:
+    """Inference on all samples: a call for each, or one for all."""
+    torch.manual_seed(setting.seed)
+    samples, width = _SHAPES[setting.size]
+    model = nn.Sequential(*(nn.Linear(width, width) for _ in range(_LAYERS))).to(setting.device)
+    inputs = torch.randn(samples, width, generator=setting.generator()).to(setting.device)
+    batch = 1 if form == "naive" else samples
+    latest: list[torch.Tensor] = []
+
+    @torch.no_grad()
+    def run() -> None:
+        latest[:] = [torch.cat([model(part) for part in torch.split(inputs, batch)])]
+
+    return Form(f"batches of {batch}", run, lambda: latest)
+
+
+BENCHMARK = Benchmark(
+    name="few_rows",
+    rules=("BAT104",),
+    summary="samples in one batch, which reads the weights once, instead of one by one",
+    build=build,
+    sizes=tuple(_SHAPES),
+    traced_size="small",
+    tolerance=1e-4,
+)

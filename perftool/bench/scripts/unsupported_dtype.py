@@ -1,0 +1,24 @@
+"""How many members each pair of groups shares: a product of whole numbers, or of floating ones. For a Gaudi."""
+
+import sys
+
+import habana_frameworks.torch.core as htcore
+import torch
+from torch.utils.data import DataLoader
+
+FORM = sys.argv[1]
+STEPS, GROUPS, MEMBERS = 16, 256, 512
+
+torch.manual_seed(0)
+device = torch.device("hpu")
+loader = DataLoader(torch.rand(STEPS * GROUPS, MEMBERS) < 0.1, batch_size=GROUPS)
+
+with torch.no_grad():
+    for batch in loader:
+        mask = batch.to(device)
+        # Up to 2^24 floating numbers of 32 bit count exactly.
+        numbers = mask.int() if FORM == "naive" else mask.float()
+        shared = torch.mm(numbers, numbers.t()).int()
+        most = shared.float().mean()
+        htcore.mark_step()
+print("result", most.cpu().item())

@@ -1,0 +1,66 @@
+"""What a part must be before anything is computed from it: it may come from anywhere, and our own process reads it."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping, Set
+from typing import Any
+
+from perftool.engine.ranks.part import Facts, Part
+from perftool.engine.ranks.plain import from_plain
+from perftool.engine.rules.row_check import checked
+from perftool.errors import QueryError
+from perftool.model.report import Source
+from perftool.store.ranks import LARGEST_RANK, LATEST_NS
+
+# What part.json, a table, and all together may hold, unpacked. A rank takes some 10 kB of the first, 30 kB of tables.
+LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
+
+
+def require_size(archive: zipfile.ZipFile) -> None:
+    """Raise ValueError when ``archive`` would unpack to more than a part may hold."""
+    if sum(entry.file_size for entry in archive.infolist()) > LARGEST_PART:
+        raise ValueError(f"it unpacks to more than {LARGEST_PART >> 30} GiB")
+
+
+def require_possible(part: Part, codes: Set[str]) -> None:
+    """Raise ValueError when ``part`` holds what no task hands on; ``codes`` are the rules that it says were asked."""
+    for read in (*part.inputs, *part.unreadable):
+        if read.rank is not None:
+            _require_rank(read.rank)
+    if part.facts is not None:
+        _require_facts(part.facts, codes)
+
+
+def _require_facts(facts: Facts, codes: Set[str]) -> None:
+    if not facts.metadata:
+        raise ValueError("it holds tables of no rank")
+    for rank in facts.metadata:
+        _require_rank(rank)
+    if not 0 <= facts.base_ns <= LATEST_NS:
+        raise ValueError(f"its times count from {facts.base_ns}")
+    if missing := codes - {answer.code for answer in facts.answers}:
+        raise ValueError(f"it holds no answer of {min(missing)}")
+    for answer in facts.answers:
+        for row in answer.rows:
+            _require_row(answer.code, row, facts.metadata.keys())
+
+
+def _require_rank(rank: int) -> None:
+    if not 0 <= rank <= LARGEST_RANK:
+        raise ValueError(f"it holds rank {rank}")
+
+
+def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
+    """Raise ValueError unless ``row`` is what the rule ``code`` could have found on one of ``ranks``."""
+    try:
+        (found,) = checked([row])
+    except QueryError as error:
+        raise ValueError(f"{code}: {error}") from None
+    if found.get("rank") is not None and found["rank"] not in ranks:
+        raise ValueError(f"{code} speaks of rank {found['rank']}, which it does not hold")
+    predicted = row.get("predicted_ns")
+    if predicted is not None and (not isinstance(predicted, int | float) or not math.isfinite(predicted)):
+        raise ValueError(f"{code} predicts {predicted!r}")
+    from_plain(tuple[Source, ...], row.get("sources") or [])

@@ -1,0 +1,183 @@
+"""Which line of the user's code each host thread runs, over time: from recorded functions and call stacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_own
+from perftool.store.trace_store import TraceStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
+# A function that one call of another calls more often than this is the body of its loop: the loop is the place.
+_LOOP = 16
+_CALLED = """
+FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
+"""
+# Calls are many, what they call is not.
+_KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
+_CALLS = f"""
+WITH kinds AS (
+    SELECT unnest($files::VARCHAR[]) AS file, unnest($lines::INTEGER[]) AS line,
+           unnest($functions::VARCHAR[]) AS function, unnest($stacks::VARCHAR[]) AS stack,
+           unnest(range(len($files)))::INTEGER AS kind
+),
+calls AS (SELECT f.* {_CALLED})
+SELECT c.track, c.ts, c."end", k.kind, c.call_line
+FROM calls AS c LEFT JOIN kinds AS k
+    ON k.function = c.function AND k.file IS NOT DISTINCT FROM c.file AND k.line IS NOT DISTINCT FROM c.line
+    AND k.stack IS NOT DISTINCT FROM c.stack
+WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
+ORDER BY c.track, c.ts, c."end" DESC, c.id
+"""
+
+# A call: start, end, the line of the user's own that it stands for (None: it is none of theirs), and the line of the
+# user's own that made it.
+Call = tuple[int, int, Line | None, int | None]
+# What frames says of a call: file, line, function and stack.
+_Kind = tuple[str | None, int | None, str, str | None]
+
+_NOWHERE: Line = (None, None, "")
+
+
+@dataclass(frozen=True)
+class Track:
+    """Stretches of a host thread in order of time, as arrays: from ``begins`` to ``ends``, in ns.
+
+    ``lines`` has the number of the line that runs, ``loops`` that of the line whose loop it is part of.
+    """
+
+    begins: Int64s
+    ends: Int64s
+    lines: Int64s
+    loops: Int64s
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the threads of a rank that feed the device ran; ``lines`` are all the lines, by their number."""
+
+    lines: tuple[Line, ...]
+    tracks: tuple[Track, ...]
+
+
+_known: WeakKeyDictionary[TraceStore, dict[int, Ran]] = WeakKeyDictionary()
+
+
+def lines_run(store: TraceStore, rank: int) -> Ran:
+    """What the feeding threads of ``rank`` ran, made once for each store."""
+    known = _known.setdefault(store, {})
+    if rank not in known:
+        store.build(["frames", "feeding_tracks"])
+        known[rank] = _numbered([_nested(calls) for calls in _calls(store, rank).values()])
+    return known[rank]
+
+
+def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
+    """The calls of each track that stand for a line of the user's own, or were made by one, sorted as they nest."""
+    told = store.metadata.get(rank, {}).get(INSTALLED_KEY)
+    installed = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+    kinds: list[_Kind] = [
+        (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
+    ]
+    own = [(kind, line) for kind, line in zip(kinds, _lines(kinds, installed), strict=True) if line is not None]
+    named = ("files", "lines", "functions", "stacks")
+    values = {name: [kind[at] for kind, _ in own] for at, name in enumerate(named)}
+    by_track: dict[int, list[Call]] = {}
+    for track, ts, end, kind, call_line in store.iterate(_CALLS, {"rank": rank, **values}):
+        by_track.setdefault(track, []).append((ts, end, None if kind is None else own[kind][1], call_line))
+    return by_track
+
+
+def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
+    """The line of the user's own that each kind stands for; modules where none has a line of the user's own."""
+    lines = [_line(kind, installed) for kind in kinds]
+    if any(line is not None for line in lines):
+        return lines
+    return [(None, None, function) if function.startswith("nn.Module: ") else None for _, _, function, _ in kinds]
+
+
+def _line(kind: _Kind, installed: Collection[str]) -> Line | None:
+    file, line, function, stack = kind
+    if stack is not None:
+        return innermost(stack, installed)
+    return (file, line, function) if file is not None and is_own(file, installed) else None
+
+
+# A stretch: start, end, the line that runs, and the line whose loop it is part of.
+_Stretch = tuple[int, int, Line, Line]
+
+
+def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> Ran:
+    import numpy as np
+
+    numbers: dict[Line, int] = {}
+    arrays = []
+    for stretches in tracks:
+        rows = [
+            (ts, end, numbers.setdefault(line, len(numbers)), numbers.setdefault(loop, len(numbers)))
+            for ts, end, line, loop in stretches
+        ]
+        arrays.append(Track(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()))
+    return Ran(tuple(numbers), tuple(arrays))
+
+
+def _nested(calls: Sequence[Call]) -> list[_Stretch]:
+    """The stretches in which each of ``calls``, sorted as they nest, is the innermost one."""
+    parents, pieces = _innermost(calls)
+    lines: list[Line] = []
+    for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
+        lines.append(line or _at(lines[parent] if parent >= 0 else None, called_at))
+    often = Counter(zip(parents, lines, strict=True))
+    loops: list[Line] = []
+    for number, parent in enumerate(parents):
+        line, called_at = calls[number][2:]
+        if parent >= 0 and loops[parent] != lines[parent]:
+            loops.append(loops[parent])
+        elif parent >= 0 and line is not None and often[parent, line] > _LOOP:
+            loops.append(_at(loops[parent], called_at))
+        else:
+            loops.append(lines[number])
+    return [(ts, end, lines[at], loops[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
+
+
+def _at(function: Line | None, line: int | None) -> Line:
+    """``function`` at one of its lines, where that is known."""
+    if function is None or function[0] is None:
+        return function or _NOWHERE
+    return function[0], line or function[1], function[2]
+
+
+def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
+    """In which other each of ``calls`` lies (-1: in none), and stretches of time with the innermost call of each."""
+    parents: list[int] = []
+    pieces: list[tuple[int, int, int]] = []
+    around: list[int] = []
+    at = 0
+    for number, (ts, *_) in enumerate(calls):
+        while around and (end := calls[around[-1]][1]) <= ts:
+            if end > at:
+                pieces.append((at, end, around[-1]))
+                at = end
+            around.pop()
+        if not around:
+            at = ts
+        elif ts > at:
+            pieces.append((at, ts, around[-1]))
+            at = ts
+        parents.append(around[-1] if around else -1)
+        around.append(number)
+    while around:
+        if (end := calls[around[-1]][1]) > at:
+            pieces.append((at, end, around[-1]))
+            at = end
+        around.pop()
+    return parents, pieces

@@ -1,0 +1,160 @@
+"""Tasks on a cluster that answers as a test tells it to, without Dask or a clock; ``test_schedule`` has a real one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perftool import __version__
+from perftool.engine.ranks.batch import Batch, RankFile
+from perftool.engine.ranks.cluster import Cluster, connect
+from perftool.engine.ranks.schedule import Lost
+from perftool.errors import PerfToolError, SettingsError
+
+Tell = Callable[["Future"], object]
+
+
+@dataclass(eq=False)
+class Future:
+    """What the client gives for a task, done when ``end`` is called."""
+
+    task: Batch
+    tell: list[Tell] = field(default_factory=list)
+    cancelled: bool = False
+    lost: bool = False
+
+    def add_done_callback(self, tell: Tell) -> None:
+        self.tell.append(tell)
+
+    def end(self) -> None:
+        for tell in self.tell:
+            tell(self)
+
+    def result(self, timeout: float) -> str:
+        assert timeout == 0
+        if self.lost:
+            raise TimeoutError("the worker that held the result is gone")
+        (file,) = self.task.files
+        if file.path == "bad":
+            raise OSError(28, "no space left\non device")
+        return f"{file.place} is done"
+
+    def cancel(self) -> None:
+        # A cancelled future is finished as well, for Dask.
+        self.cancelled = True
+        self.end()
+
+
+@dataclass
+class Client:
+    """One thread, and all futures that were asked for."""
+
+    given: list[Future] = field(default_factory=list)
+
+    def nthreads(self) -> dict[str, int]:
+        return {"tcp://10.0.0.1:4000": 1}
+
+    def submit(self, work: object, task: Batch, progress: None, **how: Any) -> Future:
+        self.given.append(Future(task))
+        return self.given[-1]
+
+
+@dataclass(frozen=True)
+class Told(Cluster):
+    """Before it waits the oldest future ends, unless its rank ``hangs``: an answer is there, or none will come."""
+
+    hangs: Callable[[str], bool] = lambda path: False
+    outstanding: list[int] = field(default_factory=list)
+    ended: list[Future] = field(default_factory=list)
+
+    def _next(self, finished: Any) -> Any:
+        left = [future for future in self.client.given if future.tell and not future.cancelled]
+        self.outstanding.append(len(left))
+        for future in [future for future in left if not self.hangs(future.task.files[0].path)][:1]:
+            future.end()
+            future.tell.clear()
+            # A worker that dies takes the results it holds with it; those of before should be here by now.
+            self.ended.append(future)
+            for earlier in self.ended[:-1]:
+                earlier.lost = True
+        return super()._next(finished)
+
+
+def run(paths: list[str], hangs: Callable[[str], bool] = lambda path: False) -> tuple[Told, list[Any], list[str]]:
+    """The cluster, what the tasks gave, and what progress was shown."""
+    cluster, said = Told(Client(), 0, hangs), list[str]()
+    tasks = [Batch((RankFile(path),)) for path in paths]
+    made = list(cluster.run(tasks, lambda task, progress: "", lambda stage, _: said.append(stage)))
+    return cluster, made, said
+
+
+def test_results_come_in_the_order_of_the_tasks_and_few_tasks_are_out_at_a_time() -> None:
+    paths = [f"rank{rank}" for rank in range(20)]
+    cluster, made, said = run(paths)
+    assert made == [f"{Path.cwd()}/{path} is done" for path in paths]
+    assert said == [f"{done} of 20 ranks analysed" for done in range(21)]
+    assert max(cluster.outstanding) == 4
+
+
+def test_a_rank_that_hangs_or_fails_costs_itself_only() -> None:
+    cluster, made, _ = run(["a", "stuck", "bad", "b", "c", "d", "e"], lambda path: path == "stuck")
+    assert [what for what in made if not isinstance(what, Lost)] == [f"{Path.cwd()}/{path} is done" for path in "abcde"]
+    assert made[1] == Lost("the cluster gave no answer for 0 s")
+    assert made[2] == Lost("the cluster could not analyse it ([Errno 28] no space left on device)")
+    assert [future.task.files[0].path for future in cluster.client.given if future.cancelled] == ["stuck"]
+
+
+def test_a_cluster_that_stays_silent_is_given_up_as_a_whole() -> None:
+    cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
+    assert made == [Lost("the cluster gave no answer for 0 s")] * 50
+    # It was tried twice, not for every few of the ranks.
+    assert len(cluster.client.given) == 8
+
+
+@pytest.fixture
+def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the client of a Dask in place of the real one was asked for; its worker has our version."""
+    asked: dict[str, Any] = {"versions": {"tcp://10.0.0.1:4000": __version__}}
+
+    def client(**how: Any) -> SimpleNamespace:
+        asked.update(how)
+        return SimpleNamespace(
+            wait_for_workers=lambda count, timeout: None, run=lambda ask, on_error: asked["versions"]
+        )
+
+    module = SimpleNamespace(Client=client, TimeoutError=TimeoutError)
+    monkeypatch.setitem(sys.modules, "distributed", module)
+    return asked
+
+
+def test_where_the_scheduler_is(dask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scheduler.json").write_text("{}")
+    for address, key, value in (
+        ("dask://head:8786", "address", "tcp://head:8786"),
+        ("tls://head:8786", "address", "tls://head:8786"),
+        ("scheduler.json", "scheduler_file", "scheduler.json"),
+    ):
+        connect(address)
+        assert dask.pop(key) == value
+    for address in ("head:8786", "dask://", "nowhere.txt"):
+        with pytest.raises(SettingsError, match="must be local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file"):
+            connect(address)
+    with pytest.raises(PerfToolError, match=r"nowhere\.json: no such file"):
+        connect("nowhere.json")
+
+
+def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) -> None:
+    for version, says in (
+        ("9.9", "has habana_perf_tool 9.9, and this is"),
+        (ImportError("none"), "no habana_perf_tool"),
+    ):
+        dask["versions"] = {"tcp://10.0.0.1:4000": __version__, "tcp://10.0.0.2:4000": version}
+        with pytest.raises(PerfToolError, match=rf"the worker tcp://10\.0\.0\.2:4000 has .*{says.split('has ')[-1]}"):
+            connect("dask://head:8786")

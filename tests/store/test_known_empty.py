@@ -1,0 +1,94 @@
+"""A table that is called empty for what it is made from has no rows when its SQL is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from perftool.engine.rule_tests.case_traces import write_traces
+from perftool.engine.rule_tests.cases import Case, load_cases
+from perftool.store.catalog import catalog
+from perftool.store.readings import read_text
+from perftool.store.trace_store import TraceStore
+
+CASES = Path(__file__).parent.parent / "rules"
+# Inputs of all kinds: the first case of each of these.
+RULES = (
+    "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
+    "gaudi/ENG101", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
+)  # fmt: skip
+# What no rule's first case has: a product with shapes on a known device; launches of a recipe and of a transfer.
+PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
+    {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,
+     "args": {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}},
+    {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 5, "args": {"correlation": 1}},
+    {"cat": "kernel", "name": "ampere_sgemm_128x64", "ts": 20, "dur": 9, "args": {"correlation": 1}},
+))  # fmt: skip
+LAUNCHES = Case("", "", (), events=(
+    {"on": "compiler", "name": "enqueueWithExternalEvents recipeId:4", "ts": 0, "dur": 9, "args": {"recipeId": 4}},
+    {"on": "MME", "name": "GEMM", "ts": 10, "dur": 40, "args": {"recipeId": 4}},
+    {"on": "synapse", "name": "synMemCopyAsync", "ts": 60, "dur": 5, "args": {"direction": "0", "size": 64}},
+    {"on": "PDMA", "name": "memcpy", "ts": 66, "dur": 5, "args": {}},
+))  # fmt: skip
+# Gone as soon as slices are there.
+DROPPED = {name for table in catalog().values() for name in table.drops}
+JUDGED = {
+    name: table
+    for name, table in catalog().items()
+    if table.empty_without
+    and not DROPPED & {name, *(witness.table for group in table.empty_without for witness in group)}
+}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore]]:
+    """A store over each input, with every table made."""
+    with ExitStack() as open_until:
+        made = []
+        for case in (*(load_cases(CASES / f"{rule}.toml")[0] for rule in RULES), PRODUCT, LAUNCHES):
+            store = open_until.enter_context(TraceStore())
+            add_case(store, case, tmp_path_factory.mktemp("case"))
+            store.build(list(JUDGED))
+            made.append(store)
+        yield made
+
+
+def add_case(store: TraceStore, case: Case, folder: Path) -> None:
+    if case.events:
+        for path in write_traces(case.events, case.metadata, case.device, folder):
+            store.add_trace(str(path))
+    for name, text in case.logs.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        store.add_reading(read_text(str(folder / name)))
+
+
+@pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
+def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -> None:
+    empty = [store for store in stores if store._tables.lacks_a_witness(JUDGED[name])]
+    for store in empty:
+        store.build(JUDGED[name].needs)
+
+        assert store.select(f"SELECT count(*) AS rows FROM ({JUDGED[name].sql})") == [{"rows": 0}]
+
+    # Neither always nor never.
+    assert 0 < len(empty) < len(stores)
+
+
+def test_what_makes_a_table_empty_is_made_for_it_anyway() -> None:
+    """Else a store over many ranks, which takes tables from others, would look where it has nothing."""
+    for name, table in catalog().items():
+        named = {witness.table for group in table.empty_without for witness in group}
+        assert named <= {*table.needs, "raw"}, name
+
+
+def test_columns_of_witnesses_exist() -> None:
+    named = {
+        (w.table, w.column) for table in catalog().values() for group in table.empty_without for w in group if w.column
+    }
+
+    assert {
+        (table, column) for table, column in named if column not in {c.name for c in catalog()[table].columns}
+    } == set()
