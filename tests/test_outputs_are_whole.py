@@ -27,6 +27,8 @@ OTHERWISE = {
     "store/handover.py": "a temporary folder",
     "store/load_csv.py": "a temporary folder",
     "store/room/inside.py": "the pipe",
+    "bench/progress_output.py": "the null device, in place of a terminal",
+    "proof.py": "the folder of a benchmark's traces",
     "bench/harness/order.py": "the folder of a benchmark's traces",
     "bench/harness/worker.py": "the folder of a benchmark's traces",
 }

@@ -194,7 +194,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
                "dtype": "Float", "Process Group Name": "0"}),
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
-        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, 'Float', 'all_reduce', 70_000),
+        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', 70_000),
         (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None),
     ]),
     # With and without worker processes, in the step where it begins.

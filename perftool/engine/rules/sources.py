@@ -68,6 +68,7 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
     """The idle time of ``rank`` with one of ``causes``; None where there is none."""
     import numpy as np
 
+    store.build(["gap_causes"])
     found = store.arrays(_IDLE, {"rank": rank, "causes": list(causes)})
     ts, end = np.asarray(found["ts"]), np.asarray(found["end"])
     return _united(np.stack([ts, end], axis=1)) if len(ts) else None

@@ -166,7 +166,11 @@ def _is_whole_json(path: str) -> bool:
 
 
 def _may_be_input(path: str) -> bool:
-    return _begins_trace(path) or _is_text(path)
+    try:
+        return _begins_trace(path) or _is_text(path)
+    except InputError:
+        # Whoever reads it says so, and goes on with the others.
+        return True
 
 
 def _matching(path: str) -> list[str]:

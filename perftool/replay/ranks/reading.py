@@ -17,7 +17,7 @@ from perftool.store.trace_store import TraceStore
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
 TABLES = ("_collective_matches", "_rank_stretches", "clocks", "windows", "gain_limits")
 _RANKS = """
-SELECT w.rank, w.ts, w."end", w.steps, c.offset_ns, coalesce(1 - l.device_ratio, 0) AS host_share, l.unsteady
+SELECT w.rank::BIGINT AS rank, w.ts, w."end", w.steps, c.offset_ns, coalesce(1 - l.device_ratio, 0) AS host_share, l.unsteady
 FROM windows AS w JOIN clocks AS c USING (rank) LEFT JOIN gain_limits AS l USING (rank)
 WHERE c.offset_ns IS NOT NULL
     AND w.rank IN (SELECT rank FROM _collective_matches WHERE side = 'device' AND ends_together AND step IS NOT NULL)
@@ -30,7 +30,7 @@ WITH placed AS (
     FROM _collective_matches AS m JOIN clocks AS c USING (rank)
     WHERE m.side = 'device' AND m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL
 )
-SELECT rank, ts, "end", dur, lane, dense_rank() OVER (ORDER BY met, match) - 1 AS meeting FROM placed
+SELECT rank::BIGINT AS rank, ts, "end", dur, lane, dense_rank() OVER (ORDER BY met, match) - 1 AS meeting FROM placed
 ORDER BY meeting, rank
 """
 _GROUPS = """
@@ -39,7 +39,7 @@ JOIN clocks AS c USING (rank)
 WHERE m.side = 'device' AND m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL
 """
 _STRETCHES = f"""
-SELECT rank, coalesce(step, {NONE}) AS step, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
+SELECT rank::BIGINT AS rank, coalesce(step, {NONE})::BIGINT AS step, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
        compute_ns, copy_ns, dataloader_ns, compile_ns, host_ns
 FROM _rank_stretches ORDER BY rank, ts
 """
@@ -125,11 +125,11 @@ def _arrivals(found: Columns, ranks: Columns, stretches: Columns) -> Arrivals:
 
 def _places(found: Columns, stretches: Columns) -> Int64s:
     """How many collectives of its step each rank has come to when a stretch ends."""
-    base = min(int(found["ts"].min()), int(stretches["ts"].min()))
-    span = max(int(found["ts"].max()), int(stretches["ts"].max())) - base + 1
-    at_collective = np.isin(
-        stretches["rank"] * span + stretches["ts"] - base, found["rank"] * span + found["ts"] - base
-    )
+    times = np.unique(found["ts"])
+    stretch_at, found_at = np.searchsorted(times, stretches["ts"]), np.searchsorted(times, found["ts"])
+    begins_with_one = times[np.minimum(stretch_at, len(times) - 1)] == stretches["ts"]
+    places_of_found = found["rank"] * len(times) + found_at
+    at_collective = begins_with_one & np.isin(stretches["rank"] * len(times) + stretch_at, places_of_found)
     so_far = np.cumsum(at_collective)
     begins = np.append(True, (np.diff(stretches["rank"]) != 0) | (np.diff(stretches["step"]) != 0))
     before: Int64s = (so_far - at_collective)[begins]
