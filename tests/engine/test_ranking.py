@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.model.choices import Severity
 from perftool.model.report import Finding, Gain, Location
@@ -39,3 +41,15 @@ def test_what_is_no_cause_explains_nothing() -> None:
 def test_a_cause_on_another_rank_explains_nothing() -> None:
     assert codes(finding("GAP101", 100, rank=0), finding("A001", 60, rank=1)) == ["GAP101", "A001"]
     assert codes(finding("GAP101", 100, rank=0), finding("A001", 60, rank=None)) == ["A001", "GAP101"]
+
+
+def test_what_a_run_loses_by_a_rank_comes_before_what_that_rank_shows_of_it() -> None:
+    def first(own: int, gain: Gain, rank: int = 3) -> str:
+        late = replace(finding("COL103", 0, rank=3), gain=gain)
+        return ranked([finding("GAP102", own, rank=rank), late], {}, {"COL103"})[0].code
+
+    bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
+    assert [first(own, bound) for own in (150, 151)] == ["COL103", "GAP102"]
+    # A bound may be far above what a replay says of the same thing.
+    assert [first(own, predicted) for own in (300, 301)] == ["COL103", "GAP102"]
+    assert first(101, predicted, rank=2) == "GAP102"

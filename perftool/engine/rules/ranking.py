@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from perftool.model.report import Finding
+from perftool.model.report import Finding, Gain
 
 # Times of a rank that differ by no more are about the same thing.
 _ALIKE = 1.5
+# A bound may be so many times what a replay predicts for the same thing.
+_LOOSE = 3.0
 # What a symptom keeps beside its cause is a bound less a bound; a smaller part is within their error.
 _REST = 0.1
 _SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -53,17 +55,20 @@ def ranked(
     What a rule ``over_ranks`` says of a rank, or of those in its evidence ``late_ranks``, comes before what such a rank
     shows for about the same time: that is how it keeps the others waiting.
     """
-    most: dict[int | None, int] = {}
+    most: dict[int | None, Gain] = {}
     for found in findings:
         if found.code in over_ranks and found.gain:
             late = found.evidence.get("late_ranks") or ([] if found.rank is None else [found.rank])
-            most |= {rank: max(most.get(rank, 0), found.gain.ns_per_step) for rank in late}
+            for rank in late:
+                most[rank] = max(most.get(rank, found.gain), found.gain, key=lambda gain: gain.ns_per_step)
 
     def order(finding: Finding) -> tuple[float, bool, bool, int, str, str, int]:
         gain = -1.0 if finding.gain is None else finding.gain.ns_per_step
-        lead = most.get(finding.rank, 0)
-        if finding.code not in over_ranks and lead < gain <= _ALIKE * lead:
-            gain = lead - 0.5
+        lead = most.get(finding.rank)
+        if finding.gain and lead and finding.code not in over_ranks:
+            alike = _LOOSE if (lead.kind, finding.gain.kind) == ("predicted", "bound") else _ALIKE
+            if lead.ns_per_step < gain <= alike * lead.ns_per_step:
+                gain = lead.ns_per_step - 0.5
         severity = _SEVERITY_ORDER[finding.severity]
         symptom = finding.code in explained_by
         return (-gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
