@@ -195,7 +195,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
         (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', 70_000),
-        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None),
+        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, None),
     ]),
     # With and without worker processes, in the step where it begins.
     "dataloader": ([

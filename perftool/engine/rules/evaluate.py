@@ -106,7 +106,8 @@ def conclude(
         findings += _told_of_the_rest(spent, crash_rule)
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
     over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
-    return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, over_ranks), tuple(skipped))
+    blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
+    return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, blaming), tuple(skipped))
 
 
 def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:

@@ -48,16 +48,16 @@ def claimed_once(
 
 
 def ranked(
-    findings: Sequence[Finding], explained_by: Mapping[str, Sequence[str]], over_ranks: Container[str] = ()
+    findings: Sequence[Finding], explained_by: Mapping[str, Sequence[str]], blaming: Container[str] = ()
 ) -> tuple[Finding, ...]:
     """Largest gain first; those without one last, advice before what concerns the trace, the most severe first.
 
-    What a rule ``over_ranks`` says of a rank, or of those in its evidence ``late_ranks``, comes before what such a rank
+    What a rule ``blaming`` ranks says of one, or of those in its evidence ``late_ranks``, comes before what such a rank
     shows for about the same time: that is how it keeps the others waiting.
     """
     most: dict[int | None, Gain] = {}
     for found in findings:
-        if found.code in over_ranks and found.gain:
+        if found.code in blaming and found.gain:
             late = found.evidence.get("late_ranks") or ([] if found.rank is None else [found.rank])
             for rank in late:
                 most[rank] = max(most.get(rank, found.gain), found.gain, key=lambda gain: gain.ns_per_step)
@@ -65,7 +65,7 @@ def ranked(
     def order(finding: Finding) -> tuple[float, bool, bool, int, str, str, int]:
         gain = -1.0 if finding.gain is None else finding.gain.ns_per_step
         lead = most.get(finding.rank)
-        if finding.gain and lead and finding.code not in over_ranks:
+        if finding.gain and lead and finding.code not in blaming:
             alike = _LOOSE if (lead.kind, finding.gain.kind) == ("predicted", "bound") else _ALIKE
             if lead.ns_per_step < gain <= alike * lead.ns_per_step:
                 gain = lead.ns_per_step - 0.5
