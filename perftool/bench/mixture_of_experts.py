@@ -7,14 +7,13 @@ from collections.abc import Callable
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.experts import ExpertLoop, Mixture, routed_tokens
+from perftool.bench.workloads.experts import MIXTURES, ExpertLoop, Mixture, routed_tokens
 from perftool.fused import mixture_of_experts
 from perftool.fused.reference.moe import dense_mixture_of_experts
 
 # The last is against the loop over all experts on all tokens, which is written to keep shapes static.
 _MIXTURES = {
-    "small": Mixture(tokens=32, hidden=64, ffn=224, experts=8, k=2),
-    "large": Mixture(tokens=256, hidden=1024, ffn=3584, experts=8, k=2),
+    **MIXTURES,
     "static": Mixture(tokens=256, hidden=512, ffn=1792, experts=8, k=2),
 }
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.experts import ExpertLoop, Mixture, routed_tokens
+from perftool.bench.workloads.experts import MIXTURES, ExpertLoop, routed_tokens
 from perftool.fused import mixture_of_experts
-
-_MIXTURES = {
-    "small": Mixture(tokens=32, hidden=64, ffn=224, experts=8, k=2),
-    "large": Mixture(tokens=256, hidden=1024, ffn=3584, experts=8, k=2),
-}
 
 
 def build(form: FormName, setting: Setting) -> Form:
     """``mixture_of_experts`` with w1 and w2, or with w12, which is both side by side."""
     torch.manual_seed(setting.seed)
-    mixture = _MIXTURES[setting.size]
+    mixture = MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)
     x, routing, weights = routed_tokens(mixture, setting)
     gate, up, down = (block.weights(name) for name in ("gate", "up", "down"))
@@ -39,7 +34,7 @@ BENCHMARK = Benchmark(
     rules=(),
     summary="gate and up projections of an expert in one product instead of two",
     build=build,
-    sizes=tuple(_MIXTURES),
+    sizes=tuple(MIXTURES),
     traced_size="small",
     tolerance=1e-5,
 )

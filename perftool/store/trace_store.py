@@ -178,8 +178,15 @@ class TraceStore:
         return _as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of our own SQL as numpy arrays; masked where one holds NULL."""
-        return dict(self._connection.execute(sql, dict(params)).fetchnumpy())
+        """The columns of our own SQL as numpy arrays; masked where one holds NULL. Whole numbers have 64 bits.
+
+        What is counted from numbers of fewer bits, such as ranks, would not hold times.
+        """
+        found = self._connection.execute(sql, dict(params)).fetchnumpy()
+        return {
+            name: values.astype("int64", copy=False) if values.dtype.kind == "i" else values
+            for name, values in found.items()
+        }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""

@@ -22,6 +22,12 @@ class Mixture:
     dtype: torch.dtype = torch.float32
 
 
+MIXTURES = {
+    "small": Mixture(tokens=32, hidden=64, ffn=224, experts=8, k=2),
+    "large": Mixture(tokens=256, hidden=1024, ffn=3584, experts=8, k=2),
+}
+
+
 class Expert(nn.Module):
     """Gate, up and down projections, as model code has them."""
 

@@ -17,8 +17,7 @@ from perftool.store.trace_store import TraceStore
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
 TABLES = ("_collective_matches", "_rank_stretches", "clocks", "windows", "gain_limits")
 _RANKS = """
-SELECT w.rank::BIGINT AS rank, w.ts, w."end", w.steps, c.offset_ns, coalesce(1 - l.device_ratio, 0) AS host_share,
-       l.unsteady
+SELECT w.rank, w.ts, w."end", w.steps, c.offset_ns, coalesce(1 - l.device_ratio, 0) AS host_share, l.unsteady
 FROM windows AS w JOIN clocks AS c USING (rank) LEFT JOIN gain_limits AS l USING (rank)
 WHERE c.offset_ns IS NOT NULL
     AND w.rank IN (SELECT rank FROM _collective_matches WHERE side = 'device' AND ends_together AND step IS NOT NULL)
@@ -31,7 +30,7 @@ WITH placed AS (
     FROM _collective_matches AS m JOIN clocks AS c USING (rank)
     WHERE m.side = 'device' AND m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL
 )
-SELECT rank::BIGINT AS rank, ts, "end", dur, lane, dense_rank() OVER (ORDER BY met, match) - 1 AS meeting FROM placed
+SELECT rank, ts, "end", dur, lane, dense_rank() OVER (ORDER BY met, match) - 1 AS meeting FROM placed
 ORDER BY meeting, rank
 """
 _GROUPS = """
@@ -40,8 +39,8 @@ JOIN clocks AS c USING (rank)
 WHERE m.side = 'device' AND m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL
 """
 _STRETCHES = f"""
-SELECT rank::BIGINT AS rank, coalesce(step, {NONE})::BIGINT AS step, ts, "end",
-       coalesce("end" - held_ns, {NEVER}) AS held_until, compute_ns, copy_ns, dataloader_ns, compile_ns, host_ns
+SELECT rank, coalesce(step, {NONE}) AS step, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
+       compute_ns, copy_ns, dataloader_ns, compile_ns, host_ns
 FROM _rank_stretches ORDER BY rank, ts
 """
 

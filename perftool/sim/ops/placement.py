@@ -26,8 +26,7 @@ class Placement:
     def __init__(self) -> None:
         self.peak = 0
         self._storages: dict[int, DeviceStorage] = {}
-        self._pinned: dict[int, StorageWeakRef] = {}
-        self._undecided: dict[int, StorageWeakRef] = {}
+        self._pinned, self._undecided = _Marked(), _Marked()
         self._serial = 0
         self._sweep_at = _SWEEP_AT_LEAST
 
@@ -58,23 +57,19 @@ class Placement:
 
     def pin(self, tensor: torch.Tensor) -> None:
         """Count a host tensor as pinned."""
-        storage = tensor.untyped_storage()
-        self._pinned[storage._cdata] = _weak(storage)
+        self._pinned.add(tensor)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether a host tensor counts as pinned."""
-        ref = self._pinned.get(tensor.untyped_storage()._cdata)
-        return ref is not None and not _gone(ref)
+        return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:
         """Count a host tensor as one that PyTorch itself made: on which side is told by what is copied into it."""
-        storage = tensor.untyped_storage()
-        self._undecided[storage._cdata] = _weak(storage)
+        self._undecided.add(tensor)
 
     def is_open(self, tensor: torch.Tensor) -> bool:
         """Whether PyTorch itself made a host tensor, so that on a Gaudi it may be on the device."""
-        ref = self._undecided.get(tensor.untyped_storage()._cdata)
-        return ref is not None and not _gone(ref)
+        return tensor in self._undecided
 
     def allocated(self) -> int:
         """Bytes on the device now."""
@@ -88,10 +83,28 @@ class Placement:
 
     def _sweep(self) -> None:
         self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
-        self._pinned = {key: ref for key, ref in self._pinned.items() if not _gone(ref)}
-        self._undecided = {key: ref for key, ref in self._undecided.items() if not _gone(ref)}
+        self._pinned.sweep()
+        self._undecided.sweep()
         self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._storages))
         self.peak = max(self.peak, sum(entry.size for entry in self._storages.values()))
+
+
+class _Marked:
+    """The tensors whose storages are marked, as long as these live."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, StorageWeakRef] = {}
+
+    def add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self._refs[storage._cdata] = _weak(storage)
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        ref = self._refs.get(tensor.untyped_storage()._cdata)
+        return ref is not None and not _gone(ref)
+
+    def sweep(self) -> None:
+        self._refs = {key: ref for key, ref in self._refs.items() if not _gone(ref)}
 
 
 def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
