@@ -7,13 +7,16 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from perftool.errors import OutputClosedError
 from perftool.output_file import require_no_input as require_no_input
 from perftool.output_file import write_file
-from perftool.reporters.console import ColorMode, make_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perftool.reporters.console import ColorMode
 
 # Twice as fast as zlib's usual level, and a tenth larger.
 _GZIP_LEVEL = 3
@@ -30,6 +33,8 @@ def write_document(document: bytes, target: str | None) -> None:
 
 def print_document(show: Callable[[Console], None], target: str | None, color: ColorMode) -> None:
     """Let ``show`` print to stdout, or to the file ``target`` as ``write_document`` does, without colour."""
+    from perftool.reporters.console import make_console
+
     if not is_file(target):
         show(make_console(color))
         return

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perftool.commands.options import Color, Given
-from perftool.reporters.console import make_console
 from perftool.reporters.escape import no_commands
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: 
 def note(messages: Sequence[str], color: Color = Color.auto) -> None:
     """Say ``messages`` on stderr, one a line."""
     if messages:
+        from perftool.reporters.console import make_console
+
         console = make_console(color.value, stderr=True)
         for message in messages:
             console.print(no_commands(message), markup=False, soft_wrap=True)
