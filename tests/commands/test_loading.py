@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -9,7 +10,7 @@ import typer
 from typer.core import TyperArgument, TyperOption
 from typer.testing import CliRunner
 
-from perftool.cli import app
+from perftool.cli import app, main
 from perftool.commands.numpy_first import load_numpy
 
 
@@ -52,3 +53,13 @@ def test_loading_numpy_leaves_the_environment_as_it_was(given: str | None, monke
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     load_numpy()
     assert os.environ.get("OPENBLAS_NUM_THREADS") == given
+
+
+def test_the_search_for_garbage_is_as_before_once_the_program_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["habana_perf_tool", "--version"])
+    before = gc.get_threshold()
+    with pytest.raises(SystemExit):
+        main()
+    assert gc.get_threshold() == before
