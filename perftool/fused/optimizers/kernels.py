@@ -48,7 +48,7 @@ def _steps(step: float, params: Tensors, public: bool) -> Tensors:
 
     def one() -> Tensor:
         # A fill on the device itself: a copy from the host would make the step wait for the device.
-        return torch.full((), step - public, dtype=torch.float32, device=params[0].device)
+        return torch.scalar_tensor(step - public, dtype=torch.float32, device=params[0].device)
 
     return [one() for _ in params] if public else [one()] * len(params)
 

@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from perftool.fused.dispatch import NATIVE, choose, native
-from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
+from perftool.fused.optimizers.batches import Batch, Group, StateRules
 from perftool.fused.optimizers.kernels import Kernel, best_kernel
 from perftool.fused.optimizers.pending import PendingClip
+from perftool.fused.optimizers.remembered import GroupBatches
 
 NATIVE_MODULE = "hpex.optimizers"
 
@@ -72,11 +73,15 @@ class FusedOptimizer(Optimizer):
         """The batches of a group for this step."""
         if self._groups is None:
             self._groups = {}
-        remembered = self._groups.setdefault(id(group), GroupBatches())
+        remembered = self._groups.get(id(group))
+        if remembered is None:
+            remembered = self._groups[id(group)] = GroupBatches()
         first = next(iter(group["params"]), None)
-        native_kernels = first is not None and choose(self.op, first.device.type, self.backend).name == NATIVE
-        rules = StateRules(self._state_names, self._new_state, self.sparse_error, native_kernels)
-        return remembered.collect(group, self.state, rules)
+        natively = first is not None and choose(self.op, first.device.type, self.backend).name == NATIVE
+        again = remembered.again(group, self.state, self._state_names(group), natively)
+        if again is not None:
+            return [again]
+        return remembered.collect(group, self.state, StateRules(self._state_names, self._new_state, self.sparse_error))
 
     def _step_groups(self) -> None:
         works = [(group, batch) for group in self.param_groups for batch in self._collect(group)]
