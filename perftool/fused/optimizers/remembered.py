@@ -52,6 +52,7 @@ class _Regular:
         self._entries = [states[param] for param in batch.params] if names else []
         self._all_entries = list(states.values())
         self._device, self._dtype = batch.params[0].device, batch.params[0].dtype
+        self._on_cpu = self._device.type == "cpu"
         starts = range(0, len(batch.params), RUN)
         self._runs = [_Run(batch, self._entries, slice(start, start + RUN)) for start in starts]
 
@@ -97,7 +98,8 @@ class _Regular:
                 return None
             found += given
         like = found[0]
-        return found if like.dtype is self._dtype is params[0].dtype and like.device == self._device else None
+        moved = not like.is_cpu if self._on_cpu else like.device != self._device
+        return found if like.dtype is self._dtype is params[0].dtype and not moved else None
 
 
 class _Run:
