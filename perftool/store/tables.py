@@ -12,7 +12,7 @@ from perftool.store.catalog import Table, Witness, catalog
 from perftool.store.connections import Connections
 from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
-from perftool.store.together import Helper
+from perftool.store.together import Making, SecondThread
 
 
 class Tables:
@@ -25,15 +25,15 @@ class Tables:
     def __init__(
         self,
         connections: Connections,
+        second: SecondThread,
         note: Callable[[int, ImportIssue], None],
         replay: Callable[[], Sequence[tuple[Any, ...]]],
     ) -> None:
-        self._connections, self._note, self._replay = connections, note, replay
+        self._connections, self._second, self._note, self._replay = connections, second, note, replay
         self.given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
         self._made: set[str] = set()
         self._making: set[str] = set()
         self._changed = threading.Condition()
-        self._helper = Helper(connections.interrupt)
         self._filled: dict[str, bool] = {}
         self._values: dict[tuple[str, str], set[Any]] = {}
 
@@ -44,8 +44,8 @@ class Tables:
     def make_all(self, names: Iterable[str]) -> None:
         """Make the tables ``names`` and what it takes to make them, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
-        if self._connections.cores > 1 and wanted and not self._making:
-            self._helper.make(self, wanted)
+        if wanted and self._connections.cores > 1:
+            self._second.share(Making(self, wanted))
         else:
             for name in wanted:
                 self.make(name)
@@ -78,10 +78,6 @@ class Tables:
             else:
                 return []
         return [need for need in table.needs if need not in self._made]
-
-    def close(self) -> None:
-        """End what makes tables beside the thread that asks."""
-        self._helper.close()
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:

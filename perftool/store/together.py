@@ -1,51 +1,103 @@
-"""Makes tables with two threads: what one statement cannot use of the processor, a second one does."""
+"""Work that two threads do together: what one statement cannot use of the processor, a second one does."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
+
+Made = TypeVar("Made")
 
 
-class _Tables(Protocol):
+class Work(Protocol):
+    """Something that several threads may do parts of at the same time."""
+
+    def do(self) -> None:
+        """Do parts of it until none is left, or somebody stops."""
+
+    def stop(self) -> None:
+        """Begin no further part."""
+
+
+class SecondThread:
+    """A thread beside the one that asks, started when it is first needed; ``interrupt`` breaks off what it does."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self._interrupt = interrupt
+        self._free = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def share(self, work: Work) -> None:
+        """Do ``work`` here and, unless it has work already, on the second thread. Raises what a part of it raises."""
+        if not self._free.acquire(blocking=False):
+            work.do()
+            return
+        try:
+            self._pool = self._pool or ThreadPoolExecutor(1, "second")
+            other = self._pool.submit(work.do)
+            try:
+                work.do()
+            except BaseException:
+                work.stop()
+                while not other.done():
+                    # Again and again: it may be between two statements.
+                    self._interrupt()
+                    threading.Event().wait(0.001)
+                raise
+            other.result()
+        finally:
+            self._free.release()
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+class Jobs(Generic[Made]):
+    """Calls that do not need each other; ``results`` has what they return, in their order."""
+
+    def __init__(self, calls: Sequence[Callable[[], Made]]) -> None:
+        self._calls = calls
+        self._next = iter(range(len(calls)))
+        self._lock = threading.Lock()
+        self._results: dict[int, Made] = {}
+        self._stopped = False
+
+    @property
+    def results(self) -> list[Made]:
+        return [self._results[at] for at in range(len(self._calls))]
+
+    def do(self) -> None:
+        """Make calls until none is left, or somebody stops."""
+        try:
+            while (at := self._take()) is not None:
+                self._results[at] = self._calls[at]()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Begin no further call."""
+        self._stopped = True
+
+    def _take(self) -> int | None:
+        with self._lock:
+            return None if self._stopped else next(self._next, None)
+
+
+class Tables(Protocol):
+    """What makes tables: ``missing`` says what has to be there before, and None of one that is made."""
+
     def make(self, name: str) -> None: ...
     def missing(self, name: str) -> list[str] | None: ...
 
 
-class Helper:
-    """A second thread, started when it is first needed."""
-
-    def __init__(self, interrupt: Callable[[], None]) -> None:
-        self._interrupt = interrupt
-        self._thread: ThreadPoolExecutor | None = None
-
-    def make(self, tables: _Tables, names: Iterable[str]) -> None:
-        """Make ``names`` of ``tables`` here and on the second thread. Raises what the making of one raises."""
-        work = _Work(tables, list(names))
-        self._thread = self._thread or ThreadPoolExecutor(1, "tables")
-        other = self._thread.submit(work.do)
-        try:
-            work.do()
-        except BaseException:
-            work.stop()
-            while not other.done():
-                # Again and again: it may be between two statements.
-                self._interrupt()
-                threading.Event().wait(0.001)
-            raise
-        other.result()
-
-    def close(self) -> None:
-        """End the thread."""
-        if self._thread is not None:
-            self._thread.shutdown()
-
-
-class _Work:
+class Making:
     """The tables to be made; each thread takes the first one for which all it needs is there."""
 
-    def __init__(self, tables: _Tables, names: list[str]) -> None:
+    def __init__(self, tables: Tables, names: Sequence[str]) -> None:
         self._tables, self._names = tables, names
         self._busy: set[str] = set()
         self._stopped = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -29,10 +29,12 @@ from perftool.store.room.room import Bounds, Result, Room
 from perftool.store.shift import shift_to
 from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
 from perftool.store.tables import Tables
+from perftool.store.together import Jobs, SecondThread
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Made = TypeVar("Made")
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
 # Makes the rows of a table from those of a store.
@@ -62,6 +64,7 @@ class TraceStore:
         place = str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
         self._connections = Connections(place)
         self._connections.use(cores())
+        self._second = SecondThread(self._connections.interrupt)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
@@ -72,7 +75,9 @@ class TraceStore:
         folder.mkdir()
         self._handed = HandedTables(self._connection, folder)
         self._room = Room(folder, macros(), limit_mb)
-        self._tables = Tables(self._connections, self._note, lambda: self._replay(self) if self._replay else ())
+        self._tables = Tables(
+            self._connections, self._second, self._note, lambda: self._replay(self) if self._replay else ()
+        )
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())
 
@@ -90,7 +95,7 @@ class TraceStore:
     def close(self) -> None:
         """Give up the tables and every temporary file."""
         self._room.close()
-        self._tables.close()
+        self._second.close()
         self._connections.close()
         self._folder.cleanup()
 
@@ -234,6 +239,14 @@ class TraceStore:
         """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
         self._tables.make_all(names)
+
+    def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
+        """What ``calls`` return that ask this store and do not need each other, two at a time where there are cores."""
+        if self._connections.cores < 2:
+            return [call() for call in calls]
+        jobs = Jobs(calls)
+        self._second.share(jobs)
+        return jobs.results
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
