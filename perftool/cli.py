@@ -3,96 +3,51 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from perftool import __version__
-from perftool.commands import analyze as analyze_command
-from perftool.commands import annotate as annotate_command
-from perftool.commands import benchmark as benchmark_command
-from perftool.commands import demo as demo_command
-from perftool.commands import diff as diff_command
-from perftool.commands import lint as lint_command
-from perftool.commands import merge as merge_command
-from perftool.commands import query as query_command
-from perftool.commands import record as record_command
-from perftool.commands import report as report_command
-from perftool.commands import rule as rule_command
-from perftool.commands import settings as settings_command
-from perftool.commands import simulate as simulate_command
-from perftool.commands import trend as trend_command
-from perftool.commands import what_if as what_if_command
-from perftool.commands.analyze import View
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
+from perftool.commands.garbage import seldom_collected
+from perftool.commands.loading import Commands
 from perftool.commands.options import (
     NO_VALUE,
-    AsOneRun,
+    REPORT_FORMAT,
     Color,
     ColorOption,
+    Full,
     Given,
-    Jobs,
     Logs,
     Metrics,
     OutputFile,
     Quiet,
-    Ranks,
-    Scheduler,
     TrustConfig,
 )  # fmt: skip
-from perftool.commands.prepare import prepare
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 from perftool.model.choices import ReportFormat
 from perftool.reporters.escape import no_commands
 
-
-class _Commands(TyperGroup):
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; a file in its place is answered with the command that was meant."""
-        command = super().get_command(ctx, cmd_name)
-        if command is None and os.path.exists(cmd_name):
-            raise PerfToolError(f"{cmd_name} is not a command; to analyse it: habana_perf_tool analyze {cmd_name}")
-        return command
-
-
 app = typer.Typer(
     name="habana_perf_tool",
-    cls=_Commands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 _verbose = False
 
-
-app.command()(analyze_command.analyze)
-app.command()(lint_command.lint)
-app.command()(diff_command.diff)
-app.command()(report_command.report)
-app.command()(annotate_command.annotate)
-app.command()(what_if_command.whatif)
-app.command()(merge_command.merge)
-app.command()(trend_command.trend)
-app.command()(rule_command.rule)
-app.command()(benchmark_command.benchmark)
-app.command()(settings_command.config)
-app.command()(demo_command.demo)
-app.command(context_settings={"ignore_unknown_options": True})(simulate_command.simulate)
-app.command(context_settings={"allow_interspersed_args": False})(record_command.record)
-
-
 _FORMATS = tuple(form.value for form in ReportFormat)
 _Trace = Annotated[
     list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
 ]
 # A text, since the variable may name a format that only the command has which follows.
-_AnyFormat = Annotated[str | None, analyze_command.FORMAT]
+_AnyFormat = Annotated[str | None, REPORT_FORMAT]
 
 
 def _show_version(wanted: bool) -> None:
@@ -109,7 +64,7 @@ def root(
     metrics: Metrics = None,
     output_format: _AnyFormat = None,
     output_file: OutputFile = None,
-    full: analyze_command.Full = False,
+    full: Full = False,
     trust_config: TrustConfig = False,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
@@ -149,43 +104,16 @@ def root(
     if output_format not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
     given = Given(output_format=output_format, output_file=output_file)
-    prepared = prepare(trace or texts, [], False, given, trust_config)
-    analyze_command.run(trace or [], texts, prepared, color, quiet, View(full))
+    _analyze(trace or [], texts, given, full, trust_config, color, quiet)
 
 
-@app.command()
-def query(
-    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
-    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", metavar=NO_VALUE, help="List the tables and their columns.")
-    ] = False,
-    output_format: Annotated[
-        query_command.Format,
-        typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
-    ] = query_command.Format.table,
-    output_file: OutputFile = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
-    as_one_run: AsOneRun = False,
+def _analyze(
+    traces: Sequence[str], texts: Sequence[str], given: Given, full: bool, trust: bool, color: Color, quiet: bool
 ) -> None:
-    """Ask the tables of a trace with SQL
+    from perftool.commands.analyze import View, run
+    from perftool.commands.prepare import prepare
 
-    The SQL is DuckDB's; it can read the tables and nothing else.
-
-    Examples:
-
-      habana_perf_tool query --tables
-
-      habana_perf_tool query run.json "SELECT cause, dur FROM gap_causes"
-    """
-    if tables:
-        query_command.list_tables(output_file)
-    elif path is None or sql is None:
-        raise PerfToolError("query needs a PATH and a SELECT, or --tables")
-    else:
-        query_command.run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
+    run(traces, texts, prepare(traces or texts, [], False, given, trust), color, quiet, View(full))
 
 
 def _require_unset(context: typer.Context) -> None:
@@ -202,20 +130,10 @@ def _require_unset(context: typer.Context) -> None:
         raise PerfToolError(f"{option} belongs after the command: {context.invoked_subcommand} ... {option}")
 
 
-def _join_lines() -> None:
-    """Let the help fill the terminal: a paragraph of a docstring is one line, of whatever width there is."""
-    for command in app.registered_commands:
-        paragraphs = inspect.cleandoc(command.callback.__doc__ or "" if command.callback else "").split("\n\n")
-        command.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
-
-
-_join_lines()
-
-
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
     _prepare_streams()
-    with sigterm_as_interrupt() as ending:
+    with seldom_collected(), sigterm_as_interrupt() as ending:
         _run(ending)
 
 

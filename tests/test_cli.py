@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from events import Event, document, kernel, runtime, step, x
 
 import perftool
@@ -149,7 +150,7 @@ def test_version(cli) -> None:
     assert [cli("--version"), cli("-V")] == [expected, expected]
 
 
-COMMANDS = [(command.name or command.callback.__name__,) for command in app.registered_commands if command.callback]
+COMMANDS = [(name,) for name in typer.main.get_command(app).commands]
 
 
 @pytest.mark.parametrize("command", [(), *COMMANDS])

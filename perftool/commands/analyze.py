@@ -20,7 +20,6 @@ from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import PerfToolError
 from perftool.model.choices import ReportFormat as Format
-from perftool.model.choices import one_of
 from perftool.output_file import append_to_file
 
 if TYPE_CHECKING:
@@ -30,16 +29,7 @@ if TYPE_CHECKING:
     from perftool.readers.files.discover import Inputs
 
 
-FORMAT = typer.Option(
-    "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel="Output",
-    help=f"Format of the report: {one_of(Format, 'text')}.",
-)  # fmt: skip
-FormatOption = Annotated[Format | None, FORMAT]
-Full = Annotated[
-    bool,
-    typer.Option("--full", metavar=options.NO_VALUE, help="Print every table, not just the answer.",
-                 rich_help_panel="Output"),
-]  # fmt: skip
+FormatOption = Annotated[Format | None, options.REPORT_FORMAT]
 Top = Annotated[
     int | None,
     typer.Option("--top", metavar="N", min=1, help="Findings to show; the default fits the screen.",
@@ -108,7 +98,7 @@ def analyze(
     output_format: FormatOption = None,
     output_file: options.OutputFile = None,
     min_severity: options.MinSeverity = None,
-    full: Full = False,
+    full: options.Full = False,
     top: Top = None,
     each: Each = False,
     exclude: options.Exclude = None,

@@ -18,7 +18,6 @@ from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.commands.prepare import note
 from perftool.errors import PerfToolError
-from perftool.reporters.console import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,6 +142,8 @@ class _Shown:
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color
         to_terminal = form is Format.text and not is_file(target)
+        from perftool.reporters.console import make_console
+
         self._console: Console | None = make_console(color.value) if to_terminal else None
         self._table: ValidationTable | None = None
         self.left_out = ""

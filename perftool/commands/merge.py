@@ -22,7 +22,7 @@ def merge(
     output_format: analyze.FormatOption = None,
     output_file: options.OutputFile = None,
     min_severity: options.MinSeverity = None,
-    full: analyze.Full = False,
+    full: options.Full = False,
     top: analyze.Top = None,
     summary_jsonl: analyze.SummaryLines = None,
     select: options.Select = None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perftool.errors import PerfToolError
-from perftool.model.choices import SEVERITIES, one_of
+from perftool.model.choices import SEVERITIES, ReportFormat, one_of
 
 _SELECTION = "Rule selection"
 _CONFIG = "Configuration"
@@ -43,6 +43,14 @@ OutputFile = Annotated[
         help="Write the report here instead of to stdout.", rich_help_panel=_OUTPUT,
     ),
 ]  # fmt: skip
+REPORT_FORMAT = typer.Option(
+    "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
+    help=f"Format of the report: {one_of(ReportFormat, 'text')}.",
+)  # fmt: skip
+Full = Annotated[
+    bool,
+    typer.Option("--full", metavar=NO_VALUE, help="Print every table, not just the answer.", rich_help_panel=_OUTPUT),
+]
 ColorOption = Annotated[
     Color,
     typer.Option(metavar="WHEN", help="When to colour the output: auto, always, never.", rich_help_panel=_OUTPUT),

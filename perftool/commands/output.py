@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import io
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from perftool.errors import OutputClosedError
 from perftool.output_file import require_no_input as require_no_input
 from perftool.output_file import write_file
-from perftool.reporters.console import ColorMode, make_console
 
-# Twice as fast as zlib's usual level, and a tenth larger.
-_GZIP_LEVEL = 3
-_GZIP_FORMAT = 31
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from perftool.reporters.console import ColorMode
 
 
 def write_document(document: bytes, target: str | None) -> None:
@@ -30,6 +28,8 @@ def write_document(document: bytes, target: str | None) -> None:
 
 def print_document(show: Callable[[Console], None], target: str | None, color: ColorMode) -> None:
     """Let ``show`` print to stdout, or to the file ``target`` as ``write_document`` does, without colour."""
+    from perftool.reporters.console import make_console
+
     if not is_file(target):
         show(make_console(color))
         return
@@ -60,14 +60,6 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise OutputClosedError from None
-
-
-def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` as one gzip stream, which holds no name and no time."""
-    squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
-    for block in blocks:
-        yield squeeze.compress(block)
-    yield squeeze.flush()
 
 
 def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:

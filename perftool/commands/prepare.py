@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perftool.commands.numpy_first import load_numpy
 from perftool.commands.options import Color, Given
-from perftool.reporters.console import make_console
 from perftool.reporters.escape import no_commands
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: 
     from perftool.engine.rules.selection import choose, redirect, require_known
     from perftool.engine.settings.settings import adjust, load_settings
 
+    load_numpy()
     settings = load_settings(paths, config, isolated, given.as_keys(), trust)
     rules = adjust(load_packs(settings.rule_packs), settings.overrides)
     chosen = choose(rules, settings.selection)
@@ -54,6 +55,8 @@ def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: 
 def note(messages: Sequence[str], color: Color = Color.auto) -> None:
     """Say ``messages`` on stderr, one a line."""
     if messages:
+        from perftool.reporters.console import make_console
+
         console = make_console(color.value, stderr=True)
         for message in messages:
             console.print(no_commands(message), markup=False, soft_wrap=True)

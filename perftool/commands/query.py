@@ -6,15 +6,17 @@ import csv
 import io
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from perftool.commands import options
+from perftool.commands.numpy_first import load_numpy
 from perftool.commands.options import Ranks
 from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import note
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError, QueryError
-from perftool.reporters.console import make_console
-from perftool.store.catalog import public_tables
 
 
 class Format(str, Enum):
@@ -25,8 +27,43 @@ class Format(str, Enum):
     json = "json"
 
 
-def run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float, ranks: Ranks) -> None:
+def query(
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
+    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", metavar=options.NO_VALUE, help="List the tables and their columns.")
+    ] = False,
+    output_format: Annotated[
+        Format,
+        typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
+    ] = Format.table,
+    output_file: options.OutputFile = None,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
+    jobs: options.Jobs = None,
+    scheduler: options.Scheduler = None,
+    as_one_run: options.AsOneRun = False,
+) -> None:
+    """Ask the tables of a trace with SQL
+
+    The SQL is DuckDB's; it can read the tables and nothing else.
+
+    Examples:
+
+      habana_perf_tool query --tables
+
+      habana_perf_tool query run.json "SELECT cause, dur FROM gap_causes"
+    """
+    if tables:
+        _list_tables(output_file)
+    elif path is None or sql is None:
+        raise PerfToolError("query needs a PATH and a SELECT, or --tables")
+    else:
+        _run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
+
+
+def _run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float, ranks: Ranks) -> None:
     """Run one SELECT over the tables of the traces at ``path``."""
+    load_numpy()
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs
@@ -48,13 +85,17 @@ def run(path: str, sql: str, output_format: Format, output_file: str | None, tim
 
 def _tables_there_are(error: str) -> str:
     """What to add to an ``error`` about a table that there is not."""
+    from perftool.store.catalog import public_tables
+
     if not error.startswith("there is no table"):
         return ""
     return f"; there are {', '.join(table.name for table in public_tables())}, raw"
 
 
-def list_tables(output_file: str | None = None) -> None:
+def _list_tables(output_file: str | None) -> None:
     """Print every public table with its columns."""
+    from perftool.store.catalog import public_tables
+
     text = []
     for table in public_tables():
         text.append(f"{table.name}: {' '.join(table.summary.split())}")
@@ -68,6 +109,7 @@ def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     from rich.table import Table
     from rich.text import Text
 
+    from perftool.reporters.console import make_console
     from perftool.reporters.escape import one_line
 
     out = io.StringIO()

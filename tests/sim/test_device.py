@@ -53,6 +53,53 @@ def test_memory_of_the_device_is_not_that_of_numpy(tmp_path: Path, capsys: pytes
     assert "can't convert hpu:0 device type tensor to numpy" in capsys.readouterr().err
 
 
+BACKWARD = """
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+        @staticmethod
+        def backward(ctx, grad):
+            print(grad.device, (grad + torch.ones(4, device="hpu")).device)
+            return grad * 2
+    x = torch.ones(4).to("hpu").requires_grad_()
+    {call}
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Twice.apply(x).sum().backward()",
+        "torch.autograd.backward(Twice.apply(x).sum())",
+        "torch.autograd.grad(Twice.apply(x).sum(), x)",
+        "torch.utils.checkpoint.checkpoint(Twice.apply, x, use_reentrant=True).sum().backward()",
+        "torch.utils.checkpoint.checkpoint(lambda y: Twice.apply(y.exp()), x, use_reentrant=False).sum().backward()",
+    ],
+)
+def test_code_of_the_script_in_a_backward_sees_the_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    done = run(tmp_path, BACKWARD.format(call=call))
+
+    assert capsys.readouterr().out == "hpu:0 hpu:0\n"
+    assert len(done.named("copy_hpu_lazy_H2D")) == 1
+
+
+def test_hooks_of_saved_tensors_see_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """
+        x = torch.ones(4).to("hpu").requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: print(t.device) or t.cpu(), lambda t: t.to("hpu")):
+            y = x.exp()
+        y.sum().backward()
+        print(x.grad.device)
+    """
+    done = run(tmp_path, text)
+
+    assert capsys.readouterr().out == "hpu:0\nhpu:0\n"
+    assert (len(done.named("copy_hpu_lazy_D2H")), len(done.named("copy_hpu_lazy_H2D"))) == (1, 2)
+
+
 def test_values_are_those_of_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = """
         from habana_frameworks.torch.hpex.kernels import FusedSDPA

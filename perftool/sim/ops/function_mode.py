@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils import _device
 
 from perftool.sim.ops.dispatch_mode import DispatchMode
@@ -61,6 +62,15 @@ class FunctionMode(TorchFunctionMode):
         if is_hpu(kwargs.get("device")):
             return self._on_device(func, args, {**kwargs, "device": _CPU})
         return self._make(func, args, kwargs) if makes else func(*args, **kwargs)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside, the mode is in force, whether it was before or not."""
+        if self in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
+            yield
+            return
+        with self:
+            yield
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of the host, because the script says so."""

@@ -63,7 +63,7 @@ def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
         module(f"{base}.memory", **_memory(simulation)),
         module(f"{base}.streams", **_streams(simulation)),
         module(f"{base}.events", Event=_streams(simulation)["Event"]),
-        module(f"{base}.random", **host_random()),
+        module(f"{base}.random", default_generators=(torch.default_generator,), **host_random()),
         module(f"{base}.metrics", **_metrics(simulation)),
         module(f"{base}.metrics.metrics", **_metrics(simulation)),
     ]

@@ -197,3 +197,28 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
             plain(*args, **kwargs)
 
     return backward
+
+
+def engine_function(simulation: Simulation) -> Callable[..., Any]:
+    """What runs a backward: PyTorch leaves the function mode before it, and code of the script in it needs one."""
+    plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with simulation.functions.entered():
+            return plain(*args, **kwargs)
+
+    return run
+
+
+def hooks_function(simulation: Simulation) -> Callable[..., Any]:
+    """What installs the hooks of saved tensors, which PyTorch calls from within its ops: the same holds for them."""
+    plain = torch._C._autograd._push_saved_tensors_default_hooks
+
+    def entered(hook: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            with simulation.functions.entered():
+                return hook(*args)
+
+        return call
+
+    return lambda pack, unpack: plain(entered(pack), entered(unpack))

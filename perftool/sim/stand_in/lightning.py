@@ -1,4 +1,4 @@
-"""``lightning_habana``: Lightning's accelerator, strategy, precision and profiler of the simulated device."""
+"""``lightning_habana``: Lightning's accelerator, strategies, precision and profiler of the simulated device."""
 
 from __future__ import annotations
 
@@ -7,21 +7,52 @@ from typing import Any
 
 import torch
 
+from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.lightning import part
 from perftool.sim.ops.function_mode import HPU
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.deepspeed import deepspeed_strategy
 from perftool.sim.stand_in.frameworks import module
 
 _BASE = "lightning_habana.pytorch"
 
 
-def lightning_modules() -> list[ModuleType]:
+def lightning_modules(simulation: Simulation) -> list[ModuleType]:
     """The modules, made without Lightning, which is imported when a script makes an object of theirs."""
+
+    def marking(base: Any) -> Any:
+        return _marking(simulation, base)
+
+    def single(device: torch.device = HPU, **options: Any) -> Any:
+        return marking(part("strategies").SingleDeviceStrategy)(device=device, **options)
+
+    def deepspeed(*args: Any, **options: Any) -> Any:
+        return marking(deepspeed_strategy(simulation, part("strategies").DeepSpeedStrategy))(*args, **options)
+
+    strategies = {"SingleHPUStrategy": single, "HPUDeepSpeedStrategy": deepspeed}
     return [
         module(f"{_BASE}.accelerator", HPUAccelerator=_Accelerator),
-        module(f"{_BASE}.strategies", SingleHPUStrategy=_strategy),
+        module(f"{_BASE}.strategies", **strategies),
+        module(f"{_BASE}.strategies.deepspeed", HPUDeepSpeedStrategy=deepspeed),
         module(f"{_BASE}.plugins.precision", HPUPrecisionPlugin=_precision),
         module(f"{_BASE}.profiler.profiler", HPUProfiler=_profiler),
     ]
+
+
+def _marking(simulation: Simulation, base: Any) -> Any:
+    """A strategy that ends the graph where Habana's do: after each backward, and after each step of an optimizer."""
+
+    class Marking(base):  # type: ignore[misc]
+        def post_backward(self, closure_loss: torch.Tensor) -> None:
+            super().post_backward(closure_loss)
+            simulation.machine.mark_step()
+
+        def optimizer_step(self, *args: Any, **options: Any) -> Any:
+            done = super().optimizer_step(*args, **options)
+            simulation.machine.mark_step()
+            return done
+
+    return Marking
 
 
 class _Accelerator:
@@ -33,8 +64,8 @@ class _Accelerator:
         members = {
             "setup_device": lambda self, device: None,
             "get_device_stats": lambda self, device: {},
-            "parse_devices": staticmethod(lambda devices: [0]),
-            "get_parallel_devices": staticmethod(lambda devices: [HPU]),
+            "parse_devices": staticmethod(lambda devices: [0] * cls.auto_device_count()),
+            "get_parallel_devices": staticmethod(lambda devices: [HPU] * len(devices)),
             "auto_device_count": staticmethod(cls.auto_device_count),
             "is_available": staticmethod(lambda: True),
         }
@@ -43,11 +74,7 @@ class _Accelerator:
     @staticmethod
     def auto_device_count() -> int:
         """How many cards there are."""
-        return 1
-
-
-def _strategy(device: torch.device = HPU, **options: Any) -> Any:
-    return part("strategies").SingleDeviceStrategy(device=device, **options)
+        return ranks_of_launcher()[0]
 
 
 def _precision(precision: str = "bf16-mixed", device: str = "hpu") -> Any:

@@ -27,7 +27,13 @@ from perftool.sim.stand_in.core import core_members, init_process_group
 from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
-from perftool.sim.stand_in.graphs import backward_function, compile_function, graph_members
+from perftool.sim.stand_in.graphs import (
+    backward_function,
+    compile_function,
+    engine_function,
+    graph_members,
+    hooks_function,
+)
 from perftool.sim.stand_in.lightning import lightning_modules
 
 
@@ -42,6 +48,8 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
             (torch, "hpu", sys.modules["habana_frameworks.torch.hpu"]),
             (torch, "compile", compile_function(simulation)),
             (torch.autograd, "backward", backward_function(simulation)),
+            (torch.autograd, "_engine_run_backward", engine_function(simulation)),
+            (torch._C._autograd, "_push_saved_tensors_default_hooks", hooks_function(simulation)),
             (torch, "load", _load(simulation)),
             (torch.ops, "hpu", custom_ops(simulation)),
             (torch.distributed, "init_process_group", init_process_group()),
@@ -83,8 +91,9 @@ def _modules(simulation: Simulation) -> list[ModuleType]:
         module(f"{BASE}.utils.internal", is_lazy=lambda: simulation.mode == "lazy", lazy_only=lambda f: f),
         module(f"{BASE}.core.torch_overwrites", overwrite_torch_functions=core["overwrite_torch_functions"]),
         module(f"{BASE}.utils.library_loader", **library_members()),
+        module(f"{BASE}.utils.experimental", _is_fp16_supported=lambda: simulation.device.name != "GAUDI"),
         *fused_modules(simulation),
-        *lightning_modules(),
+        *lightning_modules(simulation),
     ]
 
 
