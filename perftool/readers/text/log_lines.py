@@ -73,7 +73,8 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         # As the logger writes it, behind no label: what stands behind the time is the same in many lines.
         behind, rest = _behind_time(timed[3])
         if not rest and behind.time_ns == 0:
-            known = behind._replace(time_ns=parse_time_of_day(timed[1], timed[2]))
+            time_ns = parse_time_of_day(timed[1], timed[2])
+            known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
     # Labels nest: a container runtime around a launcher around the logger.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import NamedTuple
@@ -175,13 +175,16 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Iterator[TextLine]:
+def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Sequence[TextLine]:
     if not line.isascii():
         line = _repaired(line, number, tally)
-    for part in line.rstrip("\r").split("\r") if "\r" in line else (line,):
+    if "\r" not in line and len(line) <= max_line:
+        return (TextLine(number, line, ended),)
+    parts = line.rstrip("\r").split("\r")
+    for part in parts:
         if len(part) > max_line:
             tally.note("long line", f"a line is longer than {max_line} characters; its rest is ignored", number)
-        yield TextLine(number, part[:max_line], ended)
+    return [TextLine(number, part[:max_line], ended) for part in parts]
 
 
 def _repaired(line: str, number: int, tally: IssueTally) -> str:
