@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,6 +65,9 @@ OutputOption = Annotated[
         help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
+RanksOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Cards: run the script in N processes, as a launcher would.")
+]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
 
 
@@ -81,6 +85,7 @@ def simulate(
     ] = None,
     steps_from: StepsOption = None,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
+    ranks: RanksOption = 1,
     output: OutputOption = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
@@ -98,19 +103,43 @@ def simulate(
       habana_perf_tool simulate train.py --device gaudi3 --max-steps 20
 
       habana_perf_tool simulate train.py -- --batch-size 8 --device hpu
+
+      habana_perf_tool simulate ddp.py --ranks 2
     """
     from perftool import sim
 
     target = output.resolve() if output else None
     told_by = steps_from and steps_from.value
+    if ranks > 1:
+        given = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": told_by}
+        options = ["--device", device.value, "--mode", mode.value, *_as_options(given)]
+        code, traces = sim.simulate_ranks(script, args or (), ranks, target, options)
+        _report_ranks(list(map(_shown, traces)), report, color, quiet)
+        raise typer.Exit(code)
     done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, told_by)
+    if done.spawned:
+        _report_ranks(list(map(_shown, done.spawned)), report, color, quiet)
+        raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
         note([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
-    if report and done.used and (done.steps or not skip_steps):
+    if report and done.ranks == 1 and done.used and (done.steps or not skip_steps):
         prepared = prepare([str(done.trace)], [], False, Given())
         analyze.run([_shown(done.trace)], [_shown(done.log), _shown(done.metrics)], prepared, color, quiet=True)
     raise typer.Exit(done.exit_code)
+
+
+def _as_options(given: Mapping[str, object]) -> list[str]:
+    return [text for name, value in given.items() if value is not None for text in (name, str(value))]
+
+
+def _report_ranks(traces: list[str], report: bool, color: Color, quiet: bool) -> None:
+    """What several ranks left, together; ``traces`` may be less than all when one failed."""
+    sys.stdout.flush()
+    if not quiet and traces:
+        note([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
+    if report and traces:
+        analyze.run(traces, [], prepare(traces, [], False, Given()), color, quiet=True)
 
 
 def _shown(path: Path) -> str:
@@ -153,4 +182,9 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
         first = "first step" if done.skipped == 1 else f"first {done.skipped} steps"
         lines += [f"habana_perf_tool: the trace leaves out the {first}, as a warm-up; --skip-steps 0 keeps all"]
     lines += [f"habana_perf_tool: note: {note}" for note in done.notes]
+    if done.ranks > 1:
+        traces = _shown(done.trace).replace(f".rank{done.rank}.", ".rank*.")
+        lines += [
+            f"habana_perf_tool: rank {done.rank} of {done.ranks}; all together: habana_perf_tool analyze {traces}"
+        ]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

@@ -55,7 +55,10 @@ class DeviceOps:
         sources = []
         for each in inputs:
             entry = self._placement.find(each)
-            if entry is not None and entry.node[0] == graph.serial:
+            if entry is None:
+                continue
+            graph.touched.add(entry.serial)
+            if entry.node[0] == graph.serial:
                 sources.append((entry.node[1], size(each)))
         name, parts, names = key
         index = self._machine.add(Node(work, name, parts, tuple(sources), names, self._machine.recorder.line))
