@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from multiprocessing import parent_process
 from typing import Any
@@ -11,7 +10,6 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
-from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.names import SETTINGS
 from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
@@ -61,15 +59,13 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
             return
         # Gloo knows no device of ours.
         options.pop("device_id", None)
-        alone = "WORLD_SIZE" not in os.environ and parent_process() is None
-        asked = options.get("world_size", -1)
-        if alone and asked > 1:
+        asked = options.get("world_size", simulation.ranks)
+        if asked > 1 and simulation.ranks == 1 and parent_process() is None:
             raise PerfToolError(
                 f"the script asks for a group of {asked} cards, and nothing starts the others: "
                 f"simulate --ranks {asked} does"
             )
-        launched, _, _ = ranks_of_launcher(asked if asked > 0 else None)
-        if launched == 1:
+        if asked in (-1, 1) and simulation.ranks == 1:
             made("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
             return
         made("gloo", *args, **options)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.device import host_random
 from perftool.fused.porting.names import SWITCHES
 from perftool.sim.machine.machine import Machine
@@ -35,7 +34,7 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
         "synchronize": lambda device=None: machine.synchronize(),
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "device_count": lambda: ranks_of_launcher()[0],
+        "device_count": lambda: simulation.ranks,
         "current_device": lambda: 0,
         "device": lambda device: nullcontext(),
         "device_of": lambda tensor: nullcontext(),
