@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -63,7 +64,7 @@ def _computed_in(call: Call) -> torch.dtype:
     """The type of the result of an elementwise op; of a comparison, which has none of its own, that of its operands."""
     if call.outputs and call.outputs[0].dtype is not torch.bool:
         return call.outputs[0].dtype
-    operands = [each for each in call.leaves if isinstance(each, (torch.Tensor, int, float))][:2]
+    operands: list[Any] = [each for each in call.leaves if isinstance(each, (torch.Tensor, int, float))][:2]
     return torch.result_type(*operands) if len(operands) == 2 else call.inputs[0].dtype
 
 
