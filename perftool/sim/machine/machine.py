@@ -95,10 +95,10 @@ class Machine:
         self.host_op(f"aten::{name}", self.costs.host_plain_op_us + moved / self.costs.host_bytes_per_us)
 
     @contextmanager
-    def op(self, name: str, args: Args | None = None) -> Iterator[None]:
-        """A host op around whatever happens inside it."""
+    def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
+        """A host op around whatever happens inside it; ``microseconds`` are what it takes before that."""
         begin = self.now
-        self.spend(self.costs.host_plain_op_us)
+        self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
         self.spend(1.0)
         self.recorder.host(name, begin, self.now, args=args)

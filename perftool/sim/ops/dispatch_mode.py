@@ -104,19 +104,23 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
+        elif base in _DATA_DEPENDENT or masks_of(call):
+            with self.device_ops.around(f"aten::{base}", call.args):
+                for mask in masks_of(call):
+                    self._find_places(call, mask)
+                self.device_ops.run(call, told=True)
+                if base in _DATA_DEPENDENT:
+                    self.machine.copy_out(8, _DATA_DEPENDENT[base])
         else:
-            for mask in masks_of(call):
-                self._find_places(call, mask)
             self.device_ops.run(call)
-            if base in _DATA_DEPENDENT:
-                self.machine.copy_out(8, _DATA_DEPENDENT[base])
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
         """An index that is a mask is made a list of places first, whose length the host waits for."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        self.device_ops.find_places(mask)
-        self.machine.copy_out(8, "non zero")
+        with self.device_ops.around("aten::nonzero", (mask,)):
+            self.device_ops.find_places(mask)
+            self.machine.copy_out(8, "non zero")
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""
