@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "reporters": {"engine", "replay", "store", "readers", "model", "errors", "units"},
     "fused": {"model", "errors", "units"},
     # The advised form of a benchmark is often a fused op.
-    "bench": {"fused", "model", "errors", "units"},
+    "bench": {"fused", "model", "output_file", "errors", "units"},
     # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
     "sim": {"fused", "model", "output_file", "errors", "units"},
     # Records inside other people's programs and shows the result there: above the analysis, beside the commands.

@@ -11,10 +11,11 @@ import typer
 
 from perftool.commands import options
 from perftool.commands.options import Given
-from perftool.commands.output import gzipped, is_file, require_no_input, warn_of_secrets, write_blocks
+from perftool.commands.output import is_file, require_no_input, warn_of_secrets, write_blocks
 from perftool.commands.prepare import Prepared, note, prepare
 from perftool.commands.progress import progress
 from perftool.errors import PerfToolError
+from perftool.output_file import gzipped
 
 if TYPE_CHECKING:
     from perftool.model.annotations import Annotations

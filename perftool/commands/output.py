@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.reporters.console import ColorMode
-
-# Twice as fast as zlib's usual level, and a tenth larger.
-_GZIP_LEVEL = 3
-_GZIP_FORMAT = 31
 
 
 def write_document(document: bytes, target: str | None) -> None:
@@ -65,14 +60,6 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise OutputClosedError from None
-
-
-def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` as one gzip stream, which holds no name and no time."""
-    squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
-    for block in blocks:
-        yield squeeze.compress(block)
-    yield squeeze.flush()
 
 
 def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:

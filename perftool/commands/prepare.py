@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perftool.commands.numpy_first import load_numpy
 from perftool.commands.options import Color, Given
 from perftool.reporters.escape import no_commands
 
@@ -36,6 +37,7 @@ def prepare(paths: Sequence[str], config: Sequence[str], isolated: bool, given: 
     from perftool.engine.rules.selection import choose, redirect, require_known
     from perftool.engine.settings.settings import adjust, load_settings
 
+    load_numpy()
     settings = load_settings(paths, config, isolated, given.as_keys(), trust)
     rules = adjust(load_packs(settings.rule_packs), settings.overrides)
     chosen = choose(rules, settings.selection)

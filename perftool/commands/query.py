@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from perftool.commands import options
+from perftool.commands.numpy_first import load_numpy
 from perftool.commands.options import Ranks
 from perftool.commands.output import require_no_input, said, write_document
 from perftool.commands.prepare import note
@@ -62,6 +63,7 @@ def query(
 
 def _run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float, ranks: Ranks) -> None:
     """Run one SELECT over the tables of the traces at ``path``."""
+    load_numpy()
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
     from perftool.readers.files.discover import find_inputs

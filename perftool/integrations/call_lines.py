@@ -19,7 +19,7 @@ from typing import Any
 
 from perftool.integrations.activities import torch_profiler
 from perftool.model.own_code import INSTALLED_KEY, is_own, package_of
-from perftool.output_file import whole_file
+from perftool.output_file import gzipped_at_the_end, whole_file
 
 _TIME = re.compile(r'\s*"ts": (\d+)\.(\d{3})\b')
 _BASE = re.compile(r'\s*"baseTimeNanoseconds": (\d+)')
@@ -44,7 +44,8 @@ def save_trace(profiler: torch_profiler.profile, path: Path) -> None:
 def _save(profiler: torch_profiler.profile, path: Path) -> None:
     result = getattr(profiler.profiler, "kineto_results", None) if profiler.with_stack else None
     if result is None:
-        profiler.export_chrome_trace(str(path))
+        with gzipped_at_the_end(path) as plain:
+            profiler.export_chrome_trace(str(plain))
         return
     calls = _calls(result.experimental_event_tree())
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:

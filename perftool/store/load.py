@@ -15,13 +15,14 @@ from perftool.errors import InputError
 from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.files.stream import STDIN
+from perftool.readers.trace.ahead import Ahead
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON)
 """
-# Chunks read by one statement: enough to keep every core busy, few enough to bound the spool folder.
+# Chunks read by one statement: few enough to bound the spool folder, in which lie those of two statements at most.
 _BATCH = 8
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -54,7 +55,6 @@ def load_trace(
     with tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         trace = ChromeTrace(path, Path(spool))
         events = _load_chunks(connection, trace, rank_for, progress)
-        trace.finish()
     if not events:
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
@@ -75,17 +75,18 @@ def _load_chunks(
     connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, rank_for: RankFor, progress: Progress | None
 ) -> int:
     events = done = 0
-    chunks = trace.chunks()
     rank = None
-    while batch := list(islice(chunks, _BATCH)):
-        rank = rank_for(trace.metadata) if rank is None else rank
-        if not trace.ended:
-            events += _load_batch(connection, trace, batch, rank)
-        for chunk in batch:
-            chunk.path.unlink(missing_ok=True)
-            done += chunk.size
-        if progress:
-            progress(done)
+    with Ahead(trace.chunks(), _BATCH) as chunks:
+        while batch := list(islice(chunks, _BATCH)):
+            rank = rank_for(trace.metadata) if rank is None else rank
+            if not trace.ended:
+                events += _load_batch(connection, trace, batch, rank)
+            for chunk in batch:
+                chunk.path.unlink(missing_ok=True)
+                done += chunk.size
+            if progress:
+                progress(done)
+    trace.finish()
     final = rank_for(trace.metadata)
     if rank is not None and final != rank:
         # Rewriting every row is slow, but metadata that names the rank comes before the events nearly always.

@@ -10,13 +10,14 @@ import duckdb
 from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import Table
 from perftool.store.clocks import align_clocks
-from perftool.store.derive import nest_slices, pair_slices
+from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
 
 # Makes its table from those it needs; returns what came to light, each with its rank.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
-    "pair_slices": pair_slices, "nest_slices": nest_slices, "align_clocks": align_clocks, "model_ops": model_ops,
+    "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
+    "align_clocks": align_clocks, "model_ops": model_ops,
 }  # fmt: skip
 # The tables with this maker are filled with the rows of ``given_tables``.
 GIVEN = "given"

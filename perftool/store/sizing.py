@@ -37,6 +37,11 @@ def memory_limit_mb() -> int:
     return min([_MOST_MB, *(max(64, int(size * _SHARE) >> 20) for size in allowed)])
 
 
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
     """Whether the tables of this much text can stay in memory under the limit."""
     return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)

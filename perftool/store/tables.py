@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
-
-import duckdb
 
 from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import Table, Witness, catalog
+from perftool.store.connections import Connections
 from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
+from perftool.store.together import Making, SecondThread
 
 
 class Tables:
-    """The tables made so far in ``connection``.
+    """The tables made so far over ``connections``; any thread may ask for one.
 
     ``given`` are the rows of tables that no query derives, ``replay`` makes those of the tables that a replay tells.
     What comes to light on the way goes to ``note``, with its rank.
@@ -23,13 +24,16 @@ class Tables:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connections: Connections,
+        second: SecondThread,
         note: Callable[[int, ImportIssue], None],
         replay: Callable[[], Sequence[tuple[Any, ...]]],
     ) -> None:
-        self._connection, self._note, self._replay = connection, note, replay
+        self._connections, self._second, self._note, self._replay = connections, second, note, replay
         self.given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
         self._made: set[str] = set()
+        self._making: set[str] = set()
+        self._changed = threading.Condition()
         self._filled: dict[str, bool] = {}
         self._values: dict[tuple[str, str], set[Any]] = {}
 
@@ -37,30 +41,77 @@ class Tables:
         """Take the tables ``names`` as they are: somebody else made them."""
         self._made.update(names)
 
+    def make_all(self, names: Iterable[str]) -> None:
+        """Make the tables ``names`` and what it takes to make them, two at a time; other names are ignored."""
+        wanted = [name for name in names if self.missing(name) is not None]
+        if wanted and self._connections.cores > 1:
+            self._second.share(Making(self, wanted))
+        else:
+            for name in wanted:
+                self.make(name)
+
     def make(self, name: str) -> None:
         """Make the table ``name`` and what it takes to make it; a name of anything else is ignored."""
+        while (missing := self.missing(name)) is not None:
+            if missing:
+                self.make(missing[0])
+            else:
+                with self._alone(name) as first:
+                    if first:
+                        self._make(catalog()[name])
+
+    def missing(self, name: str) -> list[str] | None:
+        """What has to be made before the table ``name`` can be; None when it is made, or the name of anything else.
+
+        Whether it has rows may have to be known first, and then what it needs is not known yet.
+        """
         if name in self._made or name not in catalog():
-            return
+            return None
         table = catalog()[name]
-        empty = self.lacks_a_witness(table)
-        for need in () if empty else table.needs:
-            self.make(need)
+        for group in table.empty_without:
+            # No more of them than it takes to know.
+            for witness in group:
+                if witness.table in catalog() and witness.table not in self._made:
+                    return [witness.table]
+                if self._holds(witness):
+                    break
+            else:
+                return []
+        return [need for need in table.needs if need not in self._made]
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[bool]:
+        """Nobody else makes the table ``name`` in here; whether it is still to be made."""
+        with self._changed:
+            while name in self._making:
+                self._changed.wait()
+            first = name not in self._made
+            self._making.add(name)
+        try:
+            yield first
+        finally:
+            with self._changed:
+                self._making.discard(name)
+                self._changed.notify_all()
+
+    def _make(self, table: Table) -> None:
+        connection = self._connections.here()
         # A statement by itself is whole or not anyway.
-        with whole_or_not(self._connection) if table.maker or table.drops else nullcontext():
-            if empty:
-                self._connection.execute(f"CREATE TABLE {table.definition}")
-                self._filled[name] = False
+        with whole_or_not(connection) if table.maker or table.drops else nullcontext():
+            if self.lacks_a_witness(table):
+                connection.execute(f"CREATE TABLE {table.definition}")
+                self._filled[table.name] = False
             else:
                 self._fill(table)
             for unneeded in table.drops:
-                self._connection.execute(f'DROP TABLE IF EXISTS "{unneeded}"')
-        self._made.add(name)
+                connection.execute(f'DROP TABLE IF EXISTS "{unneeded}"')
+        self._made.add(table.name)
 
     def has_rows(self, name: str) -> bool:
         """Whether the table ``name`` holds anything."""
         self.make(name)
         if name not in self._filled:
-            self._filled[name] = bool(self._connection.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
+            self._filled[name] = bool(self._connections.here().execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
         return self._filled[name]
 
     def lacks_a_witness(self, table: Table) -> bool:
@@ -69,14 +120,14 @@ class Tables:
 
     def _fill(self, table: Table) -> None:
         if table.maker is None:
-            made = self._connection.execute(f'CREATE TABLE "{table.name}" AS {table.sql}').fetchall()
+            made = self._connections.here().execute(f'CREATE TABLE "{table.name}" AS {table.sql}').fetchall()
             self._filled[table.name] = made[0][0] > 0
         elif table.maker == GIVEN:
-            fill(self._connection, table, self.given[table.name])
+            fill(self._connections.here(), table, self.given[table.name])
         elif table.maker == REPLAY:
-            fill(self._connection, table, self._replay())
+            fill(self._connections.here(), table, self._replay())
         else:
-            for rank, issue in MAKERS[table.maker](self._connection):
+            for rank, issue in MAKERS[table.maker](self._connections.here()):
                 self._note(rank, issue)
 
     def _holds(self, witness: Witness) -> bool:
@@ -91,6 +142,6 @@ class Tables:
         if (table, column) not in self._values:
             listed = next(known.type for known in catalog()[table].columns if known.name == column).endswith("[]")
             value = f'unnest("{column}")' if listed else f'"{column}"'
-            rows = self._connection.execute(f'SELECT DISTINCT {value} FROM "{table}"').fetchall()
+            rows = self._connections.here().execute(f'SELECT DISTINCT {value} FROM "{table}"').fetchall()
             self._values[table, column] = {row[0] for row in rows}
         return self._values[table, column]

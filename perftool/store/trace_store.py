@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -17,6 +17,7 @@ from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import catalog, macros, names_in, public_tables
+from perftool.store.connections import Connections
 from perftool.store.deadline import interrupted_after
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
@@ -26,12 +27,14 @@ from perftool.store.readings import Reading
 from perftool.store.room.handed import HandedTables
 from perftool.store.room.room import Bounds, Result, Room
 from perftool.store.shift import shift_to
-from perftool.store.sizing import cache_limit_mb, fits_in_memory, memory_limit_mb, text_size
+from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
 from perftool.store.tables import Tables
+from perftool.store.together import Jobs, SecondThread
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Made = TypeVar("Made")
 # Gives the rank to file a trace under from the one it states.
 Number = Callable[[int | None], int]
 # Makes the rows of a table from those of a store.
@@ -58,9 +61,10 @@ class TraceStore:
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
-        self._connection = duckdb.connect(str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:")
-        # DuckDB draws it on stdout, into our documents.
-        self._connection.execute("SET enable_progress_bar = false")
+        place = str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
+        self._connections = Connections(place)
+        self._connections.use(cores())
+        self._second = SecondThread(self._connections.interrupt)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
@@ -71,7 +75,9 @@ class TraceStore:
         folder.mkdir()
         self._handed = HandedTables(self._connection, folder)
         self._room = Room(folder, macros(), limit_mb)
-        self._tables = Tables(self._connection, self._note, lambda: self._replay(self) if self._replay else ())
+        self._tables = Tables(
+            self._connections, self._second, self._note, lambda: self._replay(self) if self._replay else ()
+        )
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())
 
@@ -89,7 +95,8 @@ class TraceStore:
     def close(self) -> None:
         """Give up the tables and every temporary file."""
         self._room.close()
-        self._connection.close()
+        self._second.close()
+        self._connections.close()
         self._folder.cleanup()
 
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
@@ -152,9 +159,10 @@ class TraceStore:
             read_tables(self._connection, parts, Path(self._folder.name))
         self._tables.adopt(HANDED_ON)
 
-    def limit(self, memory_mb: int, threads: int) -> None:
+    def limit(self, memory_mb: int, cores: int) -> None:
         """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
-        self._connection.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
+        self._connection.execute(f"SET memory_limit = '{memory_mb}MB'")
+        self._connections.use(cores)
 
     def inputs_with_issues(self) -> list[InputFile]:
         """The inputs, with the issues that came to light while the tables were made."""
@@ -230,13 +238,24 @@ class TraceStore:
     def build(self, names: Sequence[str]) -> None:
         """Make the tables ``names`` and all they need; names of anything else are ignored."""
         self._prepare()
-        for name in names:
-            self._tables.make(name)
+        self._tables.make_all(names)
+
+    def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
+        """What ``calls`` return that ask this store and do not need each other, two at a time where there are cores."""
+        if self._connections.cores < 2:
+            return [call() for call in calls]
+        jobs = Jobs(calls)
+        self._second.share(jobs)
+        return jobs.results
 
     def has_rows(self, name: str) -> bool:
         """Whether the table holds anything."""
         self._prepare()
         return self._tables.has_rows(name)
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        return self._connections.here()
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():

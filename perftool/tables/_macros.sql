@@ -17,6 +17,18 @@ CREATE MACRO interval_union(source) AS TABLE (
     FROM reached WHERE reach IS NULL OR ts > reach
 );
 
+-- How long the intervals of a rank and class are together, in ns: the lengths of their union, for half the work.
+CREATE MACRO interval_lengths(source) AS TABLE (
+    WITH reached AS (
+        SELECT rank, class, ts, "end",
+               max("end") OVER (PARTITION BY rank, class ORDER BY ts
+                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
+        FROM query_table(source) WHERE "end" > ts
+    )
+    SELECT rank, class, sum(greatest("end" - greatest(ts, coalesce(reach, ts)), 0))::BIGINT AS ns
+    FROM reached GROUP BY rank, class
+);
+
 -- Cuts time wherever an interval starts or ends. Bit c of mask is set while class c is active. The intervals
 -- of one class must not overlap.
 CREATE MACRO interval_sweep(source) AS TABLE (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
 import pytest
 import typer
 from typer.core import TyperArgument, TyperOption
 from typer.testing import CliRunner
 
-from perftool.cli import app
+from perftool.cli import app, main
+from perftool.commands.numpy_first import load_numpy
 
 
 @pytest.fixture
@@ -40,3 +44,22 @@ def test_the_help_lists_every_command_with_its_first_line() -> None:
     shown = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout.split())
     commands = typer.main.get_command(app).commands
     assert [name for name, command in commands.items() if f"{name} {command.help.splitlines()[0]}" not in shown] == []
+
+
+@pytest.mark.parametrize("given", [None, "7"])
+def test_loading_numpy_leaves_the_environment_as_it_was(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    load_numpy()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == given
+
+
+def test_the_search_for_garbage_is_as_before_once_the_program_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["habana_perf_tool", "--version"])
+    before = gc.get_threshold()
+    with pytest.raises(SystemExit):
+        main()
+    assert gc.get_threshold() == before

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import cache
 from itertools import pairwise
 
 import duckdb
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perftool.store.catalog import macros
+from perftool.store.sweep import Intervals, sweep, unite
 
 Interval = tuple[int, int, int, int]
 """Rank, class, start, end."""
@@ -82,6 +85,31 @@ def test_busy_and_idle_make_up_the_window(intervals: list[Interval]) -> None:
         idle = sum(end - ts for at, ts, end, mask in swept if at == rank and not mask)
         assert busy == len({at for each, _, at in covered(clipped) if each == rank})
         assert busy + idle == 20
+
+
+@PROPERTY
+@given(INTERVALS)
+def test_lengths_are_those_of_the_union(intervals: list[Interval]) -> None:
+    points = covered(intervals)
+    lengths = {(rank, kind): ns for rank, kind, ns in call("interval_lengths", intervals)}
+    assert lengths == Counter((rank, kind) for rank, kind, _ in points)
+
+
+@PROPERTY
+@given(INTERVALS, st.sampled_from([0, 2**60]))
+def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], late: int) -> None:
+    """Times so far apart that those of all groups do not fit one after the other take another way."""
+    given = [(rank, kind, ts + late * rank, end + late * rank) for rank, kind, ts, end in intervals]
+    rank, kind, ts, end = np.array(given, dtype=np.int64).reshape(-1, 4).T
+    united = unite(rank, kind, ts, end)
+    assert _rows(united) == call("interval_union", given)
+
+    rank, kind, ts, end = united
+    assert sorted(_rows(sweep(rank, np.left_shift(1, kind), ts, end))) == call("interval_sweep", _rows(united))
+
+
+def _rows(columns: Intervals) -> list[Interval]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_touching_intervals_become_one() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from perftool.output_file import gzipped_at_the_end
+
 # The profiler's own start-up falls into steps that are not kept.
 _WAIT = 1
 _WARM_UP = 2
@@ -17,16 +19,21 @@ _ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}
 def record(
     step: Callable[[], object], target: Path, steps: int, device: torch.device, with_stack: bool = False
 ) -> None:
-    """Write the trace of ``steps`` calls in the steady state to ``target`` (gzip when it ends in .gz)."""
+    """Write the trace of ``steps`` calls in the steady state to ``target``, gzipped."""
     activities = [ProfilerActivity.CPU]
     if device.type in _ACTIVITIES:
         activities.append(_ACTIVITIES[device.type])
     elif device.type == "hpu":
         activities.append(ProfilerActivity.HPU)
+
+    def save(profiler: profile) -> None:
+        with gzipped_at_the_end(target) as plain:
+            profiler.export_chrome_trace(str(plain))
+
     with profile(
         activities=activities,
         schedule=schedule(wait=_WAIT, warmup=_WARM_UP, active=steps, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(target)),
+        on_trace_ready=save,
         record_shapes=True,
         with_stack=with_stack,
     ) as profiler:

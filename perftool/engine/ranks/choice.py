@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perftool.engine.ranks.cluster import connect
-from perftool.engine.ranks.schedule import IN_PROCESS, Processes, Schedule, cores
+from perftool.engine.ranks.schedule import IN_PROCESS, Processes, Schedule
 from perftool.errors import SettingsError
 from perftool.readers.files.stream import reads_once
+from perftool.store.sizing import cores
 
 # What a worker needs in all: its database, a batch of text, and the nesting of slices.
 _WORKER_BYTES = 1280 << 20

@@ -12,7 +12,7 @@ from perftool.engine.ranks.schedule import Lost, Progress
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
 from perftool.engine.rules.asking import Answer
-from perftool.engine.rules.evaluate import ask
+from perftool.engine.rules.evaluate import ask_all
 from perftool.engine.rules.predict import predicted
 from perftool.errors import InputError, is_interrupt
 from perftool.model.inputs import InputFile
@@ -148,7 +148,7 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
-    answers, models = predicted(store, asked, [ask(store, rule, context) for rule in asked], context, ranks_of_run)
+    answers, models = predicted(store, asked, ask_all(store, asked, context), context, ranks_of_run)
     facts = Facts(
         base_ns=store.base_ns,
         metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},

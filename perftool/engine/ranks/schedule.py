@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from perftool.engine.ranks.batch import Batch
+from perftool.store.sizing import cores
 
 # Called with what is being done and how many bytes of text were read so far.
 Progress = Callable[[str, int], None]
@@ -161,8 +162,3 @@ def _worked(work: Work[Made], task: Batch) -> Made:
     finally:
         if _told_to_end:
             os._exit(128 + _told_to_end[0])
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -69,16 +70,19 @@ class Ran:
     tracks: tuple[Track, ...]
 
 
+# Several rules at the same time may ask.
+_numbering = Lock()
 _known: WeakKeyDictionary[TraceStore, dict[int, Ran]] = WeakKeyDictionary()
 
 
 def lines_run(store: TraceStore, rank: int) -> Ran:
     """What the feeding threads of ``rank`` ran, made once for each store."""
-    known = _known.setdefault(store, {})
-    if rank not in known:
-        store.build(["frames", "feeding_tracks"])
-        known[rank] = _numbered([_nested(calls) for calls in _calls(store, rank).values()])
-    return known[rank]
+    with _numbering:
+        known = _known.setdefault(store, {})
+        if rank not in known:
+            store.build(["frames", "feeding_tracks"])
+            known[rank] = _numbered([_nested(calls) for calls in _calls(store, rank).values()])
+        return known[rank]
 
 
 def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:

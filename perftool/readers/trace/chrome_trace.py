@@ -8,7 +8,6 @@ parse is handed back to ``repair``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.readers.files.stream import ByteStream
 from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
+from perftool.readers.trace.time_text import is_lossy, quote_times
 
 # A head longer than this (metadata before the events) is searched for its key only.
 _LONGEST_HEAD = 128 << 20
@@ -28,16 +28,6 @@ _LONGEST_HEAD = 128 << 20
 _LONGEST_CARRY = 32 << 20
 # Text in which nothing even looks like a boundary is no event, and after this much of it no metadata either.
 _LONGEST_EVENT = 128 << 20
-# This much of a chunk tells how it writes times.
-_TELLING = 256 << 10
-# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so that three decimals come back by rounding.
-# Kineto's times since its base lie below that; those since 1970 do not, and further decimals may make a tie.
-_LOSSY_TIME = re.compile(
-    rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
-)
-_DECIMALS = rb"-?\d+\.\d+(?:[eE][-+]?\d+)?"
-_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)(%b)' % _DECIMALS)
-_QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
 
 
 @dataclass(frozen=True)
@@ -54,10 +44,10 @@ class Chunk:
 
 
 class ChromeTrace:
-    """Reads one trace file; ``metadata`` and ``issues`` are complete once ``chunks`` is exhausted.
+    """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
 
-    ``events_end`` is then the offset of the bracket that closes the events; None when it is not known, or when there
-    is damage before it.
+    Chunks may be cut on one thread while others are repaired on another. ``events_end`` is the offset of the bracket
+    that closes the events, once they are all cut; None when it is not known, or when there is damage before it.
     """
 
     def __init__(self, path: str, spool: Path) -> None:
@@ -74,7 +64,10 @@ class ChromeTrace:
         self._last_offset = -1
         self._closing = b""
         self._exact = False
+        # What comes to light by repairs.
         self._mended = mend.Mended()
+        self._foreign: dict[str, Any] = {}
+        self._lost: list[ImportIssue] = []
 
     def chunks(self) -> Iterator[Chunk]:
         """Spool the events; each chunk's file exists when it is yielded and belongs to the caller.
@@ -118,11 +111,16 @@ class ChromeTrace:
         self._damaged = self._damaged or objects_in(data) is None
         mended = mend.mend_events(data, chunk.offset)
         self._mended.add(mended)
-        return self._write([b",".join(mended.events)], chunk.offset) if mended.events else None
+        if not mended.events:
+            return None
+        text = b",".join(mended.events)
+        return self._spooled([text], chunk.offset, exact=chunk.exact or is_lossy(text))
 
     def finish(self) -> None:
         """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
         found = self._mended
+        self.metadata.update(self._foreign)
+        self.issues += self._lost
         if self._damaged:
             self.events_end = None
         if self.ended:
@@ -146,7 +144,7 @@ class ChromeTrace:
     def lost(self, chunk: Chunk, why: str) -> None:
         """Record that a whole chunk could not be loaded even after its repair."""
         text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
-        self.issues.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
+        self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
         """The head, the text from which it was read, and how much blank text lies before that."""
@@ -238,37 +236,27 @@ class ChromeTrace:
         return self._write([data], offset) if data else None
 
     def _write(self, parts: Sequence[bytes | memoryview], offset: int) -> Chunk:
+        self._exact = self._exact or any(map(is_lossy, parts))
+        return self._spooled(parts, offset, exact=self._exact)
+
+    def _spooled(self, parts: Sequence[bytes | memoryview], offset: int, *, exact: bool) -> Chunk:
         path = self._spool / f"{offset:015d}.json"
-        self._exact = self._exact or any(_LOSSY_TIME.search(part, 0, _TELLING) for part in parts)
-        if self._exact:
+        if exact:
             # Joined first: a number may lie across two parts.
-            parts = [_quote_times(b"".join(parts))]
+            parts = [quote_times(b"".join(parts))]
         with open(path, "wb", buffering=0) as file:
             size = sum(file.write(part) for part in (b"[", *parts, b"]"))
-        return Chunk(path, offset, size, self._exact)
+        return Chunk(path, offset, size, exact)
 
     def _read_foreign(self, data: bytes) -> None:
         """Metadata after the events, when it fits in one chunk."""
         try:
-            self.metadata.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
+            self._foreign.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
         except orjson.JSONDecodeError:
             text = f"{len(data):,} bytes after the event array were not used"
             if not data.strip():
                 text = "the file ends right after the event array"
-            self.issues.append(ImportIssue("text after the events", 1, text, len(data)))
-
-
-def _quote_times(text: bytes) -> bytes:
-    """``text`` with every time that has decimals as a JSON string."""
-    pieces = _TIME.split(text)
-    # A third of the pieces are the numbers; this is several times faster than a substitution.
-    pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
-    return b"".join(pieces)
-
-
-def unquote_times(text: bytes) -> bytes:
-    """``text`` of an exact chunk with its times as the numbers they were."""
-    return _QUOTED_TIME.sub(rb"\1\2", text)
+            self._lost.append(ImportIssue("text after the events", 1, text, len(data)))
 
 
 def _needs_mending(data: bytes) -> bool:

@@ -14,8 +14,9 @@ import orjson
 from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import InputFile
 from perftool.readers.files.stream import ByteStream
-from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk, unquote_times
+from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
+from perftool.readers.trace.time_text import unquote_times
 
 # All events that an earlier copy added are together at the end of the array, and the first begins like this.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()

@@ -15,8 +15,7 @@ WITH work AS (
 numbers AS (SELECT name, row_number() OVER (ORDER BY name)::INTEGER AS class FROM work GROUP BY name),
 named AS (SELECT w.rank, n.class, w.ts, w."end" FROM work AS w JOIN numbers AS n USING (name)),
 counted AS (SELECT rank, name, count(*) AS count FROM work GROUP BY rank, name)
-SELECT c.rank, c.name, sum(u."end" - u.ts)::BIGINT AS total_ns, min(c.count) AS count
-FROM interval_union(named) AS u
+SELECT c.rank, c.name, u.ns AS total_ns, c.count
+FROM interval_lengths(named) AS u
 JOIN numbers AS n USING (class)
 JOIN counted AS c ON c.rank = u.rank AND c.name = n.name
-GROUP BY c.rank, c.name

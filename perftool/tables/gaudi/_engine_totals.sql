@@ -35,15 +35,14 @@ matrix AS (
 ),
 typed AS (SELECT rank, class, ts, "end" FROM matrix WHERE class IS NOT NULL),
 precision AS (
-    SELECT rank, sum("end" - ts) FILTER (class = 0) AS low, sum("end" - ts) AS every
-    FROM interval_union(typed) GROUP BY rank
+    SELECT rank, sum(ns) FILTER (class = 0) AS low, sum(ns) AS every FROM interval_lengths(typed) GROUP BY rank
 ),
 building AS (
     SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
     FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN windows AS w ON w.rank = s.rank
     WHERE n.cat = 'runtime' AND list_contains(n.roles, 'graph_build')
 ),
-built AS (SELECT rank, sum("end" - ts) AS ns FROM interval_union(building) GROUP BY rank)
+built AS (FROM interval_lengths(building))
 SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coalesce(t.mme, 0)::BIGINT AS mme_ns,
        coalesce(t.tpc, 0)::BIGINT AS tpc_ns, coalesce(t.dma, 0)::BIGINT AS dma_ns,
        coalesce(t.mme_and_tpc, 0)::BIGINT AS together_ns, coalesce(t.tpc_alone, 0)::BIGINT AS tpc_alone_ns,

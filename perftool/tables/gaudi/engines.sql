@@ -18,7 +18,7 @@ WITH work AS (
 groups AS (SELECT rank, engine, row_number() OVER (ORDER BY rank, engine) AS class FROM work GROUP BY rank, engine),
 by_group AS (SELECT w.rank, g.class::INTEGER AS class, w.ts, w."end" FROM work AS w JOIN groups AS g USING (rank, engine)),
 by_lane AS (SELECT rank, track::INTEGER AS class, ts, "end" FROM work),
-lane_time AS (SELECT rank, class AS track, sum("end" - ts) AS ns FROM interval_union(by_lane) GROUP BY ALL),
+lane_time AS (SELECT rank, class AS track, ns FROM interval_lengths(by_lane)),
 lanes AS (
     SELECT rank, engine, count(DISTINCT track) AS lanes, count(*) AS ops FROM work WHERE "end" > ts GROUP BY ALL
 ),
@@ -27,7 +27,7 @@ lane_sums AS (
     FROM (SELECT DISTINCT rank, engine, track FROM work) AS u JOIN lane_time AS l ON l.rank = u.rank AND l.track = u.track
     GROUP BY ALL
 ),
-busy AS (SELECT rank, class, sum("end" - ts)::BIGINT AS ns FROM interval_union(by_group) GROUP BY ALL)
+busy AS (FROM interval_lengths(by_group))
 SELECT g.rank, g.engine, l.lanes, l.ops, b.ns AS busy_ns, b.ns / (w."end" - w.ts) AS busy_ratio, s.ns AS lane_ns
 FROM groups AS g
 JOIN busy AS b ON b.rank = g.rank AND b.class = g.class

@@ -23,8 +23,7 @@ lanes AS (
     UNION ALL SELECT rank, recipe * 4, ts, "end" FROM work
 ),
 unions AS (
-    SELECT rank, class // 4 AS recipe, class % 4 AS part, sum("end" - ts)::BIGINT AS ns
-    FROM interval_union(lanes) GROUP BY ALL
+    SELECT rank, class // 4 AS recipe, class % 4 AS part, ns FROM interval_lengths(lanes)
 ),
 busy AS (
     SELECT rank, recipe, max(ns) FILTER (part = 0) AS busy_ns, coalesce(max(ns) FILTER (part = 1), 0) AS mme_ns,

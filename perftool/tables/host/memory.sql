@@ -9,7 +9,12 @@
 -- column bytes: BIGINT, bytes allocated, negative for a release
 -- column allocated: BIGINT, bytes allocated in total afterwards
 -- column reserved: BIGINT, bytes the allocator holds in total afterwards
-SELECT rank, ts, try_cast(arg(args, 'Device Type') AS INTEGER) AS device_type, try_cast(arg(args, 'Device Id') AS INTEGER) AS device,
-       try_cast(arg(args, 'Addr') AS UBIGINT) AS addr, int_arg(args, 'Bytes') AS bytes,
-       int_arg(args, 'Total Allocated') AS allocated, int_arg(args, 'Total Reserved') AS reserved
-FROM raw WHERE ph IN ('i', 'I') AND name = '[memory]'
+WITH told AS (
+    SELECT rank, ts, json_extract_string(args, [
+        '$."Device Type"', '$."Device Id"', '$.Addr', '$.Bytes', '$."Total Allocated"', '$."Total Reserved"']) AS a
+    FROM raw WHERE ph IN ('i', 'I') AND name = '[memory]'
+)
+SELECT rank, ts, try_cast(a[1] AS INTEGER) AS device_type, try_cast(a[2] AS INTEGER) AS device,
+       try_cast(a[3] AS UBIGINT) AS addr, try_cast(a[4] AS BIGINT) AS bytes,
+       try_cast(a[5] AS BIGINT) AS allocated, try_cast(a[6] AS BIGINT) AS reserved
+FROM told

@@ -139,7 +139,7 @@ warming AS (
 ),
 unsteady AS (
     SELECT u.rank, b.ordinal
-    FROM (SELECT rank, class, sum("end" - ts) AS ns FROM interval_union(warming) GROUP BY rank, class) AS u
+    FROM interval_lengths(warming) AS u
     JOIN bounded AS b ON b.rank = u.rank AND b.ordinal = u.class WHERE u.ns > 0.05 * b.host_dur
 ),
 judged AS (

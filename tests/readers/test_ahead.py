@@ -1,0 +1,46 @@
+"""An iterator that works ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from perftool.readers.trace.ahead import Ahead
+
+
+def test_every_item_comes_in_its_order() -> None:
+    with Ahead(iter(range(100)), 3) as items:
+        assert list(items) == list(range(100))
+
+
+def test_no_more_is_made_than_the_most_and_one() -> None:
+    made = []
+
+    def source() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    with Ahead(source(), 2) as items:
+        assert next(items) == 0
+    # One was taken, two wait, and one is in the hand of the thread, which leaving lets go on by one at most.
+    assert len(made) <= 6
+
+
+def test_an_error_comes_after_the_items_before_it() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        raise ValueError("damaged")
+
+    with Ahead(source(), 4) as items:
+        assert next(items) == 1
+        with pytest.raises(ValueError, match="damaged"):
+            next(items)
+
+
+def test_leaving_ends_the_thread() -> None:
+    with Ahead(iter(range(1000)), 1) as items:
+        next(items)
+    assert "ahead" not in {thread.name for thread in threading.enumerate()}
