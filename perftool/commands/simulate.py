@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,6 +65,13 @@ OutputOption = Annotated[
         help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
+SkipOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
+]
+ReportOption = Annotated[
+    bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
+]
 RanksOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Cards: run the script in N processes, as a launcher would.")
 ]
@@ -79,17 +86,12 @@ def simulate(
     ] = None,
     device: DeviceOption = DeviceName.gaudi2,
     mode: ModeOption = Mode.lazy,
-    skip_steps: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
-    ] = None,
+    skip_steps: SkipOption = None,
     steps_from: StepsOption = None,
     max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
     ranks: RanksOption = 1,
     output: OutputOption = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
-    ] = True,
+    report: ReportOption = True,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -111,14 +113,14 @@ def simulate(
     target = output.resolve() if output else None
     told_by = steps_from and steps_from.value
     if ranks > 1:
-        given = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": told_by}
-        options = ["--device", device.value, "--mode", mode.value, *_as_options(given)]
+        steps = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": told_by}
+        options = _as_options({"--device": device.value, "--mode": mode.value, **steps})
         code, traces = sim.simulate_ranks(script, args or (), ranks, target, options)
-        _report_ranks(list(map(_shown, traces)), report, color, quiet)
+        _report_ranks(traces, report, color, quiet)
         raise typer.Exit(code)
     done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, told_by)
     if done.spawned:
-        _report_ranks(list(map(_shown, done.spawned)), report, color, quiet)
+        _report_ranks(done.spawned, report, color, quiet)
         raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
@@ -133,8 +135,9 @@ def _as_options(given: Mapping[str, object]) -> list[str]:
     return [text for name, value in given.items() if value is not None for text in (name, str(value))]
 
 
-def _report_ranks(traces: list[str], report: bool, color: Color, quiet: bool) -> None:
-    """What several ranks left, together; ``traces`` may be less than all when one failed."""
+def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
+    """What several ranks left, together; ``written`` may be less than all when one failed."""
+    traces = [_shown(each) for each in written]
     sys.stdout.flush()
     if not quiet and traces:
         note([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
