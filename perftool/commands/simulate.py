@@ -65,10 +65,15 @@ OutputOption = Annotated[
         help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
+ArgsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
+]
 SkipOption = Annotated[
     int | None,
     typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
 ]
+MaxOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
 ]
@@ -80,15 +85,12 @@ ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device i
 
 def simulate(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python script.")],
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
-    ] = None,
+    args: ArgsArgument = None,
     device: DeviceOption = DeviceName.gaudi2,
     mode: ModeOption = Mode.lazy,
     skip_steps: SkipOption = None,
     steps_from: StepsOption = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
+    max_steps: MaxOption = None,
     ranks: RanksOption = 1,
     output: OutputOption = None,
     report: ReportOption = True,
