@@ -24,11 +24,11 @@
 -- column loader: BOOLEAN, it has data loading
 -- column inputs: BOOLEAN, it has copies from host to device
 -- column runtime: BOOLEAN, it has calls of the device's runtime
-WITH moments AS (
-    SELECT t.rank, t."end" - t.ts AS ns, s.*
-    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    JOIN _states AS s USING (mask)
+WITH masks AS (
+    SELECT t.rank, t.mask, sum(t."end" - t.ts) AS ns
+    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end" GROUP BY t.rank, t.mask
 ),
+moments AS (SELECT m.rank, m.ns, s.* FROM masks AS m JOIN _states AS s USING (mask)),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
