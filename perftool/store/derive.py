@@ -27,6 +27,14 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
+_SLICES = """
+INSERT INTO slices
+SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end",
+       coalesce(n.depth, 0) AS depth, nullif(n.parent, -1) AS parent, coalesce(n.outermost, true) AS outermost
+FROM _spans AS s LEFT JOIN arrays AS n USING (id) WHERE {period}
+"""
+
+
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
     """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot be a slice, each with its rank."""
     begins: list[int] = []
@@ -43,24 +51,21 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_nesting`` (id, depth, parent, outermost) of the host's slices, one period after the other."""
-    import numpy as np
-
-    connection.execute(f"CREATE TABLE {catalog()['_nesting'].definition}")
+    """Make the table ``slices`` from ``_spans`` and how those of the host nest, one period of time after the other."""
+    connection.execute(f"CREATE TABLE {catalog()['slices'].definition}")
     nesting = Nesting()
     for begin, until in _periods(connection):
-        period = "" if begin is None else f" AND ts >= {begin}"
+        period = "true" if begin is None else f"ts >= {begin}"
         period += "" if until is None else f" AND ts < {until}"
         # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
         spans = _columns(
             connection,
             f"""id, (hash(CASE WHEN is_step(name) THEN 'step' WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper'
                                ELSE cat END) >> 1)::BIGINT AS kind, track, ts, "end"
-            FROM _spans LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host' {period}""",
+            FROM _spans LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host' AND {period}""",
         )
-        arrays = nesting.add(Slices(*spans), until)._asdict()
-        arrays["outermost"] = arrays["outermost"].astype(np.int64)
-        connection.execute("INSERT INTO _nesting SELECT id, depth, nullif(parent, -1), outermost FROM arrays")
+        nested = nesting.add(Slices(*spans), until)
+        _run(connection, _SLICES.format(period=period), nested._asdict())
     return ()
 
 
@@ -70,9 +75,9 @@ def _periods(connection: duckdb.DuckDBPyConnection) -> list[tuple[int | None, in
     parts = slices // MOST_AT_ONCE + 1
     if parts == 1:
         return [(None, None)]
-    shares = [part / parts for part in range(1, parts)]
+    shares = ", ".join(str(part / parts) for part in range(1, parts))
     (cuts,) = connection.execute(
-        "SELECT approx_quantile(ts, $shares) FROM _spans WHERE side = 'host'", {"shares": shares}
+        f"SELECT approx_quantile(ts, [{shares}]::FLOAT[]) FROM _spans WHERE side = 'host'"
     ).fetchall()[0]
     bounds = [None, *sorted(set(map(int, cuts))), None]
     return list(pairwise(bounds))
@@ -94,7 +99,8 @@ def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int,
     bits = np.concatenate((np.left_shift(np.int64(1), kind), np.zeros(len(step_rank), dtype=np.int64)))
     rank, ts, end = (np.concatenate(pair) for pair in ((rank, step_rank), (ts, step_ts), (end, step_end)))
     swept = dict(zip(("rank", "ts", "end", "mask"), sweep(rank, bits, ts, end), strict=True))
-    _create(connection, "_timeline", 'rank::INTEGER AS rank, ts, "end", mask', swept)
+    timeline = 'CREATE TABLE _timeline AS SELECT rank::INTEGER AS rank, ts, "end", mask FROM arrays'
+    _run(connection, timeline, swept)
     return ()
 
 
@@ -151,9 +157,10 @@ def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: di
     import numpy as np
 
     arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
-    _create(connection, name, ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays), arrays)
+    columns_sql = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
+    _run(connection, f"CREATE TABLE {name} AS SELECT {columns_sql} FROM arrays", arrays)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str, wanted: str, arrays: dict[str, Any]) -> None:
-    """Make the table ``name`` from what SELECT ``wanted`` makes of ``arrays``; DuckDB finds them by their name here."""
-    connection.execute(f"CREATE TABLE {name} AS SELECT {wanted} FROM arrays")
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
+    """Run ``sql``, for which ``arrays`` are the columns of a table of that name: DuckDB finds it here."""
+    connection.execute(sql)
