@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.model.records import LogReading, combine
 from perftool.readers.logs.banner import BannerScanner
 from perftool.readers.logs.fallback_log import FallbackScanner
-from perftool.readers.logs.runtime_log import RuntimeScanner
+from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine, read_log_lines
 from perftool.readers.text.text_lines import Source
@@ -24,18 +24,19 @@ class Scanner(Protocol):
     def reading(self) -> LogReading: ...
 
 
-def read_with(make: Callable[[IssueTally], Scanner], source: Source, rank: int | None = None) -> LogReading:
-    """The records of the scanner that ``make`` gives, and the import issues."""
+def read_with(make: Callable[[IssueTally], Sequence[Scanner]], source: Source, rank: int | None = None) -> LogReading:
+    """The records of the scanners that ``make`` gives, and the import issues."""
     tally = IssueTally()
-    scanner = make(tally)
+    scanners = make(tally)
     for line in read_log_lines(source, tally, rank):
-        scanner.feed(line)
-    return combine((scanner.reading(), LogReading(issues=tally.issues())))
+        for scanner in scanners:
+            scanner.feed(line)
+    return combine((*(scanner.reading() for scanner in scanners), LogReading(issues=tally.issues())))
 
 
-read_banner = partial(read_with, BannerScanner)
-read_fallbacks = partial(read_with, FallbackScanner)
-read_events = partial(read_with, RuntimeScanner)
+read_banner = partial(read_with, lambda tally: (BannerScanner(tally),))
+read_fallbacks = partial(read_with, lambda tally: (FallbackScanner(tally),))
+read_events = partial(read_with, runtime_scanners)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """FusedSDPA against plain attention and against PyTorch's own, in time and in peak memory.
 
-python -m benchmarks.fused.attention [--tuned-heap] [--rounds N] [--cases WORD ...]
+python -m benchmarks.fused.attention [--tuned-heap] [--rounds N] [--cases WORD ...] [--short]
+
+With --short: calls of few microseconds, of which the work around PyTorch's call is a part, each in a row of CALLS.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -121,16 +124,62 @@ def row(case: Case, rounds: int) -> list[str]:
     ]
 
 
+CALLS = 200
+SHORT = ((1, 1), (1, 128), (16, 16), (64, 64), (1, 1024))
+"""Queries and keys of 8 heads of 64 elements."""
+
+
+def passed_on(
+    q: Tensor, k: Tensor, v: Tensor, mask: object, dropout_p: float, causal: bool, scale: object, softmax_mode: str,
+    recompute_mode: object, valid_seq_len: object, seq_padding_type: str, dropout_mask: bool, probs: bool, /,
+) -> Tensor:  # fmt: skip
+    """The least that a function of thirteen arguments can do: nothing but PyTorch's call."""
+    return functional.scaled_dot_product_attention(q, k, v, None, 0.0, causal)
+
+
+def shortest(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The same, and the sum that tells of a NaN."""
+    output = functional.scaled_dot_product_attention(q, k, v)
+    return output if math.isfinite(q.sum()) else output * math.nan
+
+
+def short_row(queries: int, keys: int, rounds: int) -> list[str]:
+    """Microseconds of a call, and how much of PyTorch's speed is left."""
+    q, k, v = (torch.randn(1, 8, tokens, 64) for tokens in (queries, keys, keys))
+    rest = (None, 0.0, False, None, "None", None, None, "left", False, False)
+    calls: dict[str, Callable[[], object]] = {
+        "torch": lambda: functional.scaled_dot_product_attention(q, k, v),
+        "passed on": lambda: passed_on(q, k, v, *rest),
+        "and its NaN seen": lambda: shortest(q, k, v),
+        "ours, 3 arguments": lambda: FusedSDPA.apply(q, k, v),
+        "ours, 13 arguments": lambda: FusedSDPA.apply(q, k, v, *rest),
+    }
+
+    def in_a_row(call: Callable[[], object]) -> Callable[[], object]:
+        return lambda: [call() for _ in range(CALLS)] and None
+
+    result = race([Contender(name, in_a_row(call)) for name, call in calls.items()], rounds)
+    times = [f"{1e3 * result.of(name).best / CALLS:.1f}" for name in calls]
+    ratios = [f"{result.of('torch').best / result.of(name).best:.2f}" for name in [*calls][1:]]
+    return [f"{queries} x {keys}", *times, *ratios]
+
+
 def main() -> None:
     """Print the table of all cases, or of those whose names hold every word given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tuned-heap", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cases", nargs="*", default=[])
+    parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
     use_one_thread()
     chosen = [case for case in CASES if all(word in case.name.split() for word in options.cases)]
     print(f"FusedSDPA; {conditions()}\n")
+    if options.short:
+        forms = ("passed on", "and its NaN seen", "ours, 3 arguments", "ours, 13 arguments")
+        times, ratios = (f"{each} us" for each in ("torch", *forms)), (f"torch / {each}" for each in forms)
+        print(table(("queries x keys", *times, *ratios), [short_row(*shape, options.rounds) for shape in SHORT]))
+        return
     header = ("case", "plain ms", "torch ms", "ours ms", "plain/ours min / med (spread)",
               "better of plain and torch / ours", "peak MiB plain / torch / ours")  # fmt: skip
     print(table(header, [row(case, options.rounds) for case in chosen]))

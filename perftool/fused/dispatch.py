@@ -12,6 +12,8 @@ Every op module registers its implementations when it is imported. Four names ar
 The automatic choice is the first of them that is usable. A choice made by the caller, or by the variable
 `PERFTOOL_FUSED_BACKEND` of the environment, is never replaced: it runs, or `BackendError` says why it cannot.
 
+The variable is read when an op runs, but by an optimizer before its first step alone.
+
 A fifth, `native`, is compiled on this machine and therefore only taken when it is asked for. It is a wish: where it
 cannot be had, a warning says why, once, and the automatic choice runs.
 """
@@ -85,6 +87,7 @@ _registry: dict[str, list[Implementation]] = {}
 _first_choices: dict[tuple[str, str], Choice] = {}
 _native_choices: dict[tuple[str, str], Choice] = {}
 _said: set[str] = set()
+_generation = 0
 
 
 def always() -> None:
@@ -104,8 +107,15 @@ def register(implementation: Implementation) -> Implementation:
 
 def forget_choices() -> None:
     """Look at all implementations again; a choice among them costs an op of few tokens a noticeable time."""
+    global _generation
+    _generation += 1
     _first_choices.clear()
     _native_choices.clear()
+
+
+def generation() -> int:
+    """A number that changes when choices are forgotten, for those who remember theirs."""
+    return _generation
 
 
 def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:

@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from perftool.cli import app
+
 SCRIPT = """
 import sys
 import torch
@@ -98,3 +103,16 @@ def test_a_script_that_moves_leaves_the_files_where_it_was_started(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.glob("script.*")) == [
         "script.py", "script.simulated.json.gz", "script.simulated.log", "script.simulated.metrics.json",
     ]  # fmt: skip
+
+
+def test_several_cards_are_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr("perftool.sim.simulate_ranks", lambda *given: asked.append(given) or (3, []))
+    (tmp_path / "ddp.py").write_text("")
+
+    options = ["--ranks", "2", "--device", "gaudi3", "--max-steps", "4", "-o", str(tmp_path / "run.json")]
+    done = CliRunner().invoke(app, ["simulate", str(tmp_path / "ddp.py"), *options, "--", "--width", "8"])
+
+    assert done.exit_code == 3
+    passed = ["--device", "gaudi3", "--mode", "lazy", "--max-steps", "4"]
+    assert asked == [(tmp_path / "ddp.py", ["--width", "8"], 2, tmp_path / "run.json", passed)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import io
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from training import assert_same, parameters
+from training import assert_same, give_gradients, parameters
 
-from perftool.fused import FusedSGD
+from perftool.fused import FusedAdagrad, FusedSGD
 
 SHAPES = ((4, 4), (3,), (1,), (4, 4)) * 9
 BUFFER = "momentum_buffer"
@@ -158,3 +159,46 @@ def test_any_sequence_of_changes_is_stepped_as_by_torch(changes, stepped_first):
     assert_same(ours.held, theirs.held, rtol=1e-4, atol=1e-5)
     momenta = [[side.state(index) for index in range(len(SHAPES))] for side in (ours, theirs)]
     assert_same(*momenta, rtol=1e-4, atol=1e-5)
+
+
+def _other_size(param):
+    param.data = torch.ones(7)
+
+
+def _other_dtype(param):
+    param.data = torch.ones(4, dtype=torch.float64)
+
+
+def _other_dtype_of_equal_bytes(param):
+    param.data = torch.ones(2, dtype=torch.float64)
+
+
+def _turned(param):
+    param.data = torch.arange(4.0).view(2, 2).t()
+
+
+@pytest.mark.parametrize("change", [_other_size, _other_dtype, _other_dtype_of_equal_bytes, _turned])
+def test_a_parameter_that_gets_other_memory_between_steps_is_stepped_as_it_is(change):
+    """Without states, which would not fit any more, whatever steps."""
+    params = parameters([(4,)] * 40)
+    optimizer = FusedSGD(params, 0.5)
+    for _ in range(2):
+        give_gradients(params, seed=0)
+        optimizer.step()
+    params[20].grad = None
+    change(params[20])
+    before = params[20].detach().clone()
+    params[20].grad = torch.arange(float(before.numel()), dtype=before.dtype).view_as(before)
+    optimizer.step()
+    assert_same([params[20]], [before - 0.5 * params[20].grad])
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.Parameter, "grad_dtype"), reason="this torch has no gradients of other dtypes")
+def test_gradients_wider_than_their_parameters_are_taken_in_every_step():
+    param = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    param.grad_dtype = torch.float32
+    optimizer = FusedAdagrad([param], 0.5)
+    for _ in range(3):
+        param.grad = torch.full((4,), 2.0)
+        optimizer.step()
+    assert param.detach().float().tolist() == pytest.approx([1 - 0.5 * (1 + 2**-0.5 + 3**-0.5)] * 4, abs=0.01)

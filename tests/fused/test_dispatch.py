@@ -138,6 +138,25 @@ def test_a_private_kernel_that_moves_is_replaced_by_the_next_stage(monkeypatch, 
     assert_same(ours, theirs)
 
 
+def test_an_optimizer_keeps_the_implementation_it_began_with(monkeypatch):
+    def step(optimizer):
+        give_gradients(optimizer.param_groups[0]["params"], seed=0)
+        seen.clear()
+        optimizer.step()
+        return bool(seen)
+
+    choose("FusedSGD", "cpu", "reference")  # tries all kernels, once
+    seen, kernel = [], torch._fused_sgd_
+    monkeypatch.setattr(torch, "_fused_sgd_", lambda *lists, **options: (seen.append(1), kernel(*lists, **options)))
+    begun = FusedSGD(parameters(), 0.1)
+    assert step(begun)
+    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "reference")
+    assert step(begun)
+    assert not step(FusedSGD(parameters(), 0.1))
+    dispatch.forget_choices()
+    assert not step(begun)
+
+
 @pytest.mark.parametrize("name", ["sgd", "adagrad", "adamw"])
 @pytest.mark.parametrize("stage", ["fast", "fallback"])
 def test_the_stages_of_this_torch_are_right(name, stage):

@@ -37,21 +37,22 @@ def train(model, seed, optimizer=None):
 @pytest.mark.parametrize("backend", [None, "reference"])
 @pytest.mark.parametrize("layers", [2, 20])
 @pytest.mark.parametrize("fused_optimizer", [True, False])
-def test_every_entry_of_the_state_dict_follows_the_definition(backend, layers, fused_optimizer):
+@pytest.mark.parametrize("updates", [1000, 4000])
+def test_every_entry_of_the_state_dict_follows_the_definition(backend, layers, fused_optimizer, updates):
     model = small(layers)
     optimizer = FusedAdamW(model.parameters(), 0.1) if fused_optimizer else None
-    ema = FusedEMA(model, 0.99, updates=1000, backend=backend)
+    ema = FusedEMA(model, 0.99, updates=updates, backend=backend)
     expected = {name: value.double() for name, value in copy.deepcopy(model).state_dict().items()}
     for step in range(4):
         train(model, step, optimizer)
         ema.update(model)
-        decay = 0.99 * (1 - math.exp(-(1001 + step) / 2000))
+        decay = 0.99 * (1 - math.exp(-(updates + 1 + step) / 2000))
         for name, value in model.state_dict().items():
             if value.is_floating_point():
                 expected[name] = decay * expected[name] + (1 - decay) * value.double()
             else:
                 expected[name] = value.double()
-    assert ema.updates == 1004
+    assert ema.updates == updates + 4
     assert list(ema.ema.state_dict()) == list(expected)
     assert_same(ema.ema.state_dict().values(), expected.values())
     assert ema.ema[-1].num_batches_tracked.item() == 4
@@ -83,18 +84,32 @@ def _replace_buffer(model):
     model[-1].num_batches_tracked = model[-1].num_batches_tracked + 1
 
 
-@pytest.mark.parametrize("change", [_replace_parameter, _replace_module, _replace_buffer])
-def test_what_the_user_replaces_is_averaged(change):
+def _turn_parameter(model):
+    model[3].weight.data = model[3].weight.data.t()
+
+
+def _widen_parameter(model):
+    model[3].weight.data = model[3].weight.data.double()
+
+
+CHANGES = [_replace_parameter, _replace_module, _replace_buffer, _turn_parameter, _widen_parameter]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("updates", [500, 4000])
+def test_what_the_user_replaces_is_averaged(change, updates):
     models = [small(), small()]
-    averages = [FusedEMA(models[0], updates=500), FusedEMA(models[1], updates=500, backend="reference")]
+    averages = [FusedEMA(models[0], updates=updates), FusedEMA(models[1], updates=updates, backend="reference")]
     for model, ema in zip(models, averages, strict=True):
         for step in range(2):
             train(model, step)
             ema.update(model)
         torch.manual_seed(7)
         change(model)
-        for step in range(2):
-            train(model, step)
+        for _ in range(2):
+            with torch.no_grad():
+                for param in model.parameters():
+                    param.add_(torch.randn_like(param))
             ema.update(model)
     assert_same(*(ema.ema.state_dict().values() for ema in averages))
 
@@ -109,6 +124,16 @@ def test_a_changed_average_is_continued():
     ema.update(model)
     assert_same([ema.ema[0].weight], [1.0 + model[0].weight / 2])
     assert_same([ema.ema[1].weight], [model[1].weight / 2])
+
+
+def test_autograd_notices_that_an_average_has_moved():
+    model = small()
+    ema = FusedEMA(model, updates=4000)
+    inputs = torch.ones(2, 4, requires_grad=True)
+    loss = ema.ema[:3](inputs).sum()
+    ema.update(model)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_the_average_is_a_frozen_copy_in_evaluation_mode():

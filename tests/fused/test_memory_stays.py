@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import weakref
 
 import pytest
 import torch
@@ -64,6 +65,17 @@ def test_parameters_and_gradients_stay_where_they_are(make):
         optimizer.step()
     assert [param.data_ptr() for param in model.parameters()] == places
     assert all(param.grad is grad for param, grad in zip(model.parameters(), grads, strict=True))
+
+
+@EVERY
+def test_gradients_that_are_dropped_are_gone(make):
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])
+    optimizer = make(list(model.parameters()))
+    model(torch.ones(4, 8)).square().sum().backward()
+    optimizer.step()
+    grads = [weakref.ref(param.grad) for param in model.parameters()]
+    optimizer.zero_grad(set_to_none=True)
+    assert not any(grad() is not None for grad in grads)
 
 
 @EVERY

@@ -19,9 +19,9 @@ attention for speed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import torch
 from torch.nn import functional as F
@@ -80,18 +80,14 @@ class FusedSDPA(AppliedOp):
         accuracy; "fp32" computes bfloat16 in float32. `recompute_mode` None means the global
         switch. `valid_seq_len` holds one length per sequence; padding gives zeros and is never computed.
         """
-        choice = choose(OP, q.device.type)
         # The native op would ask its own global switch, which ours does not set.
         recompute_mode = recompute_sdp_enabled() if recompute_mode is None else recompute_mode
-        extras = dropout_p or return_dropout_mask or return_attn_probs or softmax_mode != "None"
-        extras = extras or seq_padding_type != "left"
-        plain = attn_mask is None and valid_seq_len is None and recompute_mode and not extras
-        if plain and choice.name == "fast" and _is_for_torch(q, k, v):
-            # With few tokens, describing a call takes longer than computing it.
-            shared = q.shape[1] != k.shape[1]
-            return _with_nan(
-                F.scaled_dot_product_attention(q, k, v, None, 0.0, is_causal, scale=scale, enable_gqa=shared), q
-            )
+        # With few tokens, describing a call takes longer than computing it: what is plain goes straight on.
+        plain = attn_mask is None and valid_seq_len is None and recompute_mode and softmax_mode == "None"
+        extras = dropout_p or return_dropout_mask or return_attn_probs or seq_padding_type != "left"
+        choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
+        if plain and not extras and choice.name == "fast" and _is_for_torch(q, k, v):
+            return _with_nan(_plain(q, k, v, is_causal, scale), q)
         arguments = (q, k, v, attn_mask, dropout_p, is_causal, scale, softmax_mode, recompute_mode,
                      valid_seq_len, seq_padding_type, return_dropout_mask, return_attn_probs)  # fmt: skip
         if choice.name == "habana":
@@ -235,22 +231,34 @@ def _torch_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request:
     return _with_nan(output, q) if q.device.type == "cpu" else output
 
 
+def _plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, scale: float | None) -> torch.Tensor:
+    if q.shape[1] == k.shape[1]:
+        # Each argument by name costs a short call a few hundredths of its time.
+        if scale is None:
+            return F.scaled_dot_product_attention(q, k, v, None, 0.0, is_causal)
+        return F.scaled_dot_product_attention(q, k, v, None, 0.0, is_causal, scale=scale)
+    return F.scaled_dot_product_attention(q, k, v, None, 0.0, is_causal, scale=scale, enable_gqa=True)
+
+
 def _with_nan(output: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """The output of PyTorch's CPU kernel, which answers a NaN query with zeros: that would hide a diverged run."""
-    if may_ask() and math.isfinite(q.detach().sum()):
+    queries = q.detach() if q.requires_grad else q
+    if may_ask() and isfinite(queries.sum()):
         return output
-    nothing_or_nan = q.detach().amax(-1, keepdim=True).mul_(0.0)
+    nothing_or_nan = queries.amax(-1, keepdim=True).mul_(0.0)
     return output + nothing_or_nan if output.requires_grad else output.add_(nothing_or_nan)
 
 
 def _is_for_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether these are 4-D tensors on the CPU that match, in a dtype in which PyTorch's own attention is the best."""
     queries, keys = q.shape, k.shape
-    if len(queries) != 4 or keys != v.shape or queries[0] != keys[0] or queries[3] != keys[3]:
+    if len(queries) != 4 or keys != v.shape or not q.dtype is k.dtype is v.dtype:
         return False
-    if not keys[1] or queries[1] % keys[1] or not q.dtype == k.dtype == v.dtype:
-        return False
-    best = q.dtype in _WIDE or (q.dtype == torch.bfloat16 and _is_tiny(k, q.requires_grad) and multiplies_well(q.dtype))
+    if queries != keys or not keys[1]:
+        matching = len(keys) == 4 and queries[0] == keys[0] and queries[3] == keys[3]
+        if not matching or not keys[1] or queries[1] % keys[1]:
+            return False
+    best = q.dtype in _WIDE or (q.dtype is torch.bfloat16 and _is_tiny(k, q.requires_grad) and multiplies_well(q.dtype))
     return best and q.is_cpu and k.is_cpu and v.is_cpu
 
 

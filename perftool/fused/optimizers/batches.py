@@ -1,31 +1,25 @@
 """The parameters that one kernel call steps, with their gradients and states, looked up anew at every step.
 
-Nothing is kept but which objects belong together. Kernels always get the tensors that the user sees, so that
-nobody can write to memory that a model no longer uses.
+Kernels always get the tensors that the user sees, so that nobody can write to memory that a model no longer uses.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, repeat
-from operator import attrgetter, is_, is_not
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import is_not
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
-from perftool.fused.optimizers import native
 from perftool.fused.optimizers.memory import conform, has_layout, is_dense, is_ordinary
 from perftool.fused.optimizers.shards import is_spread, local_part
 
 Group = dict[str, Any]
 States = MutableMapping[Any, Any]
-
-RUN = 256
-"""Tensors that are compared at a time: what one of them needs is then still in the cache for the next question."""
 
 PART = 2**18
 """Elements of parameters that are stepped together where a temporary of their size is needed, on a CPU."""
@@ -33,9 +27,6 @@ SMALL = 8 * 1024
 """Elements below which the calls for a tensor cost more than copying it."""
 LONG_PART = 2**24
 """The same elsewhere, where the number of calls counts."""
-
-_gradient, _dtype = attrgetter("grad"), attrgetter("dtype")
-_ORDINARY = {Tensor, Parameter}
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,7 @@ class Batch:
     `sizes` are their numbers of elements. `ordinary` is False for tensors that only their own class can compute
     with. `fits` tells whether every gradient has the dtype and memory layout of its parameter, which the fused kernels
     rely on, `spread` whether some are parts of DTensors, and `contiguous` whether all lie in C order, states included.
+    `kept` is for what may be used again while the tensors belong together: memory for temporaries, and its views.
     """
 
     params: list[Tensor]
@@ -57,6 +49,7 @@ class Batch:
     fits: bool
     spread: bool = False
     contiguous: bool = False
+    kept: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def device_type(self) -> str:
@@ -120,115 +113,18 @@ class Batch:
 
 @dataclass(frozen=True)
 class StateRules:
-    """What an optimizer keeps per parameter: the names for a group, and a tensor for (name, param, group).
-
-    `native` tells whether the native kernels may look the gradients up.
-    """
+    """What an optimizer keeps per parameter: the names for a group, and a tensor for (name, param, group)."""
 
     names: Callable[[Group], Sequence[str]]
     create: Callable[[str, Tensor, Group], Tensor]
     sparse_error: str
-    native: bool = False
 
 
-class GroupBatches:
-    """The batches of one parameter group; remembers them while parameters and states stay the same objects."""
-
-    def __init__(self) -> None:
-        self._regular: _Regular | None = None
-
-    def collect(self, group: Group, states: States, rules: StateRules) -> list[Batch]:
-        """The batches of this step. Parameters without a gradient take no part and get no state."""
-        names = tuple(rules.names(group))
-        if self._regular is not None:
-            found = self._regular.gradients(group["params"], states, names, rules.native)
-            if found is not None:
-                return [self._regular.batch(found)]
-        present = [(param, param.grad) for param in group["params"] if param.grad is not None]
-        rows = [_row(param, grad, group, states, rules, names) for param, grad in present]
-        batches = list(_batches(rows, names))
-        self._regular = _Regular.of(batches, states, names)
-        return batches
-
-
-class _Regular:
-    """A batch of contiguous tensors that is the whole group: the usual case, compared object by object."""
-
-    def __init__(self, batch: Batch, states: States, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-        self._params, self._tensors = batch.params, batch.states
-        self._entries = [states[param] for param in batch.params] if names else []
-        self._all_entries = list(states.values())
-        self._sizes = batch.sizes
-        self._dtype = batch.params[0].dtype
-        self._device = batch.params[0].device
-
-    @classmethod
-    def of(cls, batches: list[Batch], states: States, names: Sequence[str]) -> _Regular | None:
-        """None unless there is one batch, of contiguous tensors in memory of their own."""
-        if len(batches) != 1 or not batches[0].ordinary or batches[0].spread:
-            return None
-        batch = batches[0]
-        tensors = [batch.params, *batch.states.values()]
-        regular = all(all(map(Tensor.is_contiguous, each)) for each in tensors)
-        shaped = all(each.numel() for each in batch.params) and not _has_scales(batch)
-        return cls(batch, states, names) if regular and shaped else None
-
-    def gradients(
-        self, params: list[Tensor], states: States, names: Sequence[str], natively: bool
-    ) -> list[Tensor] | None:
-        """The gradients of these parameters, None unless parameters and states are those remembered and all fit."""
-        if len(params) != len(self._params):
-            params = [param for param in params if param.grad is not None]
-        if len(params) != len(self._params) or names != self._names or not self._has_entries(states):
-            return None
-        if natively:
-            same = all(map(is_, params, self._params))
-            return native.gradients(params, self._sizes, self._entries, self._tensors) if same else None
-        found: list[Tensor] = []
-        for start in range(0, len(params), RUN):
-            given = self._gradients_of(params, slice(start, start + RUN))
-            if given is None:
-                return None
-            found += given
-        return found
-
-    def _has_entries(self, states: States) -> bool:
-        return len(states) == len(self._all_entries) and all(map(is_, states.values(), self._all_entries))
-
-    def _gradients_of(self, params: list[Tensor], run: slice) -> list[Tensor] | None:
-        present, sizes = params[run], self._sizes[run]
-        given = list(map(_gradient, present))
-        if not all(map(is_, present, self._params[run])) or not set(map(type, given)) <= _ORDINARY:
-            return None
-        try:
-            contiguous = all(map(Tensor.is_contiguous, given)) and all(map(Tensor.is_contiguous, present))
-        except RuntimeError:  # a sparse gradient has no answer to that
-            return None
-        fits = (
-            contiguous
-            and list(map(Tensor.numel, given)) == sizes == list(map(Tensor.numel, present))
-            and set(map(_dtype, given)) == {self._dtype} == set(map(_dtype, present))
-            and given[0].device == self._device == present[0].device
-            and self._has_states(run)
-        )
-        return given if fits else None
-
-    def _has_states(self, run: slice) -> bool:
-        entries = self._entries[run]
-        return all(
-            all(map(is_, map(dict.get, entries, repeat(name)), tensors[run])) for name, tensors in self._tensors.items()
-        )
-
-    def batch(self, grads: list[Tensor]) -> Batch:
-        """The batch with the gradients of this step."""
-        return Batch(
-            self._params, grads, self._tensors, self._params, self._sizes, ordinary=True, fits=True, contiguous=True
-        )
-
-
-def _has_scales(batch: Batch) -> bool:
-    return any(each[0].shape != batch.params[0].shape for each in batch.states.values())
+def batches_of(group: Group, states: States, rules: StateRules) -> list[Batch]:
+    """The batches of a group, all tensors looked at; parameters without a gradient take no part and get no state."""
+    names = tuple(rules.names(group))
+    present = [(param, param.grad) for param in group["params"] if param.grad is not None]
+    return list(_batches([_row(param, grad, group, states, rules, names) for param, grad in present], names))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from perftool.fused.dispatch import (
     register_native,
 )
 from perftool.fused.optimizers import native as kernels
+from perftool.fused.optimizers.kernels import kernel, obstacle
 from perftool.fused.optimizers.memory import is_ordinary
+from perftool.fused.optimizers.remembered import RUN
 from perftool.fused.optimizers.shards import is_spread, local_part
 from perftool.fused.reference import ema_
 
@@ -141,13 +143,15 @@ class _Entries:
 
 
 class _Pairs:
-    """Averages and the values they follow: those averaged in one call, and the others."""
+    """Averages and the values they follow: those averaged in few calls, and the others."""
 
     def __init__(self, ema: nn.Module, model: nn.Module) -> None:
         self._entries = _Entries(ema), _Entries(model)
         pairs = list(zip(self._entries[0].tensors, self._entries[1].tensors, strict=True))
         listed = [pair for pair in pairs if all(map(_is_listed, pair))]
         self._averages, self._values = [average for average, _ in listed], [value for _, value in listed]
+        starts = range(0, len(listed), RUN)
+        self._runs = [(self._averages[i : i + RUN], self._values[i : i + RUN]) for i in starts]
         self._others = [pair for pair in pairs if not all(map(_is_listed, pair))]
 
     def are_current(self, ema: nn.Module, model: nn.Module) -> bool:
@@ -156,11 +160,9 @@ class _Pairs:
 
     def average(self, weight: float, natively: bool) -> None:
         """Move every average by `weight` of its distance towards the value."""
-        if self._averages and not (natively and kernels.lerp(self._averages, self._values, weight)):
-            values = self._values
-            if list(map(_place, values)) != list(map(_place, self._averages)):
-                values = [value.to(*_place(average)) for average, value in zip(self._averages, values, strict=True)]
-            torch._foreach_lerp_(self._averages, values, weight)
+        if not (natively and kernels.lerp(self._averages, self._values, weight)):
+            for averages, values in self._runs:
+                _lerp(averages, values, weight)
         for average, value in self._others:
             if not average.is_floating_point():
                 average.copy_(value)
@@ -170,7 +172,32 @@ class _Pairs:
                 average.mul_(1 - weight).add_(value, alpha=weight)
 
 
-_place = attrgetter("device", "dtype")
+def _lerp(averages: list[Tensor], values: list[Tensor], weight: float) -> None:
+    if weight < 0.5 and _are_laid_alike(averages, values) and _steps_rightly(averages[0].dtype):
+        # e + w*(v - e) is a step of SGD with the rate -w and the decay -1, by a kernel that takes half the time.
+        options = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
+        kernel("sgd", "fast")(averages, values, [], lr=-weight, weight_decay=-1.0, **options)
+        torch.autograd.graph.increment_version(averages)
+        return
+    places = list(map(_place, averages))
+    if list(map(_place, values)) != places:
+        values = [value.to(*place) for value, place in zip(values, places, strict=True)]
+    torch._foreach_lerp_(averages, values, weight)
+
+
+_place, _bytes, _is_on_cpu = attrgetter("device", "dtype"), attrgetter("nbytes"), attrgetter("is_cpu")
+
+
+def _are_laid_alike(averages: list[Tensor], values: list[Tensor]) -> bool:
+    """Whether all are in C order on the CPU; equal numbers of bytes keep a kernel within its memory."""
+    both = averages + values
+    if not all(map(_is_on_cpu, both)) or not all(map(Tensor.is_contiguous, both)):
+        return False
+    return averages[0].dtype is values[0].dtype and list(map(_bytes, averages)) == list(map(_bytes, values))
+
+
+def _steps_rightly(dtype: torch.dtype) -> bool:
+    return obstacle("sgd", "fast", "cpu", dtype) is None
 
 
 def _is_listed(tensor: Tensor) -> bool:

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.optim.adagrad import adagrad as functional_adagrad
 from torch.optim.adamw import adamw as functional_adamw
 from torch.optim.sgd import sgd as functional_sgd
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from perftool.fused import reference
 from perftool.fused.dispatch import ANY_DEVICE, NATIVE, Implementation, always, choose, register
@@ -43,12 +44,19 @@ PIECE = 256 * 1024
 """Elements per piece of a chunked loop: four operands in float32 are the 4 MiB that stay in a cache."""
 
 
-def _steps(step: float, params: Tensors, public: bool) -> Tensors:
-    """The count of every entry; the public functions count themselves, each entry for itself."""
+FIRST, ENDLESS = 1.0, math.inf
+"""The counts of steps that kernels are told: rates are worked out here, so that none has to be made at each step."""
+_COUNTS = {count: torch.tensor(count, dtype=torch.float32, device="cpu") for count in (FIRST, ENDLESS)}
+
+
+def _counts(count: float, params: Tensors, public: bool) -> Tensors:
+    """The count for every entry; the public functions count themselves, each entry for itself."""
+    if not public and params[0].is_cpu and _get_current_dispatch_mode() is None:
+        return [_COUNTS[count]] * len(params)
 
     def one() -> Tensor:
         # A fill on the device itself: a copy from the host would make the step wait for the device.
-        return torch.full((), step - public, dtype=torch.float32, device=params[0].device)
+        return torch.full((), count - public, dtype=torch.float32, device=params[0].device)
 
     return [one() for _ in params] if public else [one()] * len(params)
 
@@ -77,21 +85,17 @@ def _adagrad(public: bool) -> Kernel:
         sums: Tensors,
         *,
         step: int,
+        lr: float,
+        lr_decay: float,
         grad_scale: Tensor | None = None,
         **options: Any,
     ) -> None:
         options.update(PUBLIC if public else {}, maximize=False, grad_scale=grad_scale)
         launch = functional_adagrad if public else torch._fused_adagrad_
-        launch(params, grads, sums, _steps(step, params, public), **options)
+        rate = lr / (1 + (step - 1) * lr_decay)
+        launch(params, grads, sums, _counts(FIRST, params, public), lr=rate, lr_decay=0.0, **options)
 
     return kernel
-
-
-def _adamw_options(step: int, eps: float, beta2: float, bias_correction: bool) -> tuple[float, float]:
-    """The (step, eps) with which torch's kernel, which adds eps to the corrected root, is Gaudi's form."""
-    if bias_correction:
-        return float(step), eps / math.sqrt(1 - beta2**step)
-    return math.inf, eps
 
 
 def _adamw(public: bool) -> Kernel:
@@ -102,17 +106,19 @@ def _adamw(public: bool) -> Kernel:
         exp_avg_sqs: Tensors,
         *,
         step: int,
-        eps: float,
+        lr: float,
+        beta1: float,
         beta2: float,
+        weight_decay: float,
         bias_correction: bool = True,
-        grad_scale: Tensor | None = None,
         **options: Any,
     ) -> None:
-        count, eps = _adamw_options(step, eps, beta2, bias_correction)
-        options.update(PUBLIC if public else {}, beta2=beta2, eps=eps, grad_scale=grad_scale)
+        # Of an endless run nothing is corrected: eps stays at the plain root, and the rate takes both corrections.
+        correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
+        options.update(PUBLIC if public else {}, amsgrad=False, maximize=False, beta1=beta1, beta2=beta2)
+        options.update(lr=lr * correction, weight_decay=weight_decay / correction)
         launch = functional_adamw if public else torch._fused_adamw_
-        steps = _steps(count, params, public)
-        launch(params, grads, exp_avgs, exp_avg_sqs, [], steps, amsgrad=False, maximize=False, **options)
+        launch(params, grads, exp_avgs, exp_avg_sqs, [], _counts(ENDLESS, params, public), **options)
 
     return kernel
 

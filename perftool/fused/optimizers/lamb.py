@@ -15,7 +15,7 @@ from perftool.fused.optimizers import native
 from perftool.fused.optimizers.adamw import MOMENTS, check_lr_and_eps
 from perftool.fused.optimizers.batches import Batch, Group
 from perftool.fused.optimizers.kernels import best_kernel, has_fast_kernel, register_stages
-from perftool.fused.optimizers.norms import Rows, divisor_for, norm_on_cpu, norms, total_norm
+from perftool.fused.optimizers.norms import Rows, divisor_for, norm_of_alike, norm_on_cpu, norms, total_norm
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
 
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
@@ -105,11 +105,17 @@ class FusedLamb(FusedOptimizer):
 
     def _prepare(self, batches: list[Batch]) -> None:
         if self.defaults["max_grad_norm"] is not None:
-            grads = [grad if self.dtype is None else grad.to(self.dtype) for each in batches for grad in each.grads]
-            owners = [owner for each in batches for owner in each.owners]
-            total = native.norm(grads) if all(map(self._is_native, batches)) else None
-            total = total_norm(grads, owners) if total is None else total
-            self._divisor = divisor_for(total, self.defaults["max_grad_norm"])
+            self._divisor = divisor_for(self._norm(batches), self.defaults["max_grad_norm"])
+
+    def _norm(self, batches: list[Batch]) -> Tensor:
+        grads = [grad for each in batches for grad in each.grads]
+        if self.dtype is not None:
+            grads = [grad.to(self.dtype) for grad in grads]
+        if all(map(self._is_native, batches)) and (total := native.norm(grads)) is not None:
+            return total
+        if len(batches) == 1 and batches[0].fits and not batches[0].spread:
+            return norm_of_alike(grads)
+        return total_norm(grads, [owner for each in batches for owner in each.owners])
 
     def _update(self, group: Group, batch: Batch) -> None:
         if self._is_native(batch) and self._update_natively(group, batch):
@@ -139,10 +145,10 @@ class FusedLamb(FusedOptimizer):
         )
 
     def _update_laid_out(self, group: Group, part: Batch) -> None:
-        """Many small tensors: the update of all of them is one temporary."""
+        """Many small tensors: the update of all of them is one piece of memory, kept for the next step."""
         rows = Rows(part.params, part.sizes)
-        update = rows.values * group["weight_decay"]
-        pieces = rows.pieces(update)
+        room = rows.room(part.kept)
+        update, pieces = torch.mul(rows.values, group["weight_decay"], out=room.values), room.pieces
         self._add_directions(group, part, pieces)
         if _adapts(group):
             weights = rows.norms()

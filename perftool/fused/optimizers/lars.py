@@ -25,9 +25,9 @@ from perftool.fused.dispatch import (
     register_native,
 )
 from perftool.fused.optimizers import native as kernels
-from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
+from perftool.fused.optimizers.batches import Batch, Group, StateRules, batches_of
 from perftool.fused.optimizers.kernels import pieces
-from perftool.fused.optimizers.norms import Rows, norm_on_cpu, norms
+from perftool.fused.optimizers.norms import Rows, have_one_dimension, norm_on_cpu, norms
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Rewrite
 from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
 from perftool.fused.reference import lars_scale_
@@ -146,7 +146,7 @@ class FusedLars(Optimizer):
                 self._step_with(self.optim, rewrite)
                 return
             for group in self.param_groups:
-                for batch in GroupBatches().collect(group, {}, _STATELESS):
+                for batch in batches_of(group, {}, _STATELESS):
                     rewrite(group, batch)
             self.optim.step()
 
@@ -243,13 +243,15 @@ class FusedLars(Optimizer):
     def _scale_laid_out(self, part: Batch, flags: list[bool], lr: float, decay: float) -> None:
         """Many small tensors: computed on copies that lie end to end, then copied back."""
         weights, grads = Rows(part.params, part.sizes), Rows(part.grads, part.sizes)
+        room = grads.room(part.kept)
         mask, values = _on_device(tuple(flags), part.grads[0].device), grads.values
         factors = torch.where(mask, self._ratio(weights.norms(), grads.norms(), decay), 1.0).mul_(lr)
         if decay:
             values.addcmul_(weights.values, grads.by_row(mask.to(values.dtype) * decay))
-        values.mul_(grads.by_row(factors.to(values.dtype)))
-        pieces = zip(grads.pieces(values), part.grads, strict=True)
-        scaled = [piece if grad.dim() == 1 else piece.view_as(grad) for piece, grad in pieces]
+        torch.mul(values, grads.by_row(factors.to(values.dtype)), out=room.values)
+        scaled = room.pieces
+        if not have_one_dimension(part.grads):
+            scaled = [piece.view_as(grad) for piece, grad in zip(scaled, part.grads, strict=True)]
         torch._foreach_copy_(part.grads, scaled)
 
     def _ratio(self, weight: Tensor, grad: Tensor, decay: float) -> Tensor:

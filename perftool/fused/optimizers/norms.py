@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -25,7 +26,7 @@ CHUNK = 256
 """Small tensors that are copied end to end at a time: a temporary that stays in the cache."""
 
 
-_place = attrgetter("device", "dtype")
+_place, _dtype, _device = attrgetter("device", "dtype"), attrgetter("dtype"), attrgetter("device")
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor] | None = None) -> Tensor:
@@ -45,8 +46,9 @@ def total_norm(tensors: Sequence[Tensor], owners: Sequence[Tensor] | None = None
     """
     owners = tensors if owners is None else owners
     kinds = {*map(type, tensors), *map(type, owners)} - {Tensor, Parameter}
-    if not kinds and len(set(map(_place, tensors))) == 1:
-        return _total_of_ordinary(list(tensors))
+    # Sets one after the other: a pair for each tensor would wake the collector of garbage.
+    if not kinds and len(set(map(_dtype, tensors))) == 1 and len(set(map(_device, tensors))) == 1:
+        return norm_of_alike(list(tensors))
     alike: dict[tuple[Any, ...], list[tuple[Tensor, Tensor]]] = {}
     for tensor, owner in zip(tensors, owners, strict=True):
         alike.setdefault((*_place(tensor), is_spread(owner), is_ordinary(tensor)), []).append((tensor, owner))
@@ -62,10 +64,11 @@ def _total_of_alike(tensors: list[Tensor], owners: list[Tensor]) -> Tensor:
         pairs = zip(tensors, owners, strict=True)
         parts = [local_part(each, owner) if is_spread(each) else each for each, owner in pairs]
         return sum_over_ranks(_squares(parts), owners).sum().sqrt()
-    return _total_of_ordinary(tensors) if is_ordinary(tensors[0]) else _squares(tensors).sum().sqrt()
+    return norm_of_alike(tensors) if is_ordinary(tensors[0]) else _squares(tensors).sum().sqrt()
 
 
-def _total_of_ordinary(tensors: list[Tensor]) -> Tensor:
+def norm_of_alike(tensors: list[Tensor]) -> Tensor:
+    """`total_norm` of ordinary tensors of one device and dtype, of which there is at least one."""
     if tensors[0].device.type != "cpu":
         return _norm(torch.stack(torch._foreach_norm(tensors, 2, dtype=_sum_dtype(tensors[0]))))
     small, large = _by_size(tensors)
@@ -140,7 +143,12 @@ def _squares(tensors: Sequence[Tensor]) -> Tensor:
 
 def _end_to_end(tensors: list[Tensor]) -> Tensor:
     """[elements] a copy of all tensors, one after the other."""
-    return torch.cat([tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors])
+    return torch.cat(tensors if have_one_dimension(tensors) else [tensor.reshape(-1) for tensor in tensors])
+
+
+def have_one_dimension(tensors: list[Tensor]) -> bool:
+    """Whether all are vectors, which need no view to lie end to end."""
+    return set(map(Tensor.dim, tensors)) == {1}
 
 
 class _Layout:
@@ -185,10 +193,23 @@ class Rows:
         """[rows, 1] the value of its tensor for each row."""
         return per_tensor.index_select(0, self._layout.owner).unsqueeze(1)
 
-    def pieces(self, values: Tensor) -> list[Tensor]:
-        """The 1-dim views of `values`, laid out alike, that belong to the tensors."""
-        found = torch.split(values.view(-1), self._layout.lengths)
-        return list(found if self._layout.whole else found[0::2])
+    def room(self, kept: dict[Any, Any]) -> Room:
+        """Memory for values laid out alike: what `kept` holds from the step before, or what it will hold from now."""
+        key = self._layout, *_place(self.values)
+        if key not in kept:
+            values = torch.empty_like(self.values)
+            found = torch.split(values.view(-1), self._layout.lengths)
+            kept[key] = Room(values, list(found if self._layout.whole else found[0::2]))
+        room: Room = kept[key]
+        return room
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory laid out like Rows, and the 1-dim views that belong to the tensors: to make those takes longest."""
+
+    values: Tensor
+    pieces: list[Tensor]
 
 
 def divisor_for(total: Tensor, max_norm: float) -> Tensor | None:

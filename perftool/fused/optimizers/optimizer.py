@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import NATIVE, choose, native
-from perftool.fused.optimizers.batches import Batch, Group, GroupBatches, StateRules
+from perftool.fused.dispatch import NATIVE, choose, generation, native
+from perftool.fused.optimizers.batches import Batch, Group, StateRules
 from perftool.fused.optimizers.kernels import Kernel, best_kernel
 from perftool.fused.optimizers.pending import PendingClip
+from perftool.fused.optimizers.remembered import GroupBatches
 
 NATIVE_MODULE = "hpex.optimizers"
 
@@ -43,6 +44,7 @@ class FusedOptimizer(Optimizer):
     rewrite: Rewrite | None = None
     _divisor: Tensor | None = None
     _groups: dict[int, GroupBatches] | None = None
+    _choices: tuple[int, dict[str, str]] = (-1, {})
     _native: Any = None
 
     def __init__(self, params: Any, defaults: dict[str, Any], *, backend: str | None) -> None:
@@ -72,11 +74,15 @@ class FusedOptimizer(Optimizer):
         """The batches of a group for this step."""
         if self._groups is None:
             self._groups = {}
-        remembered = self._groups.setdefault(id(group), GroupBatches())
+        remembered = self._groups.get(id(group))
+        if remembered is None:
+            remembered = self._groups[id(group)] = GroupBatches()
         first = next(iter(group["params"]), None)
-        native_kernels = first is not None and choose(self.op, first.device.type, self.backend).name == NATIVE
-        rules = StateRules(self._state_names, self._new_state, self.sparse_error, native_kernels)
-        return remembered.collect(group, self.state, rules)
+        natively = first is not None and self._chosen(first.device.type) == NATIVE
+        again = remembered.again(group, self.state, self._state_names(group), natively)
+        if again is not None:
+            return [again]
+        return remembered.collect(group, self.state, StateRules(self._state_names, self._new_state, self.sparse_error))
 
     def _step_groups(self) -> None:
         works = [(group, batch) for group in self.param_groups for batch in self._collect(group)]
@@ -104,13 +110,22 @@ class FusedOptimizer(Optimizer):
 
     def _kernel(self, batch: Batch) -> Kernel:
         # The private kernels read memory in order, so tensors with gaps and wrappers are left to the plain loop.
-        stage = choose(self.op, batch.device_type, self.backend).name if batch.ordinary else "reference"
+        stage = self._chosen(batch.device_type) if batch.ordinary else "reference"
         return best_kernel(self.kernel_name, stage, batch.params[0])
+
+    def _chosen(self, device_type: str) -> str:
+        """The implementation for a device: that with which this optimizer began, until others are registered."""
+        if self._choices[0] != generation():
+            self._choices = generation(), {}
+        known = self._choices[1]
+        if device_type not in known:
+            known[device_type] = choose(self.op, device_type, self.backend).name
+        return known[device_type]
 
     def _is_native(self, batch: Batch) -> bool:
         """Whether the native kernels are asked for, and these are whole tensors of which they may take all."""
         whole = batch.ordinary and batch.fits and not batch.spread
-        return whole and choose(self.op, batch.device_type, self.backend).name == NATIVE
+        return whole and self._chosen(batch.device_type) == NATIVE
 
     def _divisor_on(self, batch: Batch) -> Tensor | None:
         return None if self._divisor is None else self._divisor.to(batch.grads[0].device)

@@ -27,7 +27,8 @@ class BannerScanner:
 
     def feed(self, line: LogLine) -> None:
         """Take one line."""
-        if any(title in line.text for title in TITLES):
+        text = line.text
+        if TITLES[0] in text or TITLES[1] in text or TITLES[2] in text:
             self._left[line.rank] = _MAX_LINES
         elif self._left and (left := self._left.get(line.rank)) is not None:
             self._inside(line, left)

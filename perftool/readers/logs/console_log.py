@@ -6,7 +6,7 @@ from perftool.model.records import LogReading, ReadingKind, combine
 from perftool.readers.logs import banner, fallback_log, runtime_log
 from perftool.readers.logs.banner import BannerScanner
 from perftool.readers.logs.fallback_log import FallbackScanner
-from perftool.readers.logs.runtime_log import RuntimeScanner
+from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
@@ -25,12 +25,13 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)
-    scanners = (fallbacks, settings, RuntimeScanner(tally))
+    scanners = (fallbacks, settings, *runtime_scanners(tally))
+    feeds = [scanner.feed for scanner in scanners]
     wanted = wanted or Wanted()
     wanted.texts = _TEXTS
     for line in read_log_lines(source, tally, rank, wanted):
-        for scanner in scanners:
-            scanner.feed(line)
+        for feed in feeds:
+            feed(line)
         wanted.every = fallbacks.in_table or settings.in_banner
         wanted.texts = _TEXTS_AND_ROWS if fallbacks.had_table else _TEXTS
     found = combine(scanner.reading() for scanner in scanners)

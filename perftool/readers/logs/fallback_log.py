@@ -120,7 +120,7 @@ class FallbackScanner:
     def feed(self, line: LogLine) -> None:
         """Take one line."""
         text = line.text
-        if any(header in text for header in HEADERS):
+        if HEADERS[0] in text or HEADERS[1] in text:
             table = _Table(line)
             self._open = [*self._open[-_MAX_OPEN:], table]
             self._tables.append(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from perftool.model.records import LogEvent, LogReading, combine
+from perftool.model.records import LogEvent, LogReading
 from perftool.readers.logs import compilation_lines, progress_bar
 from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS, LinePattern
 from perftool.readers.logs.compilation_lines import CompilationScanner
@@ -97,17 +97,6 @@ def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
     )
 
 
-class RuntimeScanner:
-    """Everything of a runtime log in one pass: events, compilations, progress bars."""
-
-    def __init__(self, tally: IssueTally) -> None:
-        self._scanners = (EventScanner(tally), CompilationScanner(tally), ProgressScanner())
-
-    def feed(self, line: LogLine) -> None:
-        """Take one line."""
-        for scanner in self._scanners:
-            scanner.feed(line)
-
-    def reading(self) -> LogReading:
-        """The records so far."""
-        return combine((scanner.reading() for scanner in self._scanners), kind="runtime_log")
+def runtime_scanners(tally: IssueTally) -> tuple[EventScanner, CompilationScanner, ProgressScanner]:
+    """Everything of a runtime log: events, compilations, progress bars."""
+    return EventScanner(tally), CompilationScanner(tally), ProgressScanner()

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.log_time import parse_time
+from perftool.readers.text.log_time import parse_time, parse_time_of_day
 from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """What stood before the text of a line. ``tid`` is as printed (hexadecimal), ``level`` in lower case."""
 
     rank: int | None = None
@@ -36,8 +36,7 @@ class Prefix:
 NO_PREFIX = Prefix()
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line: ``text`` is what remains after the prefix, ``rank`` the line's own or else the file's."""
 
     number: int
@@ -72,24 +71,30 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
     text, prefix = strip_ansi(line), NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
         # As the logger writes it, behind no label: what stands behind the time is the same in many lines.
-        behind, rest = _behind_time(timed[2])
+        behind, rest = _behind_time(timed[3])
         if not rest and behind.time_ns == 0:
-            known = Prefix(behind.rank, parse_time(timed[1]), behind.level, behind.logger, behind.tid)
+            time_ns = parse_time_of_day(timed[1], timed[2])
+            known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
-            return prefix, _SOURCE_LINE.sub("", text, count=1)
+            return prefix, _without_source_line(text)
     # Labels nest: a container runtime around a launcher around the logger.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:
             break
         if label.lastgroup is not None:
-            prefix = replace(prefix, rank=int(label[label.lastgroup]))
+            prefix = prefix._replace(rank=int(label[label.lastgroup]))
         text = text[label.end() :]
     if text.lstrip().startswith("["):
         prefix, text = _logger_groups(prefix, text)
     if prefix.is_logger:
-        text = _SOURCE_LINE.sub("", text, count=1)
+        text = _without_source_line(text)
     return prefix, text
+
+
+def _without_source_line(text: str) -> str:
+    place = _SOURCE_LINE.match(text)
+    return text[place.end() :] if place else text
 
 
 _MAX_LABELS = 4
@@ -124,17 +129,17 @@ _GROUPS = tuple(
     for pattern, sets in (
         (
             r"([\d -]{0,12}[ T]?\d\d:\d\d:\d\d(?:\.|::)\d+)$",
-            lambda p, text: replace(p, time_ns=parse_time(text)),
+            lambda p, text: p._replace(time_ns=parse_time(text)),
         ),
         (
             r"(?i)(trace|debug|info|warn|warning|error|critical|[tdiwec])\s*$",
-            lambda p, text: replace(p, level=text.lower()),
+            lambda p, text: p._replace(level=text.lower()),
         ),
-        (r"[Rr]ank:\s*(\d{1,6})$", lambda p, text: replace(p, rank=int(text))),
-        (r"R0*(\d{1,6})$", lambda p, text: replace(p, rank=int(text))),
-        (r"tid:\s*([0-9A-Fa-f]+)$", lambda p, text: replace(p, tid=text.upper())),
+        (r"[Rr]ank:\s*(\d{1,6})$", lambda p, text: p._replace(rank=int(text))),
+        (r"R0*(\d{1,6})$", lambda p, text: p._replace(rank=int(text))),
+        (r"tid:\s*([0-9A-Fa-f]+)$", lambda p, text: p._replace(tid=text.upper())),
         (r"((?:pid|hls|C):.*)$", lambda p, text: p),
-        (r"(PT_[A-Z_]+)\s*$", lambda p, text: replace(p, logger=text)),
+        (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
 # Other names are a logger only where the logger writes it, behind the time: [CACHEFILE] is part of a message.
@@ -142,7 +147,7 @@ _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 
 
-_TIMED = re.compile(r"\[(\d\d:\d\d:\d\d\.\d+)\]((?:\[[^\[\]]{1,64}\])+)")
+_TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\])+)")
 
 
 @lru_cache(maxsize=4096)
@@ -163,12 +168,12 @@ def _apply(prefix: Prefix, content: str) -> Prefix | None:
         if match := group.pattern.match(content):
             return group.sets(prefix, match[1])
     if prefix.time_ns is not None and prefix.logger is None and (match := _ANY_LOGGER.match(content)):
-        return replace(prefix, logger=match[1])
+        return prefix._replace(logger=match[1])
     if (
         prefix.time_ns is not None
         and prefix.logger is None
         and prefix.tid is None
         and (match := _OLD_TID.match(content))
     ):
-        return replace(prefix, tid=match[1].upper())
+        return prefix._replace(tid=match[1].upper())
     return None

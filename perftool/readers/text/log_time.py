@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from functools import lru_cache
 
 SECOND_NS = 1_000_000_000
 DAY_NS = 86_400 * SECOND_NS
@@ -33,6 +34,18 @@ def parse_time(text: str) -> int | None:
     except ValueError:
         return None
     return int(day.timestamp()) * SECOND_NS + clock_ns
+
+
+def parse_time_of_day(clock: str, fraction: str) -> int:
+    """Nanoseconds since midnight of a ``clock`` that shows ``HH:MM:SS`` and the digits of a ``fraction`` behind it."""
+    return _seconds(clock) * SECOND_NS + int(fraction[:9].ljust(9, "0"))
+
+
+# Many lines are written in one second.
+@lru_cache(maxsize=64)
+def _seconds(clock: str) -> int:
+    hour, minute, second = clock.split(":")
+    return (int(hour) * 60 + int(minute)) * 60 + int(second)
 
 
 def time_of_day(time_ns: int) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
+from typing import NamedTuple
 
 from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_search import TextSearch
 
 # Longer than any log line; a file without line ends must not end up in memory.
 MAX_LINE = 1 << 20
@@ -29,11 +31,11 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-_PIECE = 256 << 10
+# Less while every line is given, since then its reader decides which ones it wants.
+_PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
+class TextLine(NamedTuple):
     """A line without its end. ``number`` counts line feeds, so it is what an editor shows.
 
     The parts of a line that carriage returns overwrite (progress bars) come one by one under the same number.
@@ -114,41 +116,45 @@ def _decode(blocks: Iterator[bytes], tally: IssueTally) -> Iterator[str]:
 
 def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Wanted) -> Iterator[TextLine]:
     number, pending = 1, ""
-    for chunk in chunks:
-        text = (pending + chunk).replace("\r\n", "\n")
-        whole = text.rfind("\n") + 1
-        pending = text[whole:]
-        for piece in _pieces(text, whole):
-            if wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
-                for at, line in enumerate(piece[:-1].split("\n"), number):
-                    yield from _parts(line, at, tally, max_line)
-            else:
-                yield from _wanted_of(piece, number, tally, max_line, wanted)
-            number += piece.count("\n")
-        if len(pending) > max_line:
-            yield from _parts(pending, number, tally, max_line)
-            pending = ""
+    with TextSearch() as search:
+        for chunk in chunks:
+            text = (pending + chunk).replace("\r\n", "\n")
+            whole = text.rfind("\n") + 1
+            pending = text[whole:]
+            for piece in _pieces(text, whole, wanted):
+                if wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
+                    for at, line in enumerate(piece[:-1].split("\n"), number):
+                        yield from _parts(line, at, tally, max_line)
+                else:
+                    yield from _wanted_of(piece, number, tally, max_line, wanted, search)
+                number += piece.count("\n")
+            if len(pending) > max_line:
+                yield from _parts(pending, number, tally, max_line)
+                pending = ""
     if pending:
         yield from _parts(pending, number, tally, max_line, ended=False)
 
 
-def _pieces(text: str, end: int) -> Iterator[str]:
+def _pieces(text: str, end: int, wanted: Wanted) -> Iterator[str]:
     """``text`` up to ``end`` in parts of whole lines, each short enough that its reader can change its mind in time."""
     begin = 0
     while begin < end:
-        cut = text.find("\n", min(begin + _PIECE, end - 1)) + 1
+        size = _PIECE_OF_ALL if wanted.texts is None else _PIECE
+        cut = text.find("\n", min(begin + size, end - 1)) + 1
         yield text[begin:cut]
         begin = cut
 
 
-def _wanted_of(piece: str, number: int, tally: IssueTally, max_line: int, wanted: Wanted) -> Iterator[TextLine]:
+def _wanted_of(
+    piece: str, number: int, tally: IssueTally, max_line: int, wanted: Wanted, search: TextSearch
+) -> Iterator[TextLine]:
     texts: tuple[str, ...] | None = None
     begins: deque[int] = deque()
     at = 0
     while at < len(piece):
         if texts is not wanted.texts:
             texts = wanted.texts
-            begins = deque(_lines_with(texts or (), piece, at))
+            begins = deque(search.lines_with(texts or (), piece, at))
         while begins and begins[0] < at:
             begins.popleft()
         begin = at if wanted.every else begins[0] if begins else len(piece)
@@ -160,17 +166,6 @@ def _wanted_of(piece: str, number: int, tally: IssueTally, max_line: int, wanted
         number += 1
 
 
-def _lines_with(texts: tuple[str, ...], piece: str, start: int) -> list[int]:
-    """Where the lines of ``piece`` begin that hold one of ``texts``, from ``start`` on, in order."""
-    begins: set[int] = set()
-    for text in texts:
-        at = piece.find(text, start)
-        while at >= 0:
-            begins.add(piece.rfind("\n", start, at) + 1 or start)
-            at = piece.find(text, piece.find("\n", at))
-    return sorted(begins)
-
-
 def _is_unicode(text: str) -> bool:
     """Whether every byte was UTF-8; what was not is kept as lone surrogates."""
     try:
@@ -180,13 +175,16 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Iterator[TextLine]:
+def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: bool = True) -> Sequence[TextLine]:
     if not line.isascii():
         line = _repaired(line, number, tally)
-    for part in line.rstrip("\r").split("\r") if "\r" in line else (line,):
+    if "\r" not in line and len(line) <= max_line:
+        return (TextLine(number, line, ended),)
+    parts = line.rstrip("\r").split("\r")
+    for part in parts:
         if len(part) > max_line:
             tally.note("long line", f"a line is longer than {max_line} characters; its rest is ignored", number)
-        yield TextLine(number, part[:max_line], ended)
+    return [TextLine(number, part[:max_line], ended) for part in parts]
 
 
 def _repaired(line: str, number: int, tally: IssueTally) -> str:
