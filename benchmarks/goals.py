@@ -13,6 +13,7 @@ LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
 # What the small things may take, in s of processor time.
 SMALL_GOALS = {"`--version`": 0.2, "`--help`": 0.2, "`analyze`, the smallest sample": 0.7}
+LOG_GOAL = "50 or more"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,13 @@ class Results:
         return next((row.cost for row in self.rows if row.program == program), None)
 
 
-def goal_table(found: Mapping[tuple[Path, float], Results], peers: Sequence[str], small: Mapping[str, Cost]) -> str:
-    """What was aimed at, and what each source gave; ``found`` is by source and size in MB."""
+def goal_table(
+    found: Mapping[tuple[Path, float], Results],
+    peers: Sequence[str],
+    small: Mapping[str, Cost],
+    logs: Mapping[str, float],
+) -> str:
+    """What was aimed at, and what each source gave; ``found`` is by source and size in MB, ``logs`` are MB/s."""
     sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
     first, last = sizes[0], sizes[-1]
 
@@ -57,6 +63,8 @@ def goal_table(found: Mapping[tuple[Path, float], Results], peers: Sequence[str]
         rows.append((f"peak memory, {last:g} MB, MiB", goal, each(lambda s: peak(found[s, last]))))
     for name, cost in small.items():
         rows.append((f"{name}, CPU s", str(SMALL_GOALS[name]), [f"{cost.cpu:.2f}"] * len(sources)))
+    for kind, rate in logs.items():
+        rows.append((f"{kind}, MB per CPU s", LOG_GOAL, [f"{rate:.0f}"] * len(sources)))
     names = [short(source) for source in sources]
     lines = [f"| what | goal | {' | '.join(names)} |", "|---|--:|" + "--:|" * len(names)]
     return "\n".join([*lines, *(f"| {what} | {goal} | {' | '.join(cells)} |" for what, goal, cells in rows)])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from contenders import CONTENDERS
 from goals import SMALL_GOALS, Results, Row, goal_table, short
+from logs import LARGE_MB, SHARES, SMALL_MB, write_log
 from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,7 +98,8 @@ def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results
 def tables(options: Options, folder: Path) -> Iterator[str]:
     """The Markdown tables: the goals, the small things, and one for each source and size."""
     found, small = measured(options, folder), small_things(options, folder)
-    yield f"## Goals\n\n{goal_table(found, options.slow, small)}"
+    logs = {kind: log_rate(kind, options, folder) for kind in SHARES}
+    yield f"## Goals\n\n{goal_table(found, options.slow, small, logs)}"
     yield f"## Small things\n\n{small_table(small)}"
     for (source, _), results in found.items():
         yield f"## {short(source)}, {results.megabytes:.0f} MB\n\n{size_table(results.rows)}"
@@ -146,6 +148,18 @@ def small_things(options: Options, folder: Path) -> dict[str, Cost]:
     commands = (["--version"], ["--help"], ["analyze", str(trace)])
     costs = [best([measure([*module, *given], options.limit, environment()) for _ in range(5)]) for given in commands]
     return dict(zip(SMALL_GOALS, costs, strict=True))
+
+
+def log_rate(kind: str, options: Options, folder: Path) -> float:
+    """How many MB of a log a second of processor time reads: the difference between a small and a large one."""
+    costs = []
+    for megabytes in (SMALL_MB, LARGE_MB):
+        log = folder / "console.log"
+        write_log(kind, log, megabytes)
+        command = [options.python("perftool"), "-m", "perftool", "analyze", "--log", str(log), "-q"]
+        costs.append(best([measure(command, options.limit, environment()) for _ in range(options.rounds)]).cpu)
+        log.unlink()
+    return (LARGE_MB - SMALL_MB) / (costs[1] - costs[0])
 
 
 def small_table(small: Mapping[str, Cost]) -> str:

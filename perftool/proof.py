@@ -89,7 +89,8 @@ def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> 
     """Why there is nothing to measure on ``device``, or within the time of ``--quick``; None when there is."""
     if device not in benchmark.devices:
         return benchmark.reason
-    return benchmark.unavailable() or (benchmark.not_quick or None if quick else None)
+    too_long = f"not measured by --quick: {benchmark.not_quick}" if quick and benchmark.not_quick else None
+    return benchmark.unavailable() or too_long
 
 
 def judge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from hypothesis import settings
 from stores import Rows
 
 from perftool.store.trace_store import TraceStore
+
+# One thread for each process, those that tests start included: ``pytest -n`` gives each core a worker, which inherits
+# this, and more threads than cores wait for each other.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 WriteTrace = Callable[..., str]
 

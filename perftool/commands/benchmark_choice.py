@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perftool.errors import InputError, PerfToolError
+
+if TYPE_CHECKING:
+    from perftool.bench.harness.case import Benchmark
 
 
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
@@ -68,5 +71,12 @@ def left_out(names: Sequence[str]) -> str:
     parts += [f"runs with a tuned heap ({heaps})"] if heaps else []
     parts += ["rounds beyond the sixth, and pairs of processes beyond the first"]
     text = f"--quick left out {'; '.join(parts)}."
-    slow = [f"{benchmark.name} ({benchmark.not_quick})" for benchmark in found if benchmark.not_quick]
-    return f"{text} Not measured at all: {', '.join(slow)}." if slow else text
+    slow = [benchmark for benchmark in found if benchmark.not_quick]
+    neither, simulated = ([each for each in slow if bool(each.script) is by_script] for by_script in (False, True))
+    told = {"Neither measured nor simulated": neither, "Simulated, and not measured": simulated}
+    lines = [f" {what}: {_named(group)}." for what, group in told.items() if group]
+    return "".join([text, *lines])
+
+
+def _named(benchmarks: Sequence[Benchmark]) -> str:
+    return ", ".join(f"{each.name} ({each.not_quick})" for each in benchmarks)

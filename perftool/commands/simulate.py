@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,27 +65,35 @@ OutputOption = Annotated[
         help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
+ArgsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
+]
+SkipOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
+]
+MaxOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")]
+ReportOption = Annotated[
+    bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
+]
+RanksOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Cards: run the script in N processes, as a launcher would.")
+]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
 
 
 def simulate(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python script.")],
-    args: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
-    ] = None,
+    args: ArgsArgument = None,
     device: DeviceOption = DeviceName.gaudi2,
     mode: ModeOption = Mode.lazy,
-    skip_steps: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
-    ] = None,
+    skip_steps: SkipOption = None,
     steps_from: StepsOption = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")] = None,
+    max_steps: MaxOption = None,
+    ranks: RanksOption = 1,
     output: OutputOption = None,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
-    ] = True,
+    report: ReportOption = True,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -98,19 +107,44 @@ def simulate(
       habana_perf_tool simulate train.py --device gaudi3 --max-steps 20
 
       habana_perf_tool simulate train.py -- --batch-size 8 --device hpu
+
+      habana_perf_tool simulate ddp.py --ranks 2
     """
     from perftool import sim
 
     target = output.resolve() if output else None
     told_by = steps_from and steps_from.value
+    if ranks > 1:
+        steps = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": told_by}
+        options = _as_options({"--device": device.value, "--mode": mode.value, **steps})
+        code, traces = sim.simulate_ranks(script, args or (), ranks, target, options)
+        _report_ranks(traces, report, color, quiet)
+        raise typer.Exit(code)
     done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, told_by)
+    if done.spawned:
+        _report_ranks(done.spawned, report, color, quiet)
+        raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
         note([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
-    if report and done.used and (done.steps or not skip_steps):
+    if report and done.ranks == 1 and done.used and (done.steps or not skip_steps):
         prepared = prepare([str(done.trace)], [], False, Given())
         analyze.run([_shown(done.trace)], [_shown(done.log), _shown(done.metrics)], prepared, color, quiet=True)
     raise typer.Exit(done.exit_code)
+
+
+def _as_options(given: Mapping[str, object]) -> list[str]:
+    return [text for name, value in given.items() if value is not None for text in (name, str(value))]
+
+
+def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
+    """What several ranks left, together; ``written`` may be less than all when one failed."""
+    traces = [_shown(each) for each in written]
+    sys.stdout.flush()
+    if not quiet and traces:
+        note([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
+    if report and traces:
+        analyze.run(traces, [], prepare(traces, [], False, Given()), color, quiet=True)
 
 
 def _shown(path: Path) -> str:
@@ -153,4 +187,9 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
         first = "first step" if done.skipped == 1 else f"first {done.skipped} steps"
         lines += [f"habana_perf_tool: the trace leaves out the {first}, as a warm-up; --skip-steps 0 keeps all"]
     lines += [f"habana_perf_tool: note: {note}" for note in done.notes]
+    if done.ranks > 1:
+        traces = _shown(done.trace).replace(f".rank{done.rank}.", ".rank*.")
+        lines += [
+            f"habana_perf_tool: rank {done.rank} of {done.ranks}; all together: habana_perf_tool analyze {traces}"
+        ]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from perftool.errors import MissingExtraError
+from perftool.errors import InputError, MissingExtraError
 from perftool.sim.machine.causes import Cause
 
 MODES = ("lazy", "eager", "compile")
+_NO_TORCH = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class Simulated:
     ``notes`` say what a real device does otherwise, ``causes`` where and why graphs ended, values were read, ops ran on
     the CPU and graphs were compiled anew, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
     ``compilations`` of the whole run are counts; ``length_ns`` is how long the run took in virtual time, and
-    ``compiling_ns`` how long its compilations took.
+    ``compiling_ns`` how long its compilations took. A launcher may have started ``ranks`` processes, of which this is
+    number ``rank``; ``spawned`` are the traces of the ranks that the script started itself, beside which ``trace`` is
+    written only if the script used the device itself too.
     """
 
     trace: Path
@@ -37,6 +41,9 @@ class Simulated:
     compilations: int
     skipped: int = 0
     compiling_ns: int = 0
+    rank: int = 0
+    ranks: int = 1
+    spawned: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
 
@@ -61,12 +68,29 @@ def simulate(
     Raises InputError when there is no such script, MissingExtraError without torch, and PerfToolError for an unknown
     device, mode or kind of step.
     """
-    try:
-        from perftool.sim.run import run
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise MissingExtraError(
-            "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
-        ) from error
+    _require_torch()
+    from perftool.sim.run import run
+
     return run(script, args, device, mode, max_steps, output, skip_steps, steps_from)
+
+
+def simulate_ranks(
+    script: Path, args: Sequence[str] = (), ranks: int = 2, output: Path | None = None, options: Sequence[str] = ()
+) -> tuple[int, list[Path]]:
+    """Run ``script`` as ``ranks`` processes with a card each, which reach each other through ``hccl``.
+
+    ``options`` are those of ``python -m perftool.sim``. Returns the exit code, of the first process that fails,
+    and the traces: of ``output`` ``run.json.gz`` they are ``run.rank0.json.gz`` and so on.
+    Raises InputError when there is no such script, and MissingExtraError without torch.
+    """
+    if not script.is_file():
+        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
+    _require_torch()
+    from perftool.sim.ranks import run_ranks
+
+    return run_ranks(script, args, options, output, ranks)
+
+
+def _require_torch() -> None:
+    if find_spec("torch") is None:
+        raise MissingExtraError(_NO_TORCH)

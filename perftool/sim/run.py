@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from perftool.errors import InputError, PerfToolError
 from perftool.output_file import require_no_input
@@ -12,8 +13,10 @@ from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
 from perftool.sim.machine.steps import SOURCES
 from perftool.sim.machine.write import require_writable
+from perftool.sim.places import files, place
 from perftool.sim.session.script import run_script
 from perftool.sim.session.simulation import Simulation
+from perftool.sim.spawned import Settings, spawning
 from perftool.sim.stand_in.modules import standing_in
 from perftool.units import NS_PER_US
 
@@ -35,16 +38,20 @@ def run(
         raise PerfToolError(f"steps are not told by {steps_from!r}, but by {', '.join(SOURCES)}")
     if not script.is_file():
         raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
-    trace, log, metrics = output_paths(script, output)
+    trace, log, metrics = files(place(script, output))
     require_no_input([str(trace), str(log), str(metrics)], [str(script)])
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)
-    with standing_in(simulation, max_steps, steps_from):
-        exit_code, interrupted = run_script(simulation, script, args)
-    skipped = simulation.finish(skip_steps, steps_from)
-    simulation.write(trace, log, metrics, interrupted)
     machine = simulation.machine
+    with TemporaryDirectory() as folder:
+        settings = Settings(device, mode, max_steps, skip_steps, steps_from, trace.resolve(), Path(folder))
+        with standing_in(simulation, max_steps, steps_from), spawning(settings):
+            exit_code, interrupted = run_script(simulation, script, args)
+        spawned = settings.written()
+    skipped = simulation.finish(skip_steps, steps_from)
+    if machine.used or not spawned:
+        simulation.write(trace, log, metrics, interrupted)
     steps = sum(event.name.startswith(PROFILER_STEP) for event in machine.recorder.events)
     return Simulated(
         trace=trace,
@@ -60,11 +67,7 @@ def run(
         compiling_ns=sum(microseconds for _, microseconds in machine.log.compiled) * NS_PER_US,
         notes=machine.log.notes,
         causes=machine.causes.all,
+        rank=simulation.rank,
+        ranks=simulation.ranks,
+        spawned=spawned,
     )
-
-
-def output_paths(script: Path, output: Path | None) -> tuple[Path, Path, Path]:
-    """Where trace, log and metrics go."""
-    trace = output or Path(f"{script.stem}.simulated.json.gz")
-    stem = trace.name.removesuffix(".gz").removesuffix(".json")
-    return trace, trace.with_name(f"{stem}.log"), trace.with_name(f"{stem}.metrics.json")

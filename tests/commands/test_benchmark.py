@@ -14,7 +14,7 @@ from perftool.model.benchmark import BenchmarkResult
 pytest.importorskip("torch")
 
 from perftool.bench import benchmark_names, find_benchmark
-from perftool.commands.benchmark_choice import choose, named_in
+from perftool.commands.benchmark_choice import choose, left_out, named_in
 from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import InputError, PerfToolError
 
@@ -144,3 +144,15 @@ def test_traces_that_cannot_be_kept_are_said_at_once(tmp_path: Path) -> None:
         CliRunner().invoke(
             app, ["benchmark", "fused_adamw", "--keep", str(tmp_path / "file/traces")], catch_exceptions=False
         )
+
+
+def test_what_quick_leaves_out_is_told_by_what_is_left_of_it() -> None:
+    names = [name for name in benchmark_names() if find_benchmark(name).not_quick]
+    told = left_out(names)
+
+    neither, simulated = (told.split(f" {what}: ")[1].split(".")[0] for what in (
+        "Neither measured nor simulated", "Simulated, and not measured"
+    ))  # fmt: skip
+    assert ("torch_compile (" in neither, "hpu_graphs (" in simulated) == (True, True)
+    assert all((f"{name} (" in simulated) == bool(find_benchmark(name).script) for name in names)
+    assert left_out(["sdpa"]).count(".") == 1

@@ -89,6 +89,22 @@ def test_every_reason_of_a_cut_is_modelled_or_said_why_not() -> None:
 
 
 @pytest.mark.parametrize(
+    ("statement", "outer", "inner"),
+    [("x[m]", "aten::index", "aten::nonzero"), ("x[m] = 0", "aten::index_put_", "aten::nonzero"),
+     ("torch.unique(x)", "aten::_unique2", None), ("x.masked_select(m)", "aten::masked_select", None)],
+)  # fmt: skip
+def test_the_wait_for_the_length_of_a_result_lies_in_the_op(
+    tmp_path: Path, statement: str, outer: str, inner: str | None
+) -> None:
+    done = run(tmp_path, f"x = torch.arange(4.0).to('hpu')\nm = x > 1\n{statement}")
+
+    [wait] = [each["ts"] for each in done.named("synEventSynchronize")][-2:-1]
+    for name in (outer, inner) if inner else (outer,):
+        [around] = done.named(name)
+        assert around["ts"] < wait < around["ts"] + around["dur"]
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         *("x[i]", "x[i] = 0", "x[1:3] = 0", "x.masked_fill_(m, 0)", "torch.where(m, x, 0)"),

@@ -183,6 +183,31 @@ FALLBACKS = """
         ("(x > 1).sum()", "int64", {}),
         ("torch.unique(x)", "float32", {}),
         ("torch._foreach_mul_([x], 2)", "float32", {}),
+        # An elementwise op is judged by what it computes in: integers become fp32, and the wider type of two counts.
+        ("x.sigmoid()", "int64", {}),
+        ("x.sigmoid()", "float16", {}),
+        ("torch.floor_divide(x, x.half())", "int64", {"aten::floor_divide": 1}),
+        ("torch.floor_divide(x.half(), x)", "float32", {}),
+        ("x.half() > x.int()", "int64", {}),
+        ("torch.polar(x, x).abs()", "float32", {"aten::polar": 1, "aten::abs": 1}),
+        # Where the registration lists types by argument, each of them is looked at, but not what is optional.
+        ("torch.zeros(4, 4, device='hpu').index_add_(0, torch.arange(4, device='hpu'), x.expand(4, 4))", "float32", {}),
+        (
+            "torch.zeros(4, 4, dtype=torch.int16, device='hpu').index_add_(0, x.long(), x.expand(4, 4))",
+            "int16",
+            {"aten::index_add_": 1},
+        ),
+        ("torch.batch_norm(x[None], x, x, x, x, True, 0.1, 1e-5, False)", "bfloat16", {}),
+        (
+            "torch.ops.aten._native_batch_norm_legit(x[None], x, x, x.float(), x.float(), True, 0.1, 1e-5)",
+            "bfloat16",
+            {},
+        ),
+        (
+            "torch.ops.aten._native_batch_norm_legit(x[None], x, x, x, x, True, 0.1, 1e-5)",
+            "bfloat16",
+            {"aten::_native_batch_norm_legit": 1},
+        ),
     ],
 )
 def test_fallbacks(tmp_path: Path, call: str, dtype: str, logged: dict[str, int]) -> None:

@@ -115,7 +115,7 @@ WRONG = ("FUS101", "GAP102", "RCP101", "RCP102", "SYN101")
 @pytest.mark.parametrize(("name", "expected"), [("train", set(WRONG)), ("train_fixed", set())])
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_the_examples_show_the_faults_and_their_cure(tmp_path: Path, name: str, expected: set[str]) -> None:
-    left = simulate(EXAMPLES / f"{name}.py", output=tmp_path / "run.json.gz")
+    left = simulate(EXAMPLES / f"{name}.py", output=tmp_path / "run.json.gz", max_steps=20)
     report = analyze([str(left.trace)], logs=[str(left.log), str(left.metrics)])
     assert left.exit_code == 0
     assert {finding.code for finding in report.findings} & set(WRONG) == expected

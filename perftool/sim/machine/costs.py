@@ -46,6 +46,8 @@ class Costs:
     copies_link_share: float
     copies_pageable_bytes_per_us: float
     copies_wake_us: float
+    links_setup_us: float
+    links_share: float
     loader_start_ms: float
     loader_receive_us: float
 

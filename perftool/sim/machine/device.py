@@ -1,4 +1,4 @@
-"""The device's own timeline: recipes in order, engines side by side inside a recipe, copies on their own lane."""
+"""The device's own timeline: recipes in order, engines side by side inside one, copies and collectives on own lanes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perftool.sim.machine.costs import Roofline, us
 from perftool.sim.machine.graph import Kernel
+from perftool.sim.machine.network import Collective
 from perftool.sim.machine.recorder import Recorder
 
 
@@ -15,14 +16,20 @@ class DeviceQueue:
     def __init__(self, recorder: Recorder, speed: Roofline) -> None:
         self.free = 0
         self.copies_free = 0
+        self.links_free = 0
         self._recorder = recorder
         self._speed = speed
         self._transfers = 0
 
-    def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int) -> int:
-        """Run a recipe that was enqueued at ``submitted``; returns when its last kernel ends."""
+    @property
+    def done(self) -> int:
+        """When everything but the copies is done."""
+        return max(self.free, self.links_free)
+
+    def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int, after: int = 0) -> int:
+        """Run a recipe that was enqueued at ``submitted``, not before ``after``; returns when its last kernel ends."""
         costs = self._speed.costs
-        ready = max(submitted, self.copies_free)
+        ready = max(submitted, self.copies_free, after)
         begin = max(ready + us(costs.device_start_us), self.free + us(costs.device_recipe_gap_us))
         engine_free: dict[str, int] = {}
         ends: list[int] = []
@@ -34,6 +41,12 @@ class DeviceQueue:
             self._recorder.kernel(kernel.engine, kernel.name, start, ends[-1], recipe, name, kernel.dtype)
         self.free = max([begin, *ends])
         return self.free
+
+    def collective(self, collective: Collective, ready: int, begin: int) -> int:
+        """A collective that this card is ``ready`` for and the last one at ``begin``; returns when it ends."""
+        self.links_free = begin + collective.length(self._speed.facts, self._speed.costs)
+        self._recorder.collective(collective.kind, ready, self.links_free, collective.args)
+        return self.links_free
 
     def transfer(self, size: int, ready: int) -> int:
         """Copy ``size`` bytes over PCIe, not before ``ready``; returns when it ends."""

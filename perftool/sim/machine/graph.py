@@ -67,12 +67,16 @@ class _Chain:
 
 
 class Graph:
-    """Accumulates nodes. ``inputs`` numbers the storages that come from outside, in order of their first use."""
+    """Accumulates nodes. ``inputs`` numbers the storages that come from outside, in order of their first use.
+
+    ``touched`` are the serials of all storages of the device that its ops read or write.
+    """
 
     def __init__(self, serial: int) -> None:
         self.serial = serial
         self.nodes: list[Node] = []
         self.inputs: dict[int, int] = {}
+        self.touched: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from perftool.sim.machine.causes import Causes
 from perftool.sim.machine.costs import Costs, Roofline, ms, us
 from perftool.sim.machine.device import DeviceQueue
 from perftool.sim.machine.graph import Graph, Kernel, Node
+from perftool.sim.machine.network import Collective
 from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
 from perftool.sim.machine.run_log import RunLog
 
@@ -57,11 +58,13 @@ class Machine:
         self._launch_free = _START_NS
         self._launches = 0
         self._limits: dict[str, int] | None = None
+        # When a collective has the contents of a storage, by its serial.
+        self._arriving: dict[int, int] = {}
 
     @property
     def end(self) -> int:
         """When everything submitted so far is done."""
-        return max(self.now, self._launch_free, self._queue.free, self._queue.copies_free)
+        return max(self.now, self._launch_free, self._queue.done, self._queue.copies_free)
 
     @property
     def length(self) -> int:
@@ -92,10 +95,10 @@ class Machine:
         self.host_op(f"aten::{name}", self.costs.host_plain_op_us + moved / self.costs.host_bytes_per_us)
 
     @contextmanager
-    def op(self, name: str, args: Args | None = None) -> Iterator[None]:
-        """A host op around whatever happens inside it."""
+    def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
+        """A host op around whatever happens inside it; ``microseconds`` are what it takes before that."""
         begin = self.now
-        self.spend(self.costs.host_plain_op_us)
+        self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
         self.spend(1.0)
         self.recorder.host(name, begin, self.now, args=args)
@@ -168,7 +171,8 @@ class Machine:
                 self.now = at
         else:
             self.log.hits[recipe.id] += 1
-        self._launch_free = self._launch(recipe, at)
+        arriving = [self._arriving.pop(each, 0) for each in graph.touched] if self._arriving else []
+        self._launch_free = self._launch(recipe, at, max(arriving, default=0))
         name = "LaunchSyncTensorsGraph" if form == "lazy" else "LaunchRecipeTask"
         self.recorder.bridge(name, begin, self._launch_free, LAUNCH_THREAD)
 
@@ -191,15 +195,15 @@ class Machine:
         self.log.compiled.append((recipe.name, length // 1000))
         return end + us(4)
 
-    def _launch(self, recipe: Recipe, at: int) -> int:
-        """Enqueue a recipe; returns when the launch thread is free again."""
+    def _launch(self, recipe: Recipe, at: int, after: int) -> int:
+        """Enqueue a recipe that cannot run before ``after``; returns when the launch thread is free again."""
         begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
         self._launches += 1
         self.recorder.synapse("synLaunchWithExternalEvents", begin, end, LAUNCH_THREAD)
         name = f"enqueueWithExternalEvents seqId:{self._launches} recipeId:{recipe.id}"
         self.recorder.annotation(name, begin + us(1), end - us(1), recipe.id, recipe.name)
         self.recorder.synapse("synEventRecord", end + us(0.5), end + us(1.5), LAUNCH_THREAD)
-        self._queue.run(recipe.kernels, recipe.id, recipe.name, end - us(1))
+        self._queue.run(recipe.kernels, recipe.id, recipe.name, end - us(1), after)
         return end + us(2)
 
     # Waiting and copying -----------------------------------------------------------------------------
@@ -212,7 +216,7 @@ class Machine:
     def wait(self) -> None:
         """Wait until the device has done what was launched."""
         self._join()
-        self._wait(self._queue.free)
+        self._wait(self._queue.done)
 
     def copy_in(self, size: int, *, pinned: bool, non_blocking: bool) -> None:
         """Copy from host to device. Only pinned memory can be copied without waiting."""
@@ -237,9 +241,22 @@ class Machine:
         begin = self.now
         self.spend(1.0)
         self._join()
-        self._wait(self._transfer(size, "1", self._queue.free))
+        self._wait(self._transfer(size, "1", self._queue.done))
         self.spend(1.0)
         self.recorder.bridge("copy_hpu_lazy_D2H", begin, self.now)
+
+    def collective(
+        self, collective: Collective, last_to_come: Callable[[int], int], results: Iterable[int], *, waits: bool
+    ) -> None:
+        """A collective of several cards, behind what was launched; ``last_to_come`` says when the last one is there.
+
+        What reads or writes its ``results``, the serials of storages, comes after it; with ``waits`` the host does too.
+        """
+        ready = max(self.now, self._launch_free, self._queue.done)
+        end = self._queue.collective(collective, ready, last_to_come(ready))
+        self._arriving.update(dict.fromkeys(results, end))
+        if waits:
+            self._wait(end)
 
     def _join(self) -> None:
         if self._launch_free > self.now:

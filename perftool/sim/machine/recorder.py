@@ -46,9 +46,19 @@ class LaneKind:
 
 
 # The thousands are the bridge's; the remainders and names are invented. One lane stands for all of its engine.
-_LATER = {"PDMA": LaneKind(3001, "PDMA 0"), "MME": LaneKind(6003, "MME 0"), "TPC": LaneKind(7024, "TPC 0")}
+_LATER = {
+    "PDMA": LaneKind(3001, "PDMA 0"),
+    "MME": LaneKind(6003, "MME 0"),
+    "TPC": LaneKind(7024, "TPC 0"),
+    "NIC": LaneKind(14_049, "NIC 0"),
+}
 LANES: Mapping[str, Mapping[str, LaneKind]] = {
-    "GAUDI": {"PDMA": LaneKind(6, "DMA 0 PCIe"), "MME": LaneKind(1008, "MME 0"), "TPC": LaneKind(2012, "TPC 0")},
+    "GAUDI": {
+        "PDMA": LaneKind(6, "DMA 0 PCIe"),
+        "MME": LaneKind(1008, "MME 0"),
+        "TPC": LaneKind(2012, "TPC 0"),
+        "NIC": LaneKind(17_020, "NIC 0"),
+    },
     "GAUDI2": _LATER,
     "GAUDI3": {**_LATER, "MME": LaneKind(6016, "[HD0] MME"), "TPC": LaneKind(7032, "[HD0] TPC 0")},
 }
@@ -108,6 +118,13 @@ class Recorder:
         name = f"pdma_tx_commands apiId={number} chunk=0"
         tid = self._lanes["PDMA"].tid
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
+
+    def collective(self, kind: str, begin: int, end: int, args: Args) -> None:
+        """A collective on the links to other cards, from when this card is ready for it; ``args`` say what it moves."""
+        name = f"hccl_{kind}"
+        tid = self._lanes["NIC"].tid
+        row = {**recipe_args(0, ""), **args, "device": DEVICE_PROCESS}
+        self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", row))
 
     def forget_before(self, ns: int) -> None:
         """Drop what began before ``ns``, as a profiler does that was switched on only then."""

@@ -21,11 +21,16 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 
 @dataclass(frozen=True)
 class About:
-    """What the trace says of itself at its top level. ``interrupted`` tells why the run ended early."""
+    """What the trace says of itself at its top level. ``interrupted`` tells why the run ended early.
+
+    ``rank`` is that of this trace among ``ranks``.
+    """
 
     device: DeviceFacts
     mode: str
     interrupted: str | None = None
+    rank: int = 0
+    ranks: int = 1
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
@@ -47,6 +52,8 @@ def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]
         "traceName": "simulated.pt.trace.json",
         "with_stack": 0,
     }
+    if about.ranks > 1:
+        top["distributedInfo"] = {"backend": "hccl", "rank": about.rank, "world_size": about.ranks}
     if about.interrupted:
         top["interrupted"] = about.interrupted
     return orjson.dumps(top, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,18 +28,28 @@ class DeviceOps:
         self._placement = placement
         self._device = device
 
-    def run(self, call: Call) -> None:
-        """Account for one op."""
+    def run(self, call: Call, *, told: bool = False) -> None:
+        """Account for one op; it is ``told`` of when the host's part of it is recorded already."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
             self._fall_back(call)
         else:
             self._bring_operands(call)
-            self._host(call, self._machine.costs.host_op_us)
+            if not told:
+                self._host(call, self._machine.costs.host_op_us)
             self._note_types(call)
             key = (call.op.name, parts_of(call, self._origin), names_of(call))
             self.add(work_of(call), key, call.inputs, _on_device(call))
+
+    @contextmanager
+    def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
+        """One host op around all that happens inside, such as a wait for how large its result is."""
+        if self.quiet:
+            yield
+            return
+        with self._machine.op(name, recorded_shapes(arguments), self._machine.costs.host_op_us):
+            yield
 
     def add(
         self,
@@ -55,7 +66,10 @@ class DeviceOps:
         sources = []
         for each in inputs:
             entry = self._placement.find(each)
-            if entry is not None and entry.node[0] == graph.serial:
+            if entry is None:
+                continue
+            graph.touched.add(entry.serial)
+            if entry.node[0] == graph.serial:
                 sources.append((entry.node[1], size(each)))
         name, parts, names = key
         index = self._machine.add(Node(work, name, parts, tuple(sources), names, self._machine.recorder.line))

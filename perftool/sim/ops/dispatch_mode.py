@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from perftool.sim.machine.annotations import Annotations
 from perftool.sim.machine.machine import Machine
+from perftool.sim.ops.collectives import collective_of, finish, group_of, last_to_come
 from perftool.sim.ops.computing import compute
 from perftool.sim.ops.device_ops import DeviceOps
 from perftool.sim.ops.op_work import Call, facts_of, leaves, masks_of, size, tensors
@@ -102,19 +104,23 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
+        elif base in _DATA_DEPENDENT or masks_of(call):
+            with self.device_ops.around(f"aten::{base}", call.args):
+                for mask in masks_of(call):
+                    self._find_places(call, mask)
+                self.device_ops.run(call, told=True)
+                if base in _DATA_DEPENDENT:
+                    self.machine.copy_out(8, _DATA_DEPENDENT[base])
         else:
-            for mask in masks_of(call):
-                self._find_places(call, mask)
             self.device_ops.run(call)
-            if base in _DATA_DEPENDENT:
-                self.machine.copy_out(8, _DATA_DEPENDENT[base])
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
         """An index that is a mask is made a list of places first, whose length the host waits for."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        self.device_ops.find_places(mask)
-        self.machine.copy_out(8, "non zero")
+        with self.device_ops.around("aten::nonzero", (mask,)):
+            self.device_ops.find_places(mask)
+            self.machine.copy_out(8, "non zero")
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""
@@ -171,12 +177,21 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")
 
     def _collect(self, call: Call, on_device: bool) -> None:
-        """A collective of one card: it ends the graph, and moves nothing."""
+        """A collective: it ends the graph; of one card it moves nothing."""
         if on_device:
             self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
             for each in call.outputs:
                 self.placement.put(each)
         self.machine.host_op(f"c10d::{call.op.base}", self.machine.costs.host_call_us)
+        group = group_of(call)
+        if group is None or group.size() == 1:
+            return
+        entries = [self.placement.find(each) for each in call.outputs] if on_device else []
+        if on_device:
+            finish(call)
+        results = [entry.serial for entry in entries if entry is not None]
+        last = partial(last_to_come, group)
+        self.machine.collective(collective_of(call, group), last, results, waits=not on_device)
 
     @contextmanager
     def _copying(self, tensor: torch.Tensor) -> Iterator[None]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 
-from perftool.model.hpu_ops import accepts, is_registered
+from perftool.model.hpu_ops import ANY_ARGUMENT, accepts, is_registered
 from perftool.sim.ops.op_work import Call
 
 # Kernels that PyTorch picks on a CPU; on an HPU it takes another way to the same result, without them.
@@ -18,6 +19,8 @@ _CPU_ONLY_FORMS = frozenset({
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # Data moves whatever its type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
+# Elementwise ops that PyTorch does not tag as such.
+_UNTAGGED = frozenset({"floor_divide"})
 _HPU_TYPES = {
     torch.bfloat16: "HPUBFloat16Type", torch.float32: "HPUFloatType", torch.float16: "HPUHalfType",
     torch.float64: "HPUDoubleType", torch.int64: "HPULongType", torch.int32: "HPUIntType", torch.int16: "HPUShortType",
@@ -33,21 +36,36 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` runs on the CPU: no kernel of any form, or a data type that its registration refuses."""
+    """Whether ``call`` runs on the CPU: no kernel of any form, or a type that its registration refuses."""
     op = call.op.name
     if not _runs(op):
         return True
     if call.op.kind in _MOVES:
         return False
-    return not all(accepts(op, device, name, dtype) for name, dtype in _first_argument(call))
+    if any(each.is_complex() for each in (*call.inputs, *call.outputs)):
+        return True
+    return not all(accepts(op, device, name, dtype) for name, dtype in _checked(call))
 
 
-def _first_argument(call: Call) -> list[tuple[str, str]]:
-    # Index and statistics arguments are cast by the front ends; only the data itself decides.
-    for place, value in enumerate(call.args):
-        if isinstance(value, torch.Tensor):
-            return [(call.op.arguments[place], str(value.dtype).removeprefix("torch."))]
-    return []
+def _checked(call: Call) -> list[tuple[str, str]]:
+    """The types that the bridge looks at, by argument: that of every tensor; of elementwise ops, what they compute in.
+
+    It does not look at lists of tensors, at optional ones, and at where a result is to go.
+    """
+    named = {**dict(zip(call.op.arguments, call.args, strict=False)), **call.kwargs}
+    operands = {name: named[name] for name in call.op.operands if isinstance(named.get(name), torch.Tensor)}
+    types = {name: value.dtype for name, value in operands.items()}
+    if types and (call.op.pointwise or call.op.kind in _UNTAGGED):
+        types = {ANY_ARGUMENT: _computed_in(call)}
+    return [(name, str(dtype).removeprefix("torch.")) for name, dtype in types.items()]
+
+
+def _computed_in(call: Call) -> torch.dtype:
+    """The type of the result of an elementwise op; of a comparison, which has none of its own, that of its operands."""
+    if call.outputs and call.outputs[0].dtype is not torch.bool:
+        return call.outputs[0].dtype
+    operands: list[Any] = [each for each in call.leaves if isinstance(each, (torch.Tensor, int, float))][:2]
+    return torch.result_type(*operands) if len(operands) == 2 else call.inputs[0].dtype
 
 
 def argument_types(call: Call) -> dict[str, str]:

@@ -40,6 +40,7 @@ class OpFacts:
     """What is known of an op before it is called. ``base`` has neither namespace nor overload; ``kind`` no underscore.
 
     ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may give one another shape.
+    ``operands`` are the arguments that are one tensor each, whatever the call; of an ``out`` form without the last.
     """
 
     name: str
@@ -50,12 +51,15 @@ class OpFacts:
     arguments: tuple[str, ...]
     written: tuple[bool, ...]
     resizes: bool
+    operands: tuple[str, ...]
 
 
 @cache
 def facts_of(func: Any) -> OpFacts:
     """The facts of an operator, from its schema."""
     base, arguments = str(func.overloadpacket.__name__), func._schema.arguments
+    operands = tuple(argument.name for argument in arguments if str(argument.type) == "Tensor")
+    has_out = any(argument.is_out for argument in arguments)
     return OpFacts(
         name=str(func.name()),
         base=base,
@@ -64,7 +68,8 @@ def facts_of(func: Any) -> OpFacts:
         pointwise=torch.Tag.pointwise in func.tags,
         arguments=tuple(argument.name for argument in arguments),
         written=tuple(argument.alias_info is not None and argument.alias_info.is_write for argument in arguments),
-        resizes=base.startswith("resize_") or any(argument.is_out for argument in arguments),
+        resizes=base.startswith("resize_") or has_out,
+        operands=operands[:-1] if has_out and len(operands) > 1 else operands,
     )
 
 

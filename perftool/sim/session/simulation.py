@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.model.devices import DeviceFacts
 from perftool.sim.machine.annotations import PROFILER_STEP, Annotations
 from perftool.sim.machine.costs import default_costs
@@ -38,6 +39,8 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
+        # As the launcher has it, or the script, which may start its ranks itself.
+        self.ranks, self.rank, _ = ranks_of_launcher()
         # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
         self.graphed_backward = False
 
@@ -85,7 +88,7 @@ class Simulation:
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
         """Write the three files."""
         recorder, end = self.machine.recorder, self.machine.end
-        about = About(self.device, self.mode, interrupted)
+        about = About(self.device, self.mode, interrupted, self.rank, self.ranks)
         write(trace, trace_bytes(about, recorder.metadata(), recorder.events))
         write(log, self.machine.log.text(end, self.machine.causes.all).encode())
         write(metrics, self.machine.log.metrics(end).encode())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from multiprocessing import parent_process
 from typing import Any
 
 import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
-from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.names import SETTINGS
 from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
@@ -46,18 +46,40 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
     return model
 
 
-def init_process_group() -> Callable[..., None]:
-    """``torch.distributed.init_process_group`` with the backend ``hccl`` of one card."""
-    plain = distributed.init_process_group
+def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
+    """The functions of ``torch.distributed`` that take or tell a backend, for which ``hccl`` is one."""
+    made, made_of, told = distributed.init_process_group, distributed.new_group, distributed.get_backend
+    named: list[str] = []
 
-    def init(backend: str | None = None, *args: Any, **options: Any) -> None:
-        """One simulated card is a group of its own."""
-        if backend is None or "hccl" not in backend:
-            plain(backend, *args, **options)
+    def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
+        """Gloo beneath the name; one simulated card is a group of its own."""
+        named[:] = [backend] if backend and "hccl" in backend else []
+        if not named:
+            made(backend, *args, **options)
             return
-        world, _, _ = ranks_of_launcher(options.get("world_size"))
-        if world > 1:
-            raise PerfToolError(f"the simulator has one card, and the script asks for a group of {world}")
-        torch.distributed.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+        # Gloo knows no device of ours.
+        options.pop("device_id", None)
+        asked = options.get("world_size", simulation.ranks)
+        if asked > 1 and simulation.ranks == 1 and parent_process() is None:
+            raise PerfToolError(
+                f"the script asks for a group of {asked} cards, and nothing starts the others: "
+                f"simulate --ranks {asked} does"
+            )
+        if asked in (-1, 1) and simulation.ranks == 1:
+            made("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+            return
+        made("gloo", *args, **options)
+        simulation.ranks, simulation.rank = distributed.get_world_size(), distributed.get_rank()
 
-    return init
+    def new_group(*args: Any, **options: Any) -> Any:
+        """A group of the backend of all, or another one."""
+        if "hccl" in (options.get("backend") or ""):
+            options["backend"] = "gloo"
+        return made_of(*args, **options)
+
+    def get_backend(group: Any = None) -> Any:
+        """The name that the script gave."""
+        found = told(group)
+        return "hccl" if named and found == "gloo" else found
+
+    return {"init_process_group": init_process_group, "new_group": new_group, "get_backend": get_backend}

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from perftool.fused.porting.bridge import ranks_of_launcher
+from perftool.sim.ops.function_mode import HPU
 from perftool.sim.session.simulation import Simulation
 
 # The keys of a configuration of deepspeed.init_inference; one without any of them is for training.
@@ -45,8 +45,13 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
             self._inference = inference
             # Lightning asks the accelerator for the devices, who knows how many there are.
             wanted = len(parallel_devices) if isinstance(parallel_devices, list) else parallel_devices
-            limits = _limits(simulation.device.name, self.config, inference, wanted)
+            limits = _limits(simulation, self.config, inference, wanted)
             remarks.extend(each for each in limits if each not in remarks)
+
+        @property
+        def root_device(self) -> torch.device:
+            """Each process sees its own card as the first."""
+            return HPU
 
         def setup_environment(self) -> None:
             """Without Lightning's check that the device is one of CUDA."""
@@ -58,7 +63,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
                 super()._initialize_deepspeed_inference(model)
                 return
             deepspeed = import_module("deepspeed")
-            self.model = deepspeed.init_inference(model, **_for_the_cards(self._inference))
+            self.model = deepspeed.init_inference(model, **_for_the_cards(self._inference, simulation.ranks))
 
         def batch_to_device(self, batch: Any, *args: Any, **options: Any) -> Any:
             """In inference the inputs have the type of the model: the plugin has cast them to its own."""
@@ -72,21 +77,20 @@ def _cast(dtype: torch.dtype, leaf: Any) -> Any:
     return leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
-def _for_the_cards(inference: Mapping[str, Any]) -> dict[str, Any]:
+def _for_the_cards(inference: Mapping[str, Any], cards: int) -> dict[str, Any]:
     """The settings with as many cards for each product as there are."""
     settings = dict(inference)
-    world, _, _ = ranks_of_launcher()
     if "tensor_parallel" in settings:
-        settings["tensor_parallel"] = {**settings["tensor_parallel"], "tp_size": world}
+        settings["tensor_parallel"] = {**settings["tensor_parallel"], "tp_size": cards}
     return settings
 
 
-def _limits(device: str, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
+def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
     """What the guide says that the device cannot do, and what is left out here."""
     zero = (config or {}).get("zero_optimization", {})
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}
     cards = (inference.get("tensor_parallel") or {}).get("tp_size", wanted)
-    world, _, _ = ranks_of_launcher()
+    device, world = simulation.device.name, simulation.ranks
     told = {
         "DeepSpeed: the guide does not have ZeRO stage 3 among what Gaudi 2 supports": (
             zero.get("stage") == 3 and device == "GAUDI2"

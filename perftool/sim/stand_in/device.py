@@ -34,7 +34,7 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
         "synchronize": lambda device=None: machine.synchronize(),
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "device_count": lambda: 1,
+        "device_count": lambda: simulation.ranks,
         "current_device": lambda: 0,
         "device": lambda device: nullcontext(),
         "device_of": lambda tensor: nullcontext(),

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.fused.porting.lightning import part
 from perftool.sim.ops.function_mode import HPU
 from perftool.sim.session.simulation import Simulation
@@ -31,7 +30,7 @@ def lightning_modules(simulation: Simulation) -> list[ModuleType]:
 
     strategies = {"SingleHPUStrategy": single, "HPUDeepSpeedStrategy": deepspeed}
     return [
-        module(f"{_BASE}.accelerator", HPUAccelerator=_Accelerator),
+        module(f"{_BASE}.accelerator", HPUAccelerator=_accelerator(simulation)),
         module(f"{_BASE}.strategies", **strategies),
         module(f"{_BASE}.strategies.deepspeed", HPUDeepSpeedStrategy=deepspeed),
         module(f"{_BASE}.plugins.precision", HPUPrecisionPlugin=_precision),
@@ -55,26 +54,29 @@ def _marking(simulation: Simulation, base: Any) -> Any:
     return Marking
 
 
-class _Accelerator:
-    """One card. Calling it gives an accelerator of Lightning's own kind."""
+def _accelerator(simulation: Simulation) -> type:
+    class HPUAccelerator:
+        """The cards that there are. Calling it gives an accelerator of Lightning's own kind."""
 
-    def __new__(cls) -> Any:
-        # Lightning puts a model on the device of this kind of accelerator when no strategy is named.
-        base: Any = part("accelerators").MPSAccelerator
-        members = {
-            "setup_device": lambda self, device: None,
-            "get_device_stats": lambda self, device: {},
-            "parse_devices": staticmethod(lambda devices: [0] * cls.auto_device_count()),
-            "get_parallel_devices": staticmethod(lambda devices: [HPU] * len(devices)),
-            "auto_device_count": staticmethod(cls.auto_device_count),
-            "is_available": staticmethod(lambda: True),
-        }
-        return type("HPUAccelerator", (base,), members)()
+        def __new__(cls) -> Any:
+            # Lightning puts a model on the device of this kind of accelerator when no strategy is named.
+            base: Any = part("accelerators").MPSAccelerator
+            members = {
+                "setup_device": lambda self, device: None,
+                "get_device_stats": lambda self, device: {},
+                "parse_devices": staticmethod(lambda devices: list(range(cls.auto_device_count()))),
+                "get_parallel_devices": staticmethod(lambda devices: [torch.device("hpu", each) for each in devices]),
+                "auto_device_count": staticmethod(cls.auto_device_count),
+                "is_available": staticmethod(lambda: True),
+            }
+            return type("HPUAccelerator", (base,), members)()
 
-    @staticmethod
-    def auto_device_count() -> int:
-        """How many cards there are."""
-        return ranks_of_launcher()[0]
+        @staticmethod
+        def auto_device_count() -> int:
+            """How many cards there are."""
+            return simulation.ranks
+
+    return HPUAccelerator
 
 
 def _precision(precision: str = "bf16-mixed", device: str = "hpu") -> Any:

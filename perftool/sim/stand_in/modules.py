@@ -23,7 +23,7 @@ from perftool.sim.session.limit import step_limit
 from perftool.sim.session.loader import metered_loaders
 from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
-from perftool.sim.stand_in.core import core_members, init_process_group
+from perftool.sim.stand_in.core import core_members, process_groups
 from perftool.sim.stand_in.device import device_members, device_modules
 from perftool.sim.stand_in.frameworks import installed, module
 from perftool.sim.stand_in.fused import custom_ops, fused_modules
@@ -52,7 +52,7 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
             (torch._C._autograd, "_push_saved_tensors_default_hooks", hooks_function(simulation)),
             (torch, "load", _load(simulation)),
             (torch.ops, "hpu", custom_ops(simulation)),
-            (torch.distributed, "init_process_group", init_process_group()),
+            *((torch.distributed, name, function) for name, function in process_groups(simulation).items()),
             (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
             (torch.Tensor, "hpu", _to_hpu),
             # All streams are one, so no memory is used again too early.

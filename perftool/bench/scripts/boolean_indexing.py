@@ -1,0 +1,29 @@
+"""The loss of the masked positions: selected by the mask, or multiplied with it. Written for a Gaudi."""
+
+import sys
+
+import habana_frameworks.torch.core as htcore
+import torch
+from habana_frameworks.torch.hpex.optimizers import FusedAdamW
+from torch import nn
+
+FORM = sys.argv[1]
+STEPS, ROWS, WIDTH, MASKED = 20, 512, 512, 128
+
+torch.manual_seed(0)
+device = torch.device("hpu")
+model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(4))).to(device)
+optimizer = FusedAdamW(model.parameters(), lr=1e-4)
+inputs = torch.randn(ROWS, WIDTH).to(device)
+# As many in every step, so that only the waiting differs.
+masks = [(torch.randperm(ROWS) < MASKED).to(device) for _ in range(STEPS)]
+
+for mask in masks:
+    optimizer.zero_grad(set_to_none=True)
+    errors = (model(inputs) - inputs).square().mean(1)
+    loss = errors[mask].mean() if FORM == "naive" else (errors * mask).sum() / mask.sum()
+    loss.backward()
+    htcore.mark_step()
+    optimizer.step()
+    htcore.mark_step()
+print("result", loss.detach().cpu().item())

@@ -1,0 +1,60 @@
+"""Collectives of several cards in one box: how long the links between them take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perftool.model.devices import DeviceFacts
+from perftool.sim.machine.costs import Costs, us
+from perftool.units import NS_PER_S
+
+# Every card of a box has as many links to each of the others.
+_CARDS_OF_A_BOX = 8
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective as a rank sees it. ``size`` are the bytes that it puts in, ``elements`` their number.
+
+    ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
+    ``ranks`` are the members of the group.
+    """
+
+    kind: str
+    size: int
+    elements: int
+    dtype: str
+    group: str
+    ranks: tuple[int, ...]
+
+    @property
+    def sent(self) -> float:
+        """Bytes that one card sends, by the algorithm that needs least."""
+        n = len(self.ranks)
+        shares = {
+            "all_reduce": 2 * (n - 1) / n,
+            "all_gather": n - 1.0,
+            "gather": n - 1.0,
+            "broadcast": 1.0,
+            "reduce": 1.0,
+        }
+        return self.size * shares.get(self.kind, (n - 1) / n)
+
+    @property
+    def args(self) -> Mapping[str, object]:
+        """What a trace says of it."""
+        return {
+            "Collective name": self.kind,
+            "Group size": len(self.ranks),
+            "In msg nelems": self.elements,
+            "Process Group Name": self.group,
+            "Process Group Ranks": str(list(self.ranks)),
+            "dtype": self.dtype,
+        }
+
+    def length(self, facts: DeviceFacts, costs: Costs) -> int:
+        """Nanoseconds from when the last card has come until all are done."""
+        others = min(len(self.ranks), _CARDS_OF_A_BOX) - 1
+        rate = (facts.link_bandwidth or 0.0) * others / (_CARDS_OF_A_BOX - 1) * costs.links_share
+        return us(costs.links_setup_us) + (round(self.sent / rate * NS_PER_S) if rate else 0)

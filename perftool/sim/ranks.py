@@ -1,0 +1,79 @@
+"""Several simulated cards: one process for each, as a launcher would start them on this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from perftool.sim.places import of_rank, place
+
+# How often to look whether a process has ended, and how long one may take to end when it is asked to.
+_LOOK_S, _END_S = 0.05, 10.0
+
+
+def run_ranks(
+    script: Path, args: Sequence[str], options: Sequence[str], output: Path | None, ranks: int
+) -> tuple[int, list[Path]]:
+    """Run ``script`` in ``ranks`` processes, with ``options`` of ``python -m perftool.sim``.
+
+    Returns the exit code, which is that of the first one to fail, and the traces. When one fails the others are ended,
+    since they would wait for it.
+    """
+    target = place(script, output).resolve()
+    command = [sys.executable, "-m", "perftool.sim", *options, "-o", str(target), str(script), *args]
+    shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // ranks)), **os.environ}
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank in range(ranks):
+            own = {**threads, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            children.append(subprocess.Popen(command, env=own))
+        code = _wait(children)
+    except KeyboardInterrupt:
+        # They have got it too, and write what they have.
+        code = max(_wait_for_each(children), 130)
+    finally:
+        _end(children)
+    traces = [of_rank(target, rank) for rank in range(ranks)]
+    return code, [trace for trace in traces if trace.exists()]
+
+
+def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Wait for all, or until one fails; returns its exit code."""
+    while True:
+        codes = [child.poll() for child in children]
+        failed = next((code for code in codes if code), None)
+        if failed is not None or None not in codes:
+            # A signal ends a shell's command with 128 and its number.
+            return 128 - failed if failed and failed < 0 else failed or 0
+        time.sleep(_LOOK_S)
+
+
+def _wait_for_each(children: Sequence[subprocess.Popen[bytes]]) -> int:
+    end = time.monotonic() + _END_S
+    while any(child.poll() is None for child in children) and time.monotonic() < end:
+        time.sleep(_LOOK_S)
+    return max((child.returncode or 0 for child in children), default=0)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    for child in children:
+        try:
+            child.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,85 @@
+"""Processes that a script spawns, such as one for each card: each is a simulation of its own, with its own trace.
+
+A spawned process unpickles what its parent prepared before it imports the script; that is when its simulation begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import spawn, util
+from pathlib import Path
+from typing import Any
+
+from perftool.sim.machine.costs import device_facts
+from perftool.sim.places import files, of_rank
+from perftool.sim.session.patches import attribute
+from perftool.sim.session.simulation import Simulation
+from perftool.sim.stand_in.modules import standing_in
+
+_ENTRANCE = "perftool"
+# Before what Python itself does at the end of a process, which begins at 100.
+_EARLY = 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a process takes over from its parent: its ``trace``, and where a rank tells that it has one."""
+
+    device: str
+    mode: str
+    max_steps: int | None
+    skip_steps: int | None
+    steps_from: str | None
+    trace: Path
+    told: Path
+
+    def written(self) -> tuple[Path, ...]:
+        """The traces of the ranks that have written theirs."""
+        return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.told.iterdir()))
+
+
+class _Entrance:
+    """Begins the simulation of the process that unpickles it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __reduce__(self) -> tuple[Callable[[Settings], None], tuple[Settings]]:
+        return _enter, (self._settings,)
+
+
+@contextmanager
+def spawning(settings: Settings) -> Iterator[None]:
+    """Inside, processes that are spawned are simulated too."""
+    plain = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {**plain(name), _ENTRANCE: _Entrance(settings)}
+
+    with attribute(spawn, "get_preparation_data", get_preparation_data):
+        yield
+
+
+def _enter(settings: Settings) -> None:
+    stack = ExitStack()
+    simulation = Simulation(device_facts(settings.device), settings.mode)
+    stack.enter_context(spawning(settings))
+    stack.enter_context(standing_in(simulation, settings.max_steps, settings.steps_from))
+    stack.enter_context(simulation.running())
+    util.Finalize(None, _leave, (simulation, settings, stack, os.getpid()), exitpriority=_EARLY)
+
+
+def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: int) -> None:
+    """Write what there is; a process without a rank, such as a loader's worker, leaves nothing."""
+    if os.getpid() != owner:
+        return
+    stack.close()
+    if simulation.ranks == 1 and not simulation.machine.used:
+        return
+    simulation.finish(settings.skip_steps, settings.steps_from)
+    simulation.write(*files(of_rank(settings.trace, simulation.rank)), None)
+    if settings.told.is_dir():
+        (settings.told / str(simulation.rank)).touch()
