@@ -67,6 +67,8 @@ class TraceStore:
         self._connections.use(cores(), side_by_side=not large)
         self._second = SecondThread(self._connections.interrupt)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        # By the sizes DuckDB expects, it would compare a few moments with every stretch of a recording, one by one.
+        self._connection.execute("SET asof_loop_join_threshold = 0")
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
