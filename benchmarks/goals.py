@@ -13,6 +13,7 @@ LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
 # What the small things may take, in s of processor time.
 SMALL_GOALS = {"`--version`": 0.2, "`--help`": 0.2, "`analyze`, the smallest sample": 0.7}
+LOG_GOAL = "50 or more"
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,35 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """What the analysis of a packed trace took, and what gzip alone took to unpack it."""
+
+    analysis: Cost
+    gzip: Cost
+
+
+@dataclass(frozen=True)
 class Results:
     """What every program took on one file of so many ``megabytes``."""
 
     megabytes: float
     rows: Sequence[Row]
+    packed: Packed | None = None
 
     def cost(self, program: str) -> Cost | None:
         """The cost of ``program``, None where it gave no number."""
         return next((row.cost for row in self.rows if row.program == program), None)
 
 
-def goal_table(found: Mapping[tuple[Path, float], Results], peers: Sequence[str], small: Mapping[str, Cost]) -> str:
-    """What was aimed at, and what each source gave; ``found`` is by source and size in MB."""
+def goal_table(
+    found: Mapping[tuple[Path, float], Results],
+    peers: Sequence[str],
+    small: Mapping[str, Cost],
+    logs: Mapping[str, float],
+) -> str:
+    """What was aimed at, and what each source gave; ``found`` is by source and size in MB, ``logs`` are MB/s."""
     sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
-    first, last = sizes[0], sizes[-1]
+    first = sizes[0]
 
     def each(cell: Callable[[Path], str]) -> list[str]:
         return [cell(source) for source in sources]
@@ -52,14 +67,27 @@ def goal_table(found: Mapping[tuple[Path, float], Results], peers: Sequence[str]
     for size in sizes[1:]:
         cells = each(lambda s, size=size: growth(found[s, first], found[s, size]))  # type: ignore[misc]
         rows.append((f"CPU time per MB, {size:g} MB / {first:g} MB", "1.0", cells))
-    if last >= LARGE_MB:
-        goal = LARGE_PEAK if last < HUGE_MB else HUGE_PEAK
-        rows.append((f"peak memory, {last:g} MB, MiB", goal, each(lambda s: peak(found[s, last]))))
+    for size in sizes:
+        if size >= LARGE_MB:
+            goal = LARGE_PEAK if size < HUGE_MB else HUGE_PEAK
+            cells = each(lambda s, size=size: peak(found[s, size]))  # type: ignore[misc]
+            rows.append((f"peak memory, {size:g} MB, MiB", goal, cells))
+    rows.append((f"packed / (plain + `gzip -dc`), {first:g} MB, CPU", "1.3", each(lambda s: packed(found[s, first]))))
     for name, cost in small.items():
         rows.append((f"{name}, CPU s", str(SMALL_GOALS[name]), [f"{cost.cpu:.2f}"] * len(sources)))
+    for kind, rate in logs.items():
+        rows.append((f"{kind}, MB per CPU s", LOG_GOAL, [f"{rate:.0f}"] * len(sources)))
     names = [short(source) for source in sources]
     lines = [f"| what | goal | {' | '.join(names)} |", "|---|--:|" + "--:|" * len(names)]
     return "\n".join([*lines, *(f"| {what} | {goal} | {' | '.join(cells)} |" for what, goal, cells in rows)])
+
+
+def packed(results: Results) -> str:
+    """The processor time for a packed trace over that for the plain one and for unpacking it."""
+    cost = results.cost("perftool")
+    if cost is None or results.packed is None:
+        return "-"
+    return f"{results.packed.analysis.cpu / (cost.cpu + results.packed.gzip.cpu):.2f}"
 
 
 def short(source: Path) -> str:

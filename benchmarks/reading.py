@@ -15,13 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contenders import CONTENDERS
-from goals import SMALL_GOALS, Results, Row, goal_table, short
+from goals import SMALL_GOALS, Packed, Results, Row, goal_table, short
+from logs import LARGE_MB, SHARES, SMALL_MB, write_log
 from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
 # Decoding into dictionaries is what every script over a trace begins with.
 YARDSTICK = "json"
+# These hold all of a trace in memory, up to seven times its size.
+IN_MEMORY = {"msgspec", "orjson", "json"}
 PACKAGES = {
     "perftool": ("habana-perf-tool", "duckdb"),
     "msgspec": ("msgspec",),
@@ -43,6 +46,7 @@ class Options:
     programs: tuple[str, ...]
     slow: tuple[str, ...]
     slow_up_to: float
+    in_memory_up_to: float
     pythons: Mapping[str, str] = field(default_factory=dict)
 
     def python(self, program: str) -> str:
@@ -61,8 +65,11 @@ def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
     notes: dict[str, str] = {}
     for turn in range(options.rounds):
         for program in options.programs:
-            if program in options.slow and (turn or megabytes > options.slow_up_to):
-                notes.setdefault(program, "one run" if costs[program] else "not run at this size")
+            up_to = options.slow_up_to if program in options.slow else options.in_memory_up_to
+            if megabytes > up_to and (program in options.slow or program in IN_MEMORY):
+                notes.setdefault(program, "not run at this size")
+            elif program in options.slow and turn:
+                notes.setdefault(program, "one run")
             elif program not in notes:
                 run_once(program, trace, options, costs, notes)
     return [
@@ -89,15 +96,30 @@ def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results
             trace = folder / f"grown-{megabytes:g}.json"
             size = grown(source, trace, megabytes)
             print(f"{source.name}: {size:.0f} MB", file=sys.stderr, flush=True)
-            found[source, megabytes] = Results(size, compare(trace, megabytes, options))
+            packed = unpacking(trace, options) if megabytes == options.sizes[0] else None
+            found[source, megabytes] = Results(size, compare(trace, megabytes, options), packed)
             trace.unlink()
+    return found
+
+
+def unpacking(trace: Path, options: Options) -> Packed:
+    """What the analysis of ``trace`` takes when gzip has packed it, and what gzip takes to unpack it."""
+    subprocess.run(["gzip", "-k", str(trace)], check=True)
+    packed = Path(f"{trace}.gz")
+    command = [options.python("perftool"), str(ROOT / "benchmarks" / "contenders.py"), "perftool", str(packed)]
+    found = Packed(
+        best([measure(command, options.limit, environment()) for _ in range(options.rounds)]),
+        best([measure(["gzip", "-dc", str(packed)], options.limit, environment()) for _ in range(options.rounds)]),
+    )
+    packed.unlink()
     return found
 
 
 def tables(options: Options, folder: Path) -> Iterator[str]:
     """The Markdown tables: the goals, the small things, and one for each source and size."""
     found, small = measured(options, folder), small_things(options, folder)
-    yield f"## Goals\n\n{goal_table(found, options.slow, small)}"
+    logs = {kind: log_rate(kind, options, folder) for kind in SHARES}
+    yield f"## Goals\n\n{goal_table(found, options.slow, small, logs)}"
     yield f"## Small things\n\n{small_table(small)}"
     for (source, _), results in found.items():
         yield f"## {short(source)}, {results.megabytes:.0f} MB\n\n{size_table(results.rows)}"
@@ -146,6 +168,18 @@ def small_things(options: Options, folder: Path) -> dict[str, Cost]:
     commands = (["--version"], ["--help"], ["analyze", str(trace)])
     costs = [best([measure([*module, *given], options.limit, environment()) for _ in range(5)]) for given in commands]
     return dict(zip(SMALL_GOALS, costs, strict=True))
+
+
+def log_rate(kind: str, options: Options, folder: Path) -> float:
+    """How many MB of a log a second of processor time reads: the difference between a small and a large one."""
+    costs = []
+    for megabytes in (SMALL_MB, LARGE_MB):
+        log = folder / "console.log"
+        write_log(kind, log, megabytes)
+        command = [options.python("perftool"), "-m", "perftool", "analyze", "--log", str(log), "-q"]
+        costs.append(best([measure(command, options.limit, environment()) for _ in range(options.rounds)]).cpu)
+        log.unlink()
+    return (LARGE_MB - SMALL_MB) / (costs[1] - costs[0])
 
 
 def small_table(small: Mapping[str, Cost]) -> str:
@@ -197,6 +231,9 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
     parser.add_argument("--programs", default=",".join(CONTENDERS), help="which to run (default: all)")
     parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="run in the first round only")
     parser.add_argument("--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only")
+    parser.add_argument(
+        "--in-memory-up-to", type=float, default=1100, metavar="MB", help="for what holds all of a trace"
+    )
     parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it")
     parser.add_argument("--folder", type=Path, help="for the grown traces (default: a temporary one)")
     parser.add_argument("--output", type=Path, help="write the Markdown here too")
@@ -209,6 +246,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
         names(given.programs),
         names(given.slow),
         given.slow_up_to,
+        given.in_memory_up_to,
         dict(pair.split("=", 1) for pair in given.python),
     )
     return options, given.folder, given.output

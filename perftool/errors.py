@@ -41,6 +41,14 @@ class QueryTimeoutError(QueryError):
         super().__init__(f"the query took longer than {limit_s:g} s")
 
 
+class OutOfMemoryError(PerfToolError):
+    """Tables that do not fit in what memory this machine has left."""
+
+    def __init__(self, limit_mb: int | None) -> None:
+        had = "" if limit_mb is None else f" than the {limit_mb:,} MB they had"
+        super().__init__(f"the tables need more memory{had}, and this machine has no more; analyse a shorter recording")
+
+
 class MissingExtraError(PerfToolError):
     """An optional package is needed; the message names the extra that installs it."""
 

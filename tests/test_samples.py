@@ -1,4 +1,4 @@
-"""Every sample trace yields the findings listed for it, and tells nothing about who recorded it."""
+"""Every sample trace yields the findings listed for it, breaks no invariant, and tells nothing about its recorder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import tomli
+from verdicts.invariants import breaches
 
 from perftool.engine.analysis import analyze
 
@@ -58,6 +59,7 @@ def test_a_sample_yields_its_findings(sample: Sample) -> None:
     assert not sample.first or codes[0] in sample.first
     assert any("simulated" in issue.message for read in report.inputs for issue in read.issues) == sample.simulated
     assert not sample.healthy or warnings == []
+    assert list(breaches(report)) == []
 
 
 def test_every_recording_is_listed() -> None:

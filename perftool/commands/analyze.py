@@ -245,12 +245,16 @@ def _document(report: Report, form: Format) -> bytes:
 
 
 def _printer(report: Report, view: View, prepared: Prepared) -> Callable[[Console], None]:
-    from perftool.reporters.terminal.answer import print_answer
     from perftool.reporters.terminal.choice import Choice
-    from perftool.reporters.terminal.full import print_full
 
     choice = Choice(view.top, prepared.settings.min_severity)
-    return partial(print_full if view.full else print_answer, report, choice=choice)
+    if view.full:
+        from perftool.reporters.terminal.full import print_full
+
+        return partial(print_full, report, choice=choice)
+    from perftool.reporters.terminal.answer import print_answer
+
+    return partial(print_answer, report, choice=choice)
 
 
 def _format(prepared: Prepared) -> Format:

@@ -1,10 +1,17 @@
-"""The database of a store: a connection for each thread that asks it, and how many cores they use."""
+"""The database of a store: a connection for each thread that asks it, and what cores and memory they use."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 import duckdb
+
+from perftool.errors import OutOfMemoryError
+from perftool.store.sizing import free_memory_mb
+
+Made = TypeVar("Made")
 
 
 class Connections:
@@ -14,7 +21,9 @@ class Connections:
         self._own = threading.local()
         self._root = duckdb.connect(path)
         self._all: list[duckdb.DuckDBPyConnection] = []
-        self.cores = 1
+        self._limit_mb: int | None = None
+        self._limiting = threading.Lock()
+        self.side_by_side = False
 
     def here(self) -> duckdb.DuckDBPyConnection:
         """The connection of the thread that calls."""
@@ -27,14 +36,39 @@ class Connections:
             self._all.append(known)
         return known
 
-    def use(self, cores: int) -> None:
-        """Use at most so many processor cores.
+    def use(self, cores: int, *, side_by_side: bool) -> None:
+        """Use at most so many processor cores, for two statements at a time with ``side_by_side``.
 
-        One is left for a second statement. A statement that cannot use several would have them wait for it, and DuckDB
-        waits in a loop: that costs a tenth of all CPU time on two cores.
+        Then one core is left for the second statement. One that cannot use several would have them wait for it, and
+        DuckDB waits in a loop: that costs a tenth of all CPU time on two cores.
         """
-        self.cores = cores
-        self.here().execute(f"SET threads = {max(1, cores - 1)}")
+        self.side_by_side = side_by_side and cores > 1
+        self.here().execute(f"SET threads = {cores - 1 if self.side_by_side else cores}")
+
+    def limit(self, memory_mb: int) -> None:
+        """Use at most so much memory; what is beyond it goes to disk."""
+        self._limit_mb = memory_mb
+        self.here().execute(f"SET memory_limit = '{memory_mb}MB'")
+
+    def with_room(self, ask: Callable[[], Made]) -> Made:
+        """What ``ask`` returns, asked again with twice the memory when it needs more than the limit.
+
+        Not everything can go to disk. Raises OutOfMemoryError when the machine has no more either.
+        """
+        while True:
+            limit_mb = self._limit_mb
+            try:
+                return ask()
+            except duckdb.OutOfMemoryException:
+                self._allow_more(limit_mb)
+
+    def _allow_more(self, than_mb: int | None) -> None:
+        with self._limiting:
+            if self._limit_mb is None or 2 * self._limit_mb > self._limit_mb + free_memory_mb():
+                raise OutOfMemoryError(self._limit_mb)
+            # Another thread may have raised it meanwhile.
+            if self._limit_mb == than_mb:
+                self.limit(2 * self._limit_mb)
 
     def interrupt(self) -> None:
         """Break off what any thread does."""

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from perftool.model.inputs import ImportIssue
-from perftool.store.nesting import nest
+from perftool.store.catalog import catalog
+from perftool.store.nesting import Nesting, Slices
 from perftool.store.pairing import Pairs, pair
 from perftool.store.sweep import sweep, unite
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+
+# More slices or marks than this are not held in arrays together: of each there are some ten numbers at a time.
+MOST_AT_ONCE = 1_000_000
+_WRAPPERS = """
+SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
+JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.name) GLOB v.pattern
+"""
+
+
+_SLICES = """
+INSERT INTO slices
+SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end",
+       coalesce(n.depth, 0) AS depth, nullif(n.parent, -1) AS parent, coalesce(n.outermost, true) AS outermost
+FROM _spans AS s LEFT JOIN arrays AS n USING (id) WHERE {period}
+"""
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
@@ -33,44 +51,64 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_nesting`` (id, depth, parent, outermost) of the host's slices."""
-    import numpy as np
-
-    # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
-    spans = connection.execute(
-        """WITH wrappers AS (
-               SELECT DISTINCT n.name
-               FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
-               JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.name) GLOB v.pattern)
-           SELECT id, track, ts, "end",
-                  (hash(CASE WHEN is_step(name) THEN 'step' WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper'
-                             ELSE cat END) >> 1)::BIGINT AS cat
-           FROM _spans LEFT JOIN wrappers AS w USING (name) WHERE side = 'host'"""
-    ).fetchnumpy()
-    ids, cat, track, start, end = (np.asarray(spans[key]) for key in ("id", "cat", "track", "ts", "end"))
-    order, depth, parent = nest(track, start, end)
-    inside = (parent >= 0) & (end[parent] >= end[order])
-    columns = {
-        "id": ids[order],
-        "depth": depth,
-        "parent": np.where(parent >= 0, ids[parent], -1),
-        "outermost": ~inside | (cat[parent] != cat[order]),
-    }
-    _insert_arrays(connection, "_nesting", columns)
+    """Make the table ``slices`` from ``_spans`` and how those of the host nest, one period of time after the other."""
+    connection.execute(f"CREATE TABLE {catalog()['slices'].definition}")
+    nesting = Nesting()
+    for begin, until in _periods(connection):
+        period = "true" if begin is None else f"ts >= {begin}"
+        period += "" if until is None else f" AND ts < {until}"
+        # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
+        spans = _columns(
+            connection,
+            f"""id, (hash(CASE WHEN is_step(name) THEN 'step' WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper'
+                               ELSE cat END) >> 1)::BIGINT AS kind, track, ts, "end"
+            FROM _spans LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host' AND {period}""",
+        )
+        nested = nesting.add(Slices(*spans), until)
+        _run(connection, _SLICES.format(period=period), nested._asdict())
     return ()
 
 
+def _periods(connection: duckdb.DuckDBPyConnection) -> list[tuple[int | None, int | None]]:
+    """Bounds of time between which about a million slices of the host start each; None for no bound."""
+    (slices,) = connection.execute("SELECT count(*) FROM _spans WHERE side = 'host'").fetchall()[0]
+    parts = slices // MOST_AT_ONCE + 1
+    if parts == 1:
+        return [(None, None)]
+    shares = ", ".join(str(part / parts) for part in range(1, parts))
+    (cuts,) = connection.execute(
+        f"SELECT approx_quantile(ts, [{shares}]::FLOAT[]) FROM _spans WHERE side = 'host'"
+    ).fetchall()[0]
+    bounds = [None, *sorted(set(map(int, cuts))), None]
+    return list(pairwise(bounds))
+
+
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_marks`` and the bounds of steps; SQL would take four times as long."""
+    """Make the table ``_timeline`` from ``_marks`` and the bounds of steps.
+
+    Arrays take a quarter of the time of the same in SQL; for more of them than memory should hold it is SQL.
+    """
     import numpy as np
 
+    (marks,) = connection.execute("SELECT count(*) FROM _marks").fetchall()[0]
+    if marks > MOST_AT_ONCE:
+        connection.execute(_SWEEP)
+        return ()
     rank, kind, ts, end = unite(*_columns(connection, 'rank, class, ts, "end" FROM _marks'))
     step_rank, step_ts, step_end = _columns(connection, 'rank, ts, "end" FROM _step_bounds')
     bits = np.concatenate((np.left_shift(np.int64(1), kind), np.zeros(len(step_rank), dtype=np.int64)))
     rank, ts, end = (np.concatenate(pair) for pair in ((rank, step_rank), (ts, step_ts), (end, step_end)))
     swept = dict(zip(("rank", "ts", "end", "mask"), sweep(rank, bits, ts, end), strict=True))
-    _create(connection, "_timeline", 'rank::INTEGER AS rank, ts, "end", mask', swept)
+    timeline = 'CREATE TABLE _timeline AS SELECT rank::INTEGER AS rank, ts, "end", mask FROM arrays'
+    _run(connection, timeline, swept)
     return ()
+
+
+_SWEEP = """
+CREATE TABLE _timeline AS
+WITH merged AS (SELECT * FROM interval_union(_marks) UNION ALL SELECT rank, -1, ts, "end" FROM _step_bounds)
+SELECT * FROM interval_sweep(merged)
+"""
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
@@ -119,9 +157,10 @@ def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: di
     import numpy as np
 
     arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
-    _create(connection, name, ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays), arrays)
+    columns_sql = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
+    _run(connection, f"CREATE TABLE {name} AS SELECT {columns_sql} FROM arrays", arrays)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str, wanted: str, arrays: dict[str, Any]) -> None:
-    """Make the table ``name`` from what SELECT ``wanted`` makes of ``arrays``; DuckDB finds them by their name here."""
-    connection.execute(f"CREATE TABLE {name} AS SELECT {wanted} FROM arrays")
+def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
+    """Run ``sql``, for which ``arrays`` are the columns of a table of that name: DuckDB finds it here."""
+    connection.execute(sql)

@@ -2,24 +2,77 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+_NONE = np.zeros(0, dtype=np.int64)
 
 
-def nest(track: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+class Slices(NamedTuple):
+    """Slices with their numbers, and a number for the category of each; ``end`` is not before ``start``."""
+
+    id: Int64s
+    kind: Int64s
+    track: Int64s
+    start: Int64s
+    end: Int64s
+
+
+class Nested(NamedTuple):
+    """Slices by number: how many are open when each starts, the innermost of these (-1 for none), and whether none of
+    the same kind directly around it covers it."""
+
+    id: Int64s
+    depth: Int64s
+    parent: Int64s
+    outermost: npt.NDArray[np.bool_]
+
+
+class Nesting:
+    """Nests slices in parts, one period of time after the other, as if they came together.
+
+    What later slices may lie in is kept: those that are open, and the last one of each depth.
+    """
+
+    def __init__(self) -> None:
+        self._kept = Slices(_NONE, _NONE, _NONE, _NONE, _NONE)
+        self._depth = _NONE
+
+    def add(self, slices: Slices, until: int | None = None) -> Nested:
+        """Nest ``slices``, which start before ``until`` and not before those of the calls so far."""
+        known = len(self._depth)
+        every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
+        order, depth, parent = nest(every.track, every.start, every.end, self._depth)
+        inside = (parent >= 0) & (every.end[parent] >= every.end[order])
+        nested = Nested(
+            every.id[order], depth, np.where(parent >= 0, every.id[parent], -1),
+            ~inside | (every.kind[parent] != every.kind[order]),
+        )  # fmt: skip
+        if until is not None:
+            kept = _worth_keeping(every.track[order], every.start[order], every.end[order], depth, until)
+            self._kept, self._depth = Slices(*(column[order[kept]] for column in every)), depth[kept]
+        new = order >= known
+        return Nested(nested.id[new], nested.depth[new], nested.parent[new], nested.outermost[new])
+
+
+def nest(track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE) -> tuple[Int64s, Int64s, Int64s]:
     """Order slices as they nest and say in what each lies.
 
     Takes equally long arrays; returns (order, depth, parent): ``order`` sorts the input by track, start and longer
     first; ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the
     index into the input of the innermost of these, -1 at depth 0. A slice that begins inside another and outlasts
-    it counts as inside.
+    it counts as inside. ``known`` is the depth of the first ones, where not all they lie in is there.
     """
     order = np.lexsort((-end, start, track))
     track, start, end = track[order], start[order], end[order]
     lasting = end > start
     depth = _open_slices(track, start, end, lasting)
+    if len(known):
+        given = order < len(known)
+        depth[given] = known[order[given]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
     # One look at all slices for each level would take a time that grows with the square of the deepest nesting.
@@ -30,6 +83,17 @@ def nest(track: Int64s, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[lasting[here]]
     return order, depth, parent
+
+
+def _worth_keeping(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
+    """The places of the sorted slices in which one that starts at ``until`` or later may lie."""
+    lasting = np.flatnonzero(end > start)
+    levels = int(depth.max(initial=0)) + 1
+    last_first = lasting[::-1]
+    _, last = np.unique(track[last_first] * levels + depth[last_first], return_index=True)
+    kept = end[lasting] > until
+    kept[len(lasting) - 1 - last] = True
+    return lasting[kept]
 
 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, lasting: npt.NDArray[np.bool_]) -> Int64s:

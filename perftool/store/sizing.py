@@ -52,6 +52,22 @@ def cache_limit_mb(limit_mb: int) -> int:
     return min(limit_mb, _CACHE_MB)
 
 
+def free_memory_mb() -> int:
+    """What memory this process could still take, where the system tells, in MB."""
+    limits = [_number(Path("/sys/fs/cgroup/memory.max"), 0, 1), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
+    return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
+
+
+def _number(path: Path, word: int, unit: int, begins: str = "") -> int | None:
+    """The number that is the given word of the first line of ``path`` that ``begins`` so, times ``unit``."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    words = next((line.split() for line in lines if line.startswith(begins)), [])
+    return int(words[word]) * unit if len(words) > word and words[word].isdigit() else None
+
+
 def _is_number(limit: Path) -> bool:
     return limit.read_text().strip().isdigit()
 

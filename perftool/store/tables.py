@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from perftool.model.inputs import ImportIssue
@@ -44,7 +45,7 @@ class Tables:
     def make_all(self, names: Iterable[str]) -> None:
         """Make the tables ``names`` and what it takes to make them, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
-        if wanted and self._connections.cores > 1:
+        if wanted and self._connections.side_by_side:
             self._second.share(Making(self, wanted))
         else:
             for name in wanted:
@@ -58,7 +59,7 @@ class Tables:
             else:
                 with self._alone(name) as first:
                     if first:
-                        self._make(catalog()[name])
+                        self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
         """What has to be made before the table ``name`` can be; None when it is made, or the name of anything else.

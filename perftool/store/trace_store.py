@@ -63,13 +63,16 @@ class TraceStore:
         large = not fits_in_memory(input_bytes, limit_mb)
         place = str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
         self._connections = Connections(place)
-        self._connections.use(cores())
+        # In memory there is room for two statements at a time.
+        self._connections.use(cores(), side_by_side=not large)
         self._second = SecondThread(self._connections.interrupt)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
+        # By the sizes DuckDB expects, it would compare a few moments with every stretch of a recording, one by one.
+        self._connection.execute("SET asof_loop_join_threshold = 0")
         # Nothing here outlives the process, so there is no point in checkpoints along the way.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
-            self._connection.execute(f"SET memory_limit = '{cache_limit_mb(limit_mb)}MB'")
+            self._connections.limit(cache_limit_mb(limit_mb))
             self._connection.execute("SET preserve_insertion_order = false")
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
@@ -161,8 +164,8 @@ class TraceStore:
 
     def limit(self, memory_mb: int, cores: int) -> None:
         """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
-        self._connection.execute(f"SET memory_limit = '{memory_mb}MB'")
-        self._connections.use(cores)
+        self._connections.limit(memory_mb)
+        self._connections.use(cores, side_by_side=self._connections.side_by_side)
 
     def inputs_with_issues(self) -> list[InputFile]:
         """The inputs, with the issues that came to light while the tables were made."""
@@ -231,9 +234,13 @@ class TraceStore:
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run our own SQL, of the shipped rules; returns column names and rows. Raises QueryError like ``query``."""
         self.build(names_in(sql))
-        with interrupted_after(self._connection, time_limit_s):
+
+        def rows() -> tuple[list[str], list[tuple[Any, ...]]]:
             result = self._connection.execute(sql, params)
             return [column[0] for column in result.description or []], result.fetchall()
+
+        with interrupted_after(self._connection, time_limit_s):
+            return self._connections.with_room(rows)
 
     def build(self, names: Sequence[str]) -> None:
         """Make the tables ``names`` and all they need; names of anything else are ignored."""
@@ -242,7 +249,7 @@ class TraceStore:
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
         """What ``calls`` return that ask this store and do not need each other, two at a time where there are cores."""
-        if self._connections.cores < 2:
+        if not self._connections.side_by_side:
             return [call() for call in calls]
         jobs = Jobs(calls)
         self._second.share(jobs)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perftool.store.nesting import nest
+from perftool.store.nesting import Nesting, Slices, nest
 
 Span = tuple[int, int, int]
 """Track, start, end."""
@@ -98,3 +100,19 @@ def test_a_child_and_its_sibling() -> None:
 def test_slices_without_length() -> None:
     """One at the start of another lies in it; one at its end follows it."""
     assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(SPANS, max_size=16), st.sets(st.integers(0, 21), max_size=3))
+def test_periods_one_after_the_other_give_what_all_slices_together_give(spans: list[Span], cuts: set[int]) -> None:
+    numbered = [(at, at % 2, *span) for at, span in enumerate(spans)]
+    assert _in_parts(numbered, sorted(cuts)) == _in_parts(numbered, [])
+
+
+def _in_parts(slices: list[tuple[int, ...]], cuts: list[int]) -> list[tuple[int, ...]]:
+    nesting, found = Nesting(), []
+    for begin, until in pairwise([-1, *cuts, 100]):
+        part = [each for each in slices if begin <= each[3] < until]
+        columns = np.array(part, dtype=np.int64).reshape(-1, 5).T
+        found += zip(*(column.tolist() for column in nesting.add(Slices(*columns), until)), strict=True)
+    return sorted(found)

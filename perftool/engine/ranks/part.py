@@ -14,7 +14,7 @@ from perftool.engine.report.compose import context_of, unreadable
 from perftool.engine.rules.asking import Answer
 from perftool.engine.rules.evaluate import ask_all
 from perftool.engine.rules.predict import predicted
-from perftool.errors import InputError, is_interrupt
+from perftool.errors import InputError, OutOfMemoryError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
@@ -92,6 +92,8 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
                 if _concerns(reading, store.metadata):
                     store.add_reading(reading)
             return _part(store, shared.rules, shared.ranks)
+    except OutOfMemoryError as error:
+        return Lost(str(error))
     except Exception as error:  # the other ranks have their report
         if is_interrupt(error):
             raise
@@ -110,6 +112,8 @@ def draw_batch(
             from perftool.engine.drawing.pictures import take_pictures
 
             return take_pictures(store, wanted)
+    except OutOfMemoryError as error:
+        return Lost(str(error))
     except Exception as error:  # a report without a picture is better than none
         if is_interrupt(error):
             raise

@@ -258,8 +258,16 @@ def _is_for_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
         matching = len(keys) == 4 and queries[0] == keys[0] and queries[3] == keys[3]
         if not matching or not keys[1] or queries[1] % keys[1]:
             return False
-    best = q.dtype in _WIDE or (q.dtype is torch.bfloat16 and _is_tiny(k, q.requires_grad) and multiplies_well(q.dtype))
-    return best and q.is_cpu and k.is_cpu and v.is_cpu
+    return _is_best_by_torch(q, k, v) and q.is_cpu and k.is_cpu and v.is_cpu
+
+
+def _is_best_by_torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether `fast_algorithm` would be `torch`, in the dtype of q, for a plain call."""
+    if q.dtype in _WIDE:
+        return True
+    if multiplies_well(q.dtype):
+        return q.dtype is torch.bfloat16 and _is_tiny(k, q.requires_grad)
+    return not (q.requires_grad or k.requires_grad or v.requires_grad)
 
 
 def _is_tiny(k: torch.Tensor, training: bool) -> bool:

@@ -79,7 +79,15 @@ class _Regular:
             return None
         # Faster than `replace`, which would look at every field.
         return Batch(
-            batch.params, found, batch.states, batch.params, batch.sizes, True, True, False, True, kept=batch.kept
+            params=batch.params,
+            grads=found,
+            states=batch.states,
+            owners=batch.params,
+            sizes=batch.sizes,
+            ordinary=True,
+            fits=True,
+            contiguous=True,
+            kept=batch.kept,
         )
 
     def _has_entries(self, states: States) -> bool:

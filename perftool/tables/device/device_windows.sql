@@ -47,7 +47,7 @@ lost AS (
 known AS (
     SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,
            -- A trace that shows no submission at all says nothing about the queue; what it shows must do.
-           CASE WHEN b.ts > w.ts AND b.rank IN (SELECT rank FROM launches)
+           CASE WHEN b.ts > w.ts AND b.rank IN (SELECT DISTINCT rank FROM launches)
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts,
            least(w."end", greatest(w.ts, r."end", l.ts)) AS lost_ts, l.rank IS NOT NULL AS loses,

@@ -63,13 +63,19 @@ launched AS (
              -- Work of no op runs on one engine per row.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
+-- Of many ops few launch anything.
+callers AS (SELECT id, parent, input_dims, input_types, concrete_inputs FROM ops WHERE id IN (SELECT op FROM launched)),
+outers AS (
+    SELECT id, input_dims FROM ops
+    WHERE id IN (SELECT o.parent FROM launched AS l JOIN callers AS o ON o.id = l.op WHERE contains(l.name, '_convolution_backward_'))
+),
 described AS (
     SELECT l.* EXCLUDE (element_bytes), coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
            coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
-    FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
+    FROM launched AS l LEFT JOIN callers AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
     LEFT JOIN calls AS c ON c.op = l.captured
-    LEFT JOIN ops AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
+    LEFT JOIN outers AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes) AS id,
        rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes,

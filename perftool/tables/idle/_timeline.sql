@@ -10,7 +10,7 @@
 -- input_copy: host calls that copy inputs to the device.
 --
 -- maker: sweep_timeline
--- needs: _marks, _step_bounds
+-- needs: slices, _marks, _step_bounds
 -- empty without: slices
 -- drops: _marks
 -- column rank: INTEGER, distributed rank

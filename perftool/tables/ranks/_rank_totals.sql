@@ -24,11 +24,11 @@
 -- column loader: BOOLEAN, it has data loading
 -- column inputs: BOOLEAN, it has copies from host to device
 -- column runtime: BOOLEAN, it has calls of the device's runtime
-WITH moments AS (
-    SELECT t.rank, t."end" - t.ts AS ns, s.*
-    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    JOIN _states AS s USING (mask)
+WITH masks AS (
+    SELECT t.rank, t.mask, sum(t."end" - t.ts) AS ns
+    FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end" GROUP BY t.rank, t.mask
 ),
+moments AS (SELECT m.rank, m.ns, s.* FROM masks AS m JOIN _states AS s USING (mask)),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
@@ -54,19 +54,19 @@ input_calls AS (
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
-       CASE WHEN r.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
+       CASE WHEN r.rank IN (SELECT DISTINCT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns,
        CASE WHEN k."end" > k.ts THEN t.exposed::BIGINT END AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
        coalesce(t.compiling, 0)::BIGINT AS compiling_ns, coalesce(t.copying, 0)::BIGINT AS copying_ns,
        coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(c.n, 0) AS compilations, coalesce(y.n, 0) AS syncs,
        p.bytes AS peak_bytes,
-       r.rank IN (SELECT rank FROM slices WHERE side = 'host') AS host,
-       r.rank IN (SELECT rank FROM device_ops WHERE valid) AS device,
-       r.rank IN (SELECT rank FROM dataloader) AS loader,
+       r.rank IN (SELECT DISTINCT rank FROM slices WHERE side = 'host') AS host,
+       r.rank IN (SELECT DISTINCT rank FROM device_ops WHERE valid) AS device,
+       r.rank IN (SELECT DISTINCT rank FROM dataloader) AS loader,
        r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device'
-                  UNION ALL SELECT rank FROM input_calls) AS inputs,
-       r.rank IN (SELECT rank FROM _runtime) AS runtime
+                  UNION SELECT rank FROM input_calls) AS inputs,
+       r.rank IN (SELECT DISTINCT rank FROM _runtime) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
 LEFT JOIN windows AS w USING (rank)
 LEFT JOIN device_windows AS k USING (rank)

@@ -31,11 +31,12 @@ WITH
 -- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
 -- stretch with every step would take a time that grows with the square of the recording.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
+-- Of masks there are few.
 parts AS (
-    SELECT b.rank, b.ts, t."end" - t.ts AS ns, t.part, coalesce(t.device, t.part) AS use
-    FROM (SELECT * FROM _timeline JOIN _states USING (mask)) AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts
+    SELECT b.rank, b.ts, t.mask, sum(t."end" - t.ts) AS ns
+    FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
 ),
-pieces AS (SELECT rank, ts, part, use, sum(ns) AS ns FROM parts GROUP BY rank, ts, part, use),
+pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _states AS s USING (mask)),
 shares AS (
     SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
            sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,

@@ -1,8 +1,0 @@
--- How the slices of a host thread lie inside each other, by a stack for each thread; for slices.
---
--- maker: nest_slices
--- needs: _spans, _vocabulary
--- column id: BIGINT, slices.id
--- column depth: BIGINT, slices.depth
--- column parent: BIGINT, slices.parent
--- column outermost: BIGINT, slices.outermost as 1 or 0

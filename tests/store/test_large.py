@@ -1,0 +1,66 @@
+"""What tables are made of differs with size; what they hold does not. And what happens when memory is short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from events import Event, launch, step, x
+from stores import store_over
+
+from perftool.errors import OutOfMemoryError
+from perftool.store import connections, derive
+from perftool.store.connections import Connections
+
+TABLES = ("slices", "_timeline", "steps", "gap_causes", "ops")
+
+
+def _training(steps: int) -> list[Event]:
+    events: list[Event] = []
+    for at in range(steps):
+        begin = 1000 * at
+        events += [step(at, begin, 1000), x("outer", begin + 10, 900), x("inner", begin + 20, 300)]
+        events += launch(at + 1, begin + 30, 5, begin + 100, 200)
+    return events
+
+
+def _tables(events: list[Event]) -> dict[str, list[dict[str, Any]]]:
+    with store_over(events, events) as store:
+        return {name: sorted(store.rows(name), key=repr) for name in TABLES}
+
+
+def test_many_slices_give_what_few_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _tables(_training(8))
+    monkeypatch.setattr(derive, "MOST_AT_ONCE", 7)
+    assert _tables(_training(8)) == whole
+
+
+def test_what_does_not_fit_is_asked_again_with_twice_the_memory() -> None:
+    database = Connections(":memory:")
+    database.limit(100)
+    asked = []
+
+    def ask() -> str:
+        (limit,) = database.here().execute("SELECT current_setting('memory_limit')").fetchall()[0]
+        asked.append(limit)
+        if len(asked) < 3:
+            raise duckdb.OutOfMemoryException("more, please")
+        return "made"
+
+    assert database.with_room(ask) == "made"
+    assert len(set(asked)) == 3
+    database.close()
+
+
+def test_a_machine_without_more_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "free_memory_mb", lambda: 50)
+    database = Connections(":memory:")
+    database.limit(100)
+
+    def ask() -> None:
+        raise duckdb.OutOfMemoryException("more, please")
+
+    with pytest.raises(OutOfMemoryError, match="need more memory than the 100 MB they had"):
+        database.with_room(ask)
+    database.close()
