@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from events import kernel, runtime, step, x
 from rule_files import rule
+from stores import store_over
 
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import MOST_FINDINGS, Outcome, evaluate, fingerprint
@@ -21,10 +22,17 @@ CONTEXT = Context("cuda", steps=2, step_ns=1000, window_ns=2000)
 CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
 
 
+@pytest.fixture(scope="module")
+def opened() -> Iterator[TraceStore]:
+    """One store for all rules: none of them may spoil it for the next."""
+    events = [step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)]
+    with store_over(events) as store:
+        yield store
+
+
 @pytest.fixture
-def run(store: Callable[..., TraceStore], tmp_path: Path) -> Callable[..., Outcome]:
+def run(opened: TraceStore, tmp_path: Path) -> Callable[..., Outcome]:
     """A function that evaluates one rule, given by its query, message and other keys."""
-    opened = store([step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)])
 
     def evaluate_one(sql: str | None = None, message: str | None = None, **keys: str) -> Outcome:
         return evaluate(opened, [rule(tmp_path, sql, message, **keys)], CONTEXT, CRASHED)

@@ -204,11 +204,16 @@ def test_long_sql_is_refused_unread(opened: TraceStore) -> None:
         opened.query("SELECT " + "(" * 500_000 + "1" + ")" * 500_000, time_limit_s=20)
 
 
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        opened.execute(macros())
+        yield opened
+
+
 @pytest.mark.parametrize("rule", [rule for rule in shipped_rules() if rule.sql], ids=lambda rule: rule.code)
-def test_a_rule_of_ours_would_be_allowed_too(rule: Rule) -> None:
+def test_a_rule_of_ours_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
     """The list of functions leaves authors of packs everything that the shipped rules use."""
-    connection = duckdb.connect()
-    connection.execute(macros())
     check(connection, rule.sql, [*catalog(), "raw"])
 
 
