@@ -151,9 +151,10 @@ def _run(ending: Ending) -> None:
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
-    except SystemExit:
-        # typer answers an interrupt by itself, and knows nothing of the signal behind it.
-        if ending.code == TERMINATED:
+    except SystemExit as left:
+        # typer answers an interrupt by itself, without a word, and knows nothing of the signal behind it.
+        answered = left.__context__.__cause__ if left.__context__ else None
+        if ending.code == TERMINATED or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
         raise
     except MemoryError:

@@ -132,18 +132,20 @@ def test_ctrl_c_in_a_query_is_told_from_a_failure() -> None:
     assert not is_interrupt(RuntimeError("another"))
 
 
-@pytest.mark.parametrize("place", ["timed", "build"])
-def test_ctrl_c_in_a_query_ends_the_run(place: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+# What DuckDB makes of Ctrl-C, and what Python does; typer answers that by itself, without a word.
+@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
+def test_ctrl_c_ends_the_run(place: str, error: BaseException, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from perftool.store.trace_store import TraceStore
 
     def interrupted(*_: Any, **__: Any) -> None:
-        raise RuntimeError("Query interrupted")
+        raise error
 
     monkeypatch.setattr(TraceStore, place, interrupted)
     Path("run.json").write_bytes(TRACE)
     # A rule that is interrupted has not crashed.
     assert run("lint", "run.json") == 130
-    assert run.out == ""
+    assert (run.out, run.err) == ("", "habana_perf_tool: interrupted\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")

@@ -23,6 +23,8 @@ _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 # Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
+# It reads the largest of what it counts before it begins.
+_COUNTING = "bincount"
 _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
 
 
@@ -104,13 +106,15 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
-        elif base in _DATA_DEPENDENT or masks_of(call):
+        elif base in _DATA_DEPENDENT or base == _COUNTING or masks_of(call):
             with self.device_ops.around(f"aten::{base}", call.args):
                 for mask in masks_of(call):
                     self._find_places(call, mask)
+                if base == _COUNTING:
+                    self._read_length("local scalar")
                 self.device_ops.run(call, told=True)
                 if base in _DATA_DEPENDENT:
-                    self.machine.copy_out(8, _DATA_DEPENDENT[base])
+                    self._read_length(_DATA_DEPENDENT[base])
         else:
             self.device_ops.run(call)
 
@@ -118,9 +122,14 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """An index that is a mask is made a list of places first, whose length the host waits for."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        with self.device_ops.around("aten::nonzero", (mask,)):
-            self.device_ops.find_places(mask)
-            self.machine.copy_out(8, "non zero")
+        # The bridge calls its own search, not the op: no aten::nonzero is recorded.
+        self.device_ops.find_places(mask)
+        self._read_length("non zero")
+
+    def _read_length(self, reason: str) -> None:
+        """The bridge reads how long a result is, as a script reads a value."""
+        with self.machine.op("aten::item"), self.machine.op("aten::_local_scalar_dense"):
+            self.machine.copy_out(8, reason)
 
     def read_value(self, base: str, size: int) -> None:
         """``tensor.item()`` and its kin: the host waits for a value."""

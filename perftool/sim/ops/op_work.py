@@ -157,13 +157,21 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
     if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
     # The list that is made of a mask is as long as the mask has places.
-    places = tuple(NumberPart("places", int(mask.count_nonzero())) for mask in masks_of(call))
-    return (*(_part(each, as_tensors, origin) for each in (*call.args, *call.kwargs.values())), *places)
+    lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]
+    if kind == "bincount":
+        lengths = [call.outputs[0].numel()]
+    found = (_part(each, as_tensors, origin) for each in (*call.args, *call.kwargs.values()))
+    return (*found, *(NumberPart("length", length) for length in lengths))
 
 
 def names_of(call: Call) -> tuple[str, ...]:
     """The names of what :func:`parts_of` returns."""
-    return (*call.op.arguments[: len(call.args)], *call.kwargs, *("places of the mask" for _ in masks_of(call)))
+    return (
+        *call.op.arguments[: len(call.args)],
+        *call.kwargs,
+        *("places of the mask" for _ in masks_of(call)),
+        "length",
+    )
 
 
 def masks_of(call: Call) -> tuple[torch.Tensor, ...]:
