@@ -47,6 +47,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000)
 
 
+def pytest_unconfigure() -> None:
+    """Let Python find what stays at its end: the binding of DuckDB complains of what is alive then."""
+    gc.unfreeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh-golden", action="store_true", help="rewrite tests/golden from what the program does")
 
