@@ -55,8 +55,9 @@ class Options:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the package of this checkout before an installed one."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    """Ours, with the package of this checkout before an installed one, and with byte code kept, as users have it."""
+    ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 
 def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
