@@ -81,12 +81,16 @@ def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
 
 def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]) -> None:
     """Add the cost of one more run of ``program``, or the note why there is none."""
-    command = [options.python(program), str(ROOT / "benchmarks" / "contenders.py"), program, str(trace)]
     try:
-        costs[program].append(measure(command, options.limit, environment()))
+        costs[program].append(measure(contender(program, trace, options), options.limit, environment()))
     except RunError as error:
         notes[program] = str(error)
     print(f"  {program}: {notes.get(program) or costs[program][-1]}", file=sys.stderr, flush=True)
+
+
+def contender(program: str, trace: Path, options: Options) -> list[str]:
+    """The command that runs ``program`` on ``trace`` once."""
+    return [options.python(program), str(ROOT / "benchmarks" / "contenders.py"), program, str(trace)]
 
 
 def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results]:
@@ -107,7 +111,7 @@ def unpacking(trace: Path, options: Options) -> Packed:
     """What the analysis of ``trace`` takes when gzip has packed it, and what gzip takes to unpack it."""
     subprocess.run(["gzip", "-k", str(trace)], check=True)
     packed = Path(f"{trace}.gz")
-    command = [options.python("perftool"), str(ROOT / "benchmarks" / "contenders.py"), "perftool", str(packed)]
+    command = contender("perftool", packed, options)
     found = Packed(
         best([measure(command, options.limit, environment()) for _ in range(options.rounds)]),
         best([measure(["gzip", "-dc", str(packed)], options.limit, environment()) for _ in range(options.rounds)]),

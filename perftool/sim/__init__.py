@@ -83,12 +83,17 @@ def simulate_ranks(
     and the traces: of ``output`` ``run.json.gz`` they are ``run.rank0.json.gz`` and so on.
     Raises InputError when there is no such script, and MissingExtraError without torch.
     """
-    if not script.is_file():
-        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
+    require_script(script)
     _require_torch()
     from perftool.sim.ranks import run_ranks
 
     return run_ranks(script, args, options, output, ranks)
+
+
+def require_script(script: Path) -> None:
+    """Raises InputError when there is no file ``script``."""
+    if not script.is_file():
+        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
 
 
 def _require_torch() -> None:

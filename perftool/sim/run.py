@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from perftool.errors import InputError, PerfToolError
+from perftool.errors import PerfToolError
 from perftool.output_file import require_no_input
-from perftool.sim import MODES, Simulated
+from perftool.sim import MODES, Simulated, require_script
 from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
 from perftool.sim.machine.steps import SOURCES
@@ -36,8 +36,7 @@ def run(
         raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
     if steps_from is not None and steps_from not in SOURCES:
         raise PerfToolError(f"steps are not told by {steps_from!r}, but by {', '.join(SOURCES)}")
-    if not script.is_file():
-        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
+    require_script(script)
     trace, log, metrics = files(place(script, output))
     require_no_input([str(trace), str(log), str(metrics)], [str(script)])
     for path in (trace, log, metrics):

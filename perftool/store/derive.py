@@ -37,6 +37,8 @@ FROM _spans AS s LEFT JOIN arrays AS n USING (id) WHERE {period}
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
     """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot be a slice, each with its rank."""
+    import numpy as np
+
     begins: list[int] = []
     ends_ns: list[int] = []
     issues: list[tuple[int, ImportIssue]] = []
@@ -46,7 +48,8 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         begins += pairs.begin
         ends_ns += pairs.end_ns
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
-    _insert_arrays(connection, "_pairs", {"id": begins, "end": ends_ns})
+    arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
+    _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
     return [*issues, *_untimed(connection)]
 
 
@@ -150,15 +153,6 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
     for rank, count in found:
         text = f"complete events without a start, or with no length or an impossible one, dropped: {count:,}"
         yield rank, ImportIssue("events without times", count, text)
-
-
-def _insert_arrays(connection: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Any]) -> None:
-    """Make a table of equally long integer columns; -1 means NULL."""
-    import numpy as np
-
-    arrays = {key: np.asarray(values, dtype=np.int64) for key, values in columns.items()}
-    columns_sql = ", ".join(f'nullif("{key}", -1) AS "{key}"' for key in arrays)
-    _run(connection, f"CREATE TABLE {name} AS SELECT {columns_sql} FROM arrays", arrays)
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:

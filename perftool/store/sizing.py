@@ -27,7 +27,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 def memory_limit_mb() -> int:
     """What the tables may take in MB: 750, or half of what a container or ``ulimit`` leaves when that is less."""
-    allowed = [int(limit.read_text()) for limit in _CGROUP_LIMITS if limit.is_file() and _is_number(limit)]
+    allowed = [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
     if sys.platform != "win32":
         import resource
 
@@ -54,11 +54,11 @@ def cache_limit_mb(limit_mb: int) -> int:
 
 def free_memory_mb() -> int:
     """What memory this process could still take, where the system tells, in MB."""
-    limits = [_number(Path("/sys/fs/cgroup/memory.max"), 0, 1), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
+    limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 
 
-def _number(path: Path, word: int, unit: int, begins: str = "") -> int | None:
+def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
     """The number that is the given word of the first line of ``path`` that ``begins`` so, times ``unit``."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
@@ -66,10 +66,6 @@ def _number(path: Path, word: int, unit: int, begins: str = "") -> int | None:
         return None
     words = next((line.split() for line in lines if line.startswith(begins)), [])
     return int(words[word]) * unit if len(words) > word and words[word].isdigit() else None
-
-
-def _is_number(limit: Path) -> bool:
-    return limit.read_text().strip().isdigit()
 
 
 def text_size(path: str) -> int:

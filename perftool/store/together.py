@@ -35,11 +35,10 @@ class SecondThread:
             return
         try:
             self._pool = self._pool or ThreadPoolExecutor(1, "second")
-            other = self._pool.submit(work.do)
+            other = self._pool.submit(_do, work)
             try:
-                work.do()
+                _do(work)
             except BaseException:
-                work.stop()
                 while not other.done():
                     # Again and again: it may be between two statements.
                     self._interrupt()
@@ -53,6 +52,15 @@ class SecondThread:
         """End the thread."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _do(work: Work) -> None:
+    """Do parts of ``work``; after an error nobody else begins one either."""
+    try:
+        work.do()
+    except BaseException:
+        work.stop()
+        raise
 
 
 class Jobs(Generic[Made]):
@@ -71,12 +79,8 @@ class Jobs(Generic[Made]):
 
     def do(self) -> None:
         """Make calls until none is left, or somebody stops."""
-        try:
-            while (at := self._take()) is not None:
-                self._results[at] = self._calls[at]()
-        except BaseException:
-            self.stop()
-            raise
+        while (at := self._take()) is not None:
+            self._results[at] = self._calls[at]()
 
     def stop(self) -> None:
         """Begin no further call."""
@@ -105,15 +109,11 @@ class Making:
 
     def do(self) -> None:
         """Make tables until all are made, or somebody stops."""
-        try:
-            while (name := self._take()) is not None:
-                self._tables.make(name)
-                with self._changed:
-                    self._busy.discard(name)
-                    self._changed.notify_all()
-        except BaseException:
-            self.stop()
-            raise
+        while (name := self._take()) is not None:
+            self._tables.make(name)
+            with self._changed:
+                self._busy.discard(name)
+                self._changed.notify_all()
 
     def stop(self) -> None:
         """Begin no further table."""

@@ -15,7 +15,7 @@ from perftool.sim.machine.machine import Machine
 from perftool.sim.ops.collectives import collective_of, finish, group_of, last_to_come
 from perftool.sim.ops.computing import compute
 from perftool.sim.ops.device_ops import DeviceOps
-from perftool.sim.ops.op_work import Call, facts_of, leaves, masks_of, size, tensors
+from perftool.sim.ops.op_work import COUNTING, Call, facts_of, leaves, masks_of, size, tensors
 from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
@@ -23,8 +23,6 @@ _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
 # Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
-# It reads the largest of what it counts before it begins.
-_COUNTING = "bincount"
 _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
 
 
@@ -106,11 +104,11 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.placement.leave_open(each)
         elif base in _READS:
             self.read_value(base, 4 if base == "_local_scalar_dense" else 1)
-        elif base in _DATA_DEPENDENT or base == _COUNTING or masks_of(call):
+        elif base in _DATA_DEPENDENT or base == COUNTING or masks_of(call):
             with self.device_ops.around(f"aten::{base}", call.args):
                 for mask in masks_of(call):
                     self._find_places(call, mask)
-                if base == _COUNTING:
+                if base == COUNTING:
                     self._read_length("local scalar")
                 self.device_ops.run(call, told=True)
                 if base in _DATA_DEPENDENT:

@@ -30,6 +30,8 @@ _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
+# It reads the largest of what it counts before it begins: its result is as long as that says.
+COUNTING = "bincount"
 # Their front end leaves a one as it is.
 _BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
@@ -158,7 +160,7 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
         as_tensors = False
     # The list that is made of a mask is as long as the mask has places.
     lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]
-    if kind == "bincount":
+    if kind == COUNTING:
         lengths = [call.outputs[0].numel()]
     found = (_part(each, as_tensors, origin) for each in (*call.args, *call.kwargs.values()))
     return (*found, *(NumberPart("length", length) for length in lengths))

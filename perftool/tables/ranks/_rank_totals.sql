@@ -37,6 +37,7 @@ times AS (
            sum(ns) FILTER (device IS NOT NULL AND host_works) AS overlap
     FROM moments GROUP BY rank
 ),
+working AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),
 complete AS (SELECT rank, count(*) AS n FROM steps WHERE NOT partial GROUP BY rank),
 compiled AS (
@@ -54,7 +55,7 @@ input_calls AS (
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
-       CASE WHEN r.rank IN (SELECT DISTINCT rank FROM device_ops WHERE valid) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
+       CASE WHEN r.rank IN (FROM working) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns,
        CASE WHEN k."end" > k.ts THEN t.exposed::BIGINT END AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
@@ -62,7 +63,7 @@ SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n
        coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(c.n, 0) AS compilations, coalesce(y.n, 0) AS syncs,
        p.bytes AS peak_bytes,
        r.rank IN (SELECT DISTINCT rank FROM slices WHERE side = 'host') AS host,
-       r.rank IN (SELECT DISTINCT rank FROM device_ops WHERE valid) AS device,
+       r.rank IN (FROM working) AS device,
        r.rank IN (SELECT DISTINCT rank FROM dataloader) AS loader,
        r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device'
                   UNION SELECT rank FROM input_calls) AS inputs,
