@@ -16,6 +16,7 @@ from perftool.model.words import KIND_LABELS
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
 _KEY = re.compile(r"(needs|absent|maker|drops|empty without): (.+)")
+_TEXT = ("VARCHAR", "VARCHAR[]")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
 
@@ -58,6 +59,12 @@ class Table:
         """The table as ``CREATE TABLE`` wants it."""
         columns = ", ".join(f'"{column.name}" {column.type}' for column in self.columns)
         return f'"{self.name}" ({columns})'
+
+    @property
+    def as_text(self) -> str:
+        """SQL for all rows, with text as such where the store keeps it as numbers."""
+        columns = (f'"{c.name}"::{c.type} AS "{c.name}"' if c.type in _TEXT else f'"{c.name}"' for c in self.columns)
+        return f'SELECT {", ".join(columns)} FROM main."{self.name}"'
 
     @property
     def public(self) -> bool:

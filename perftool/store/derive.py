@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from perftool.model.inputs import ImportIssue
-from perftool.store.catalog import catalog
-from perftool.store.nesting import Nesting, Slices
+from perftool.store.nesting import Nested, Nesting, Slices
 from perftool.store.pairing import Pairs, pair
 from perftool.store.sweep import sweep, unite
 
@@ -27,11 +26,11 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
+# One row of the arrays for each of the part, in its order.
 _SLICES = """
-INSERT INTO slices
-SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end",
-       coalesce(n.depth, 0) AS depth, nullif(n.parent, -1) AS parent, coalesce(n.outermost, true) AS outermost
-FROM _spans AS s LEFT JOIN arrays AS n USING (id) WHERE {period}
+SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end", n.depth::INTEGER AS depth,
+       nullif(n.parent, -1) AS parent, n.outermost
+FROM {part} AS s POSITIONAL JOIN arrays AS n
 """
 
 
@@ -55,21 +54,41 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
     """Make the table ``slices`` from ``_spans`` and how those of the host nest, one period of time after the other."""
-    connection.execute(f"CREATE TABLE {catalog()['slices'].definition}")
     nesting = Nesting()
-    for begin, until in _periods(connection):
-        period = "true" if begin is None else f"ts >= {begin}"
-        period += "" if until is None else f" AND ts < {until}"
-        # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
-        spans = _columns(
-            connection,
-            f"""id, (hash(CASE WHEN is_step(name) THEN 'step' WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper'
-                               ELSE cat END) >> 1)::BIGINT AS kind, track, ts, "end"
-            FROM _spans LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host' AND {period}""",
-        )
-        nested = nesting.add(Slices(*spans), until)
-        _run(connection, _SLICES.format(period=period), nested._asdict())
+    periods = _periods(connection)
+    for number, (begin, until) in enumerate(periods):
+        part = "_spans"
+        if len(periods) > 1:
+            part = "_period"
+            bounds = [f"ts >= {begin}"] * (begin is not None) + [f"ts < {until}"] * (until is not None)
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _period AS FROM _spans WHERE {' AND '.join(bounds)}")
+        into = "INSERT INTO slices" if number else "CREATE TABLE slices AS"
+        _run(connection, into + _SLICES.format(part=part), _nested(connection, nesting, part, until))
+    connection.execute("DROP TABLE IF EXISTS _period")
     return ()
+
+
+def _nested(
+    connection: duckdb.DuckDBPyConnection, nesting: Nesting, part: str, until: int | None
+) -> dict[str, npt.NDArray[Any]]:
+    """How the slices of the table ``part`` nest, those of a device not at all; in the order of its rows."""
+    import numpy as np
+
+    # Rows of a table that is not committed yet count from a number of their own.
+    rows, first = connection.execute(f"SELECT count(*), coalesce(min(rowid), 0) FROM {part}").fetchall()[0]
+    # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
+    row, *spans = _columns(
+        connection,
+        f"""rowid, id, track, ts, "end",
+            (hash(CASE WHEN is_step(name) THEN 'step'
+                       WHEN w.name IS NOT NULL AND cat = 'cpu_op' THEN 'wrapper' ELSE cat END) >> 1)::BIGINT AS kind
+        FROM {part} LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host'""",
+    )
+    nested = nesting.add(Slices(*spans), until)
+    arrays = Nested(np.zeros(rows, np.int64), np.full(rows, -1), np.ones(rows, np.bool_))
+    for every, those in zip(arrays, nested, strict=True):
+        every[row - first] = those
+    return arrays._asdict()
 
 
 def _periods(connection: duckdb.DuckDBPyConnection) -> list[tuple[int | None, int | None]]:

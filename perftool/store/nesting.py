@@ -15,17 +15,16 @@ class Slices(NamedTuple):
     """Slices with their numbers, and a number for the category of each; ``end`` is not before ``start``."""
 
     id: Int64s
-    kind: Int64s
     track: Int64s
     start: Int64s
     end: Int64s
+    kind: Int64s
 
 
 class Nested(NamedTuple):
-    """Slices by number: how many are open when each starts, the innermost of these (-1 for none), and whether none of
-    the same kind directly around it covers it."""
+    """How many slices are open when each starts, the number of the innermost of these (-1 for none), and whether none
+    of the same kind directly around it covers it."""
 
-    id: Int64s
     depth: Int64s
     parent: Int64s
     outermost: npt.NDArray[np.bool_]
@@ -42,20 +41,21 @@ class Nesting:
         self._depth = _NONE
 
     def add(self, slices: Slices, until: int | None = None) -> Nested:
-        """Nest ``slices``, which start before ``until`` and not before those of the calls so far."""
+        """Nest ``slices``, which start before ``until`` and not before those of the calls so far; in their order."""
         known = len(self._depth)
         every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
         order, depth, parent = nest(every.track, every.start, every.end, self._depth)
         inside = (parent >= 0) & (every.end[parent] >= every.end[order])
         nested = Nested(
-            every.id[order], depth, np.where(parent >= 0, every.id[parent], -1),
-            ~inside | (every.kind[parent] != every.kind[order]),
-        )  # fmt: skip
+            depth, np.where(parent >= 0, every.id[parent], -1), ~inside | (every.kind[parent] != every.kind[order])
+        )
         if until is not None:
             kept = _worth_keeping(every.track[order], every.start[order], every.end[order], depth, until)
             self._kept, self._depth = Slices(*(column[order[kept]] for column in every)), depth[kept]
-        new = order >= known
-        return Nested(nested.id[new], nested.depth[new], nested.parent[new], nested.outermost[new])
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        new = place[known:]
+        return Nested(nested.depth[new], nested.parent[new], nested.outermost[new])
 
 
 def nest(track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE) -> tuple[Int64s, Int64s, Int64s]:

@@ -19,6 +19,7 @@ from perftool.store import load
 from perftool.store.catalog import catalog, macros, names_in, public_tables
 from perftool.store.connections import Connections
 from perftool.store.deadline import interrupted_after
+from perftool.store.dictionaries import create_dictionaries
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
@@ -269,7 +270,7 @@ class TraceStore:
             public = ", ".join(table.name for table in public_tables())
             raise QueryError(f"there is no table {name!r}; there are {public}")
         self.build([name])
-        return self._connection.execute(f'SELECT * FROM "{name}"')
+        return self._connection.execute(catalog()[name].as_text)
 
     def _prepare(self) -> None:
         """Take stock, once all inputs are in, of what no query derives."""
@@ -279,6 +280,7 @@ class TraceStore:
             raise InputError("no input was read")
         self._ready = True
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
+        create_dictionaries(self._connection)
 
     def _note(self, rank: int, issue: ImportIssue) -> None:
         path = next(read.path for read in self.inputs if read.rank == rank)

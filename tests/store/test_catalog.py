@@ -13,6 +13,7 @@ from events import begin, end, kernel, step, x
 from stores import store_over
 
 from perftool.store.catalog import catalog, macros
+from perftool.store.dictionaries import create_dictionaries
 from perftool.store.given import given_tables
 from perftool.store.load import CREATE_RAW
 from perftool.store.makers import GIVEN, MAKERS, REPLAY
@@ -25,6 +26,7 @@ def empty() -> duckdb.DuckDBPyConnection:
     """Every table as its header declares it, without rows."""
     connection = duckdb.connect()
     connection.execute(CREATE_RAW + ";" + macros())
+    create_dictionaries(connection)
     for table in catalog().values():
         connection.execute(f"CREATE TABLE {table.definition}")
     return connection

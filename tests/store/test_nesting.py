@@ -105,14 +105,15 @@ def test_slices_without_length() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(SPANS, max_size=16), st.sets(st.integers(0, 21), max_size=3))
 def test_periods_one_after_the_other_give_what_all_slices_together_give(spans: list[Span], cuts: set[int]) -> None:
-    numbered = [(at, at % 2, *span) for at, span in enumerate(spans)]
+    numbered = [(at, *span, at % 2) for at, span in enumerate(spans)]
     assert _in_parts(numbered, sorted(cuts)) == _in_parts(numbered, [])
 
 
 def _in_parts(slices: list[tuple[int, ...]], cuts: list[int]) -> list[tuple[int, ...]]:
     nesting, found = Nesting(), []
     for begin, until in pairwise([-1, *cuts, 100]):
-        part = [each for each in slices if begin <= each[3] < until]
+        part = [each for each in slices if begin <= each[2] < until]
         columns = np.array(part, dtype=np.int64).reshape(-1, 5).T
-        found += zip(*(column.tolist() for column in nesting.add(Slices(*columns), until)), strict=True)
+        nested = nesting.add(Slices(*columns), until)
+        found += zip((each[0] for each in part), *(column.tolist() for column in nested), strict=True)
     return sorted(found)

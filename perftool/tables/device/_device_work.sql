@@ -43,8 +43,8 @@ work AS (
         '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true)
 )
 SELECT w.id, w.rank, w.track, w.name, w.cat,
-       CASE WHEN w.engine = 'NIC' OR list_contains(n.roles, 'collective') THEN 'collective'
-            WHEN list_contains(n.roles, 'wait') THEN 'wait' ELSE w.cat END AS kind,
+       (CASE WHEN w.engine = 'NIC' OR list_contains(n.roles, 'collective') THEN 'collective'
+             WHEN list_contains(n.roles, 'wait') THEN 'wait' ELSE w.cat END)::event_category AS kind,
        w.ts, w."end", w.engine,
        a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
        try_cast(a[10] AS INTEGER)::BIGINT AS recipe, coalesce(n.direction, CASE WHEN a[11] IN ('HOST_TO_DEVICE', 'DEVICE_TO_HOST', 'DEVICE_TO_DEVICE') THEN lower(a[11]) END) AS direction,

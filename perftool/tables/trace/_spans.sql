@@ -27,14 +27,14 @@ telling AS (
     JOIN _vocabulary AS v ON v.subject = 'event' AND lower(n.name) GLOB v.pattern
     GROUP BY n.name
 )
-SELECT e.id, e.rank, t.id AS track, t.side, e.name,
-       CASE WHEN t.side = 'device' AND c.by_name AND n.kind IS NOT NULL THEN n.kind
-            WHEN t.side = 'device' AND c.side = 'lane'
-                THEN CASE WHEN t.engine IN ('DMA', 'PDMA') THEN 'memcpy' ELSE 'kernel' END
-            ELSE coalesce(c.kind, lower(e.cat), '') END AS cat,
+SELECT e.id, e.rank, t.id AS track, t.side, e.name::event_name AS name,
+       (CASE WHEN t.side = 'device' AND c.by_name AND n.kind IS NOT NULL THEN n.kind
+             WHEN t.side = 'device' AND c.side = 'lane'
+                 THEN CASE WHEN t.engine IN ('DMA', 'PDMA') THEN 'memcpy' ELSE 'kernel' END
+             ELSE coalesce(c.kind, lower(e.cat), '') END)::event_category AS cat,
        e.ts, e."end"
 FROM complete AS e
-JOIN tracks AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
+JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
 LEFT JOIN telling AS n ON n.name = e.name AND c.by_name
 -- What is impossible on a device is set aside later.

@@ -1,0 +1,65 @@
+"""Names and categories as numbers inside the store, and as text for everyone outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from events import kernel, x
+from stores import store_over
+
+from perftool.store import dictionaries
+from perftool.store.trace_store import TraceStore
+
+EVENTS = [x("b", 0, 10), x("a", 1, 2), x("c", 4, 2, cat="User_Annotation"), kernel("k", 5, 3)]
+
+
+def types(store: TraceStore) -> dict[str, str]:
+    return {row["column_name"]: row["column_type"] for row in store.select("DESCRIBE slices")}
+
+
+def test_the_store_keeps_names_as_numbers() -> None:
+    with store_over(EVENTS) as store:
+        store.build(["slices"])
+        assert {name for name, kind in types(store).items() if kind.startswith("ENUM")} == {"name", "cat", "side"}
+
+
+def test_names_are_sorted_as_text_is() -> None:
+    names = ["b", "B", "", "é", "a b", "10", "9"]
+    with store_over([x(name, at, 1) for at, name in enumerate(names)]) as store:
+        store.build(["slices"])
+        found = [row["name"] for row in store.select("SELECT name FROM slices ORDER BY name")]
+    assert found == sorted(names, key=str.encode)
+
+
+def test_a_frame_has_text() -> None:
+    with store_over(EVENTS) as store:
+        frame = store.frame("slices")
+    # A category of pandas would have another type, and would show names that a selection lacks.
+    assert [str(frame[name].dtype) in ("object", "str") for name in ("name", "cat", "side")] == [True] * 3
+    assert sorted(frame["name"]) == ["a", "b", "c", "k"]
+
+
+def test_a_query_has_text() -> None:
+    with store_over(EVENTS) as store:
+        _, rows = store.query("SELECT DISTINCT typeof(name), typeof(cat), name[1:1] = name FROM slices")
+    assert rows == [("VARCHAR", "VARCHAR", True)]
+
+
+def shown(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    with store_over(events) as store:
+        return [*store.rows("slices"), *store.rows("device_ops"), *store.rows("ops")]
+
+
+def test_more_names_than_numbers_stay_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = shown(EVENTS)
+    monkeypatch.setattr(dictionaries, "_MOST_VALUES", 3)
+    with store_over(EVENTS) as store:
+        store.build(["slices"])
+        assert (types(store)["name"], types(store)["cat"]) == ("VARCHAR", "VARCHAR")
+    assert shown(EVENTS) == expected
+
+
+def test_events_without_names() -> None:
+    with store_over([{"ph": "X", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]) as store:
+        assert [(row["name"], row["cat"]) for row in store.rows("slices")] == [(None, "")]
