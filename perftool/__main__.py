@@ -6,6 +6,8 @@ import atexit
 import os
 import sys
 
+from perftool.commands.garbage import seldom_collected
+
 
 def program() -> None:
     """Run the command line, and leave the process as soon as all is done that is registered for its end.
@@ -16,10 +18,11 @@ def program() -> None:
     codes: list[int] = []
     # The first to be registered is the last to be called.
     atexit.register(_leave, codes)
-    from perftool.cli import main
-
     try:
-        main()
+        with seldom_collected():
+            from perftool.cli import main
+
+            main()
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):
             codes.append(left.code or 0)

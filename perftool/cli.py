@@ -14,7 +14,6 @@ import typer
 
 from perftool import __version__
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
-from perftool.commands.garbage import seldom_collected
 from perftool.commands.loading import Commands
 from perftool.commands.options import (
     NO_VALUE,
@@ -133,7 +132,7 @@ def _require_unset(context: typer.Context) -> None:
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
     _prepare_streams()
-    with seldom_collected(), sigterm_as_interrupt() as ending:
+    with sigterm_as_interrupt() as ending:
         _run(ending)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # New objects between two searches; Python's own number is 700. Imports alone make 50,000, and none of them is garbage.
-_OBJECTS = 20_000
+_OBJECTS = 100_000
 
 
 @contextmanager
