@@ -19,7 +19,8 @@ class Connections:
 
     def __init__(self, path: str) -> None:
         self._own = threading.local()
-        self._root = duckdb.connect(path)
+        # Nobody else reads the file. Older forms, which some versions write by default, know less about compression.
+        self._root = duckdb.connect(path, config={"storage_compatibility_version": "latest"})
         self._all: list[duckdb.DuckDBPyConnection] = []
         self._limit_mb: int | None = None
         self._limiting = threading.Lock()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from perftool.model.inputs import ImportIssue
+from perftool.store.catalog import catalog
 from perftool.store.nesting import Nested, Nesting, Slices
 from perftool.store.pairing import Pairs, pair
-from perftool.store.sweep import sweep, unite
+from perftool.store.sweep import Sweep
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +56,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
     """Make the table ``slices`` from ``_spans`` and how those of the host nest, one period of time after the other."""
     nesting = Nesting()
-    periods = _periods(connection)
+    periods = _periods(connection, "_spans WHERE side = 'host'")
     for number, (begin, until) in enumerate(periods):
         part = "_spans"
         if len(periods) > 1:
@@ -91,45 +92,46 @@ def _nested(
     return arrays._asdict()
 
 
-def _periods(connection: duckdb.DuckDBPyConnection) -> list[tuple[int | None, int | None]]:
-    """Bounds of time between which about a million slices of the host start each; None for no bound."""
-    (slices,) = connection.execute("SELECT count(*) FROM _spans WHERE side = 'host'").fetchall()[0]
-    parts = slices // MOST_AT_ONCE + 1
+def _periods(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
+    """Bounds of time between which about a million of ``rows`` start each; None for no bound."""
+    (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
+    parts = count // MOST_AT_ONCE + 1
     if parts == 1:
         return [(None, None)]
     shares = ", ".join(str(part / parts) for part in range(1, parts))
-    (cuts,) = connection.execute(
-        f"SELECT approx_quantile(ts, [{shares}]::FLOAT[]) FROM _spans WHERE side = 'host'"
-    ).fetchall()[0]
+    (cuts,) = connection.execute(f"SELECT approx_quantile(ts, [{shares}]::FLOAT[]) FROM {rows}").fetchall()[0]
     bounds = [None, *sorted(set(map(int, cuts))), None]
     return list(pairwise(bounds))
 
 
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_marks`` and the bounds of steps.
+    """Make the table ``_timeline`` from ``_marks`` and the bounds of steps, one period of time after the other.
 
-    Arrays take a quarter of the time of the same in SQL; for more of them than memory should hold it is SQL.
+    Arrays take a quarter of the time of the same in SQL.
     """
-    import numpy as np
-
-    (marks,) = connection.execute("SELECT count(*) FROM _marks").fetchall()[0]
-    if marks > MOST_AT_ONCE:
-        connection.execute(_SWEEP)
-        return ()
-    rank, kind, ts, end = unite(*_columns(connection, 'rank, class, ts, "end" FROM _marks'))
-    step_rank, step_ts, step_end = _columns(connection, 'rank, ts, "end" FROM _step_bounds')
-    bits = np.concatenate((np.left_shift(np.int64(1), kind), np.zeros(len(step_rank), dtype=np.int64)))
-    rank, ts, end = (np.concatenate(pair) for pair in ((rank, step_rank), (ts, step_ts), (end, step_end)))
-    swept = dict(zip(("rank", "ts", "end", "mask"), sweep(rank, bits, ts, end), strict=True))
-    timeline = 'CREATE TABLE _timeline AS SELECT rank::INTEGER AS rank, ts, "end", mask FROM arrays'
-    _run(connection, timeline, swept)
+    connection.execute(f"CREATE TABLE {catalog()['_timeline'].definition}")
+    periods = _periods(connection, "_marks")
+    edges = 'rank, ts, "end" FROM _step_bounds'
+    rank, ts, end = _columns(connection, edges if len(periods) == 1 else f"{edges} {_EXTENTS}")
+    swept = Sweep((rank, ts, end))
+    for begin, until in periods:
+        bounds = [f'"end" > {begin}'] * (begin is not None) + [f"ts < {until}"] * (until is not None)
+        part = f'rank, class, ts, "end" FROM _marks WHERE {" AND ".join(bounds) or "true"}'
+        rank, kind, ts, end = _columns(connection, part)
+        stretches = swept.add(rank, kind, ts, end, begin, until)
+        _run(
+            connection,
+            'INSERT INTO _timeline SELECT rank::INTEGER, ts, "end", mask FROM arrays',
+            dict(zip(("rank", "ts", "end", "mask"), stretches, strict=True)),
+        )
     return ()
 
 
-_SWEEP = """
-CREATE TABLE _timeline AS
-WITH merged AS (SELECT * FROM interval_union(_marks) UNION ALL SELECT rank, -1, ts, "end" FROM _step_bounds)
-SELECT * FROM interval_sweep(merged)
+# From the first moment of a rank to its last.
+_EXTENTS = """
+UNION ALL SELECT rank, min(ts), max("end") FROM (
+    SELECT rank, ts, "end" FROM _step_bounds UNION ALL SELECT rank, ts, "end" FROM _marks WHERE "end" > ts
+) GROUP BY rank
 """
 
 

@@ -18,9 +18,10 @@ from perftool.readers.files.stream import STDIN
 from perftool.readers.trace.ahead import Ahead
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 
+# Arguments are most of the text. On disk zstd makes them half as large as what DuckDB would choose, in less time.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
-                  ts BIGINT, dur BIGINT, id VARCHAR, args JSON)
+                  ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
 # Chunks read by one statement: few enough to bound the spool folder, in which lie those of two statements at most.
 _BATCH = 8

@@ -12,6 +12,7 @@ Int64s = npt.NDArray[np.int64]
 Intervals = tuple[Int64s, Int64s, Int64s, Int64s]
 
 _LARGEST = 2**62
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
@@ -48,6 +49,59 @@ def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     masks = np.cumsum(np.concatenate((bits, -bits))[order])
     begin = np.flatnonzero((ranks[1:] == ranks[:-1]) & (times[1:] > times[:-1]))
     return ranks[begin], times[begin], times[begin + 1], masks[begin]
+
+
+class Sweep:
+    """Sweeps intervals in parts, one period of time after the other, as if they came together.
+
+    ``marks`` are (rank, ts, end) of intervals that only mark their ends. Where there are several periods, one per rank
+    must reach from its first moment to its last.
+    """
+
+    def __init__(self, marks: tuple[Int64s, Int64s, Int64s]) -> None:
+        self._marks = marks
+        self._held: Intervals = (_NONE, _NONE, _NONE, _NONE)
+
+    def add(
+        self, rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s, begin: int | None = None, until: int | None = None
+    ) -> Intervals:
+        """What ``sweep`` returns for the period from ``begin``, where the last one ended, to ``until``.
+
+        Takes all intervals that reach into the period. What lasts until its end comes with the next one. The first
+        period has no begin, the last one no end.
+        """
+        rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
+        mark_rank, mark_ts, mark_end = self._marks
+        mark_ts, mark_end = _clipped(mark_ts, mark_end, begin, until)
+        bits = np.concatenate((np.left_shift(np.int64(1), kind), np.zeros(len(mark_rank), dtype=np.int64)))
+        rank, ts, end = (np.concatenate(pair) for pair in ((rank, mark_rank), (ts, mark_ts), (end, mark_end)))
+        return self._without_cut(sweep(rank, bits, ts, end), begin, until)
+
+    def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
+        """``swept`` with what was held back, as one stretch where only the period ended; holds back what may go on."""
+        rank, ts, end, mask = swept
+        held_rank, held_ts, held_end, held_mask = self._held
+        first = np.searchsorted(rank, held_rank)
+        goes_on = np.isin(held_rank, rank) & ~np.isin(held_rank, self._marked(begin))
+        here = first[goes_on]
+        goes_on[goes_on] = (ts[here] == held_end[goes_on]) & (mask[here] == held_mask[goes_on])
+        ts[first[goes_on]] = held_ts[goes_on]
+        rank, ts, end, mask = (
+            np.concatenate((kept[~goes_on], new)) for kept, new in zip(self._held, (rank, ts, end, mask), strict=True)
+        )
+        lasting = end == until if until is not None else np.zeros(len(end), dtype=bool)
+        self._held = rank[lasting], ts[lasting], end[lasting], mask[lasting]
+        return rank[~lasting], ts[~lasting], end[~lasting], mask[~lasting]
+
+    def _marked(self, moment: int | None) -> Int64s:
+        """The ranks of which a mark starts or ends at ``moment``."""
+        rank, ts, end = self._marks
+        return rank[(ts == moment) | (end == moment)] if moment is not None else _NONE
+
+
+def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> tuple[Int64s, Int64s]:
+    """Intervals within the period from ``begin`` to ``until``; those outside of it have no length, at its end."""
+    return np.clip(ts, begin, until), np.clip(end, begin, until)
 
 
 def _running_maximum(group: Int64s, values: Int64s) -> Int64s:

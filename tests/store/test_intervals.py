@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perftool.store.catalog import macros
-from perftool.store.sweep import Intervals, sweep, unite
+from perftool.store.sweep import Intervals, Sweep, sweep, unite
 
 Interval = tuple[int, int, int, int]
 """Rank, class, start, end."""
@@ -106,6 +106,26 @@ def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], la
 
     rank, kind, ts, end = united
     assert sorted(_rows(sweep(rank, np.left_shift(1, kind), ts, end))) == call("interval_sweep", _rows(united))
+
+
+@PROPERTY
+@given(INTERVALS, INTERVALS, st.sets(st.integers(1, 30)))
+def test_periods_swept_one_after_the_other_give_what_one_sweep_gives(
+    intervals: list[Interval], steps: list[Interval], cuts: set[int]
+) -> None:
+    known = [one for one in [*intervals, *steps] if one[3] > one[2] or one in steps]
+    ranks = {rank for rank, *_ in known}
+    spans = [(r, 0, min(k[2] for k in known if k[0] == r), max(k[3] for k in known if k[0] == r)) for r in ranks]
+    assert sorted(_swept(intervals, [*steps, *spans], sorted(cuts))) == sorted(_swept(intervals, steps, []))
+
+
+def _swept(intervals: list[Interval], steps: list[Interval], cuts: list[int]) -> list[Interval]:
+    rank, _, ts, end = np.array(steps, dtype=np.int64).reshape(-1, 4).T
+    sweeping, found = Sweep((rank, ts, end)), []
+    for begin, until in pairwise([None, *cuts, None]):
+        part = [one for one in intervals if one[3] > (-1 if begin is None else begin) and one[2] < (until or 99)]
+        found += _rows(sweeping.add(*np.array(part, dtype=np.int64).reshape(-1, 4).T, begin, until))
+    return found
 
 
 def _rows(columns: Intervals) -> list[Interval]:
