@@ -29,7 +29,7 @@ def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:
-    counted = connection.execute(f"SELECT count(*) FROM (SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1})")
-    few = 0 < counted.fetchall()[0][0] <= _MOST_VALUES
-    kind = f"ENUM (SELECT value FROM ({values}) ORDER BY value)" if few else "VARCHAR"
-    connection.execute(f"CREATE TYPE {name} AS {kind}")
+    made = connection.execute(f"CREATE TEMP TABLE _values AS SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}")
+    few = 0 < made.fetchall()[0][0] <= _MOST_VALUES
+    connection.execute(f"CREATE TYPE {name} AS {'ENUM (FROM _values ORDER BY value)' if few else 'VARCHAR'}")
+    connection.execute("DROP TABLE _values")
