@@ -9,6 +9,7 @@ from typing import TypeVar
 import duckdb
 
 from perftool.errors import OutOfMemoryError
+from perftool.store.database import open_database
 from perftool.store.sizing import free_memory_mb
 
 Made = TypeVar("Made")
@@ -19,8 +20,7 @@ class Connections:
 
     def __init__(self, path: str) -> None:
         self._own = threading.local()
-        # Nobody else reads the file. Older forms, which some versions write by default, know less about compression.
-        self._root = duckdb.connect(path, config={"storage_compatibility_version": "latest"})
+        self._root = open_database(path)
         self._all: list[duckdb.DuckDBPyConnection] = []
         self._limit_mb: int | None = None
         self._limiting = threading.Lock()

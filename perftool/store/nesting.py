@@ -44,7 +44,7 @@ class Nesting:
         """Nest ``slices``, which start before ``until`` and not before those of the calls so far; in their order."""
         known = len(self._depth)
         every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
-        order, depth, parent = nest(every.track, every.start, every.end, self._depth)
+        order, depth, parent = nest(every.id, every.track, every.start, every.end, self._depth)
         inside = (parent >= 0) & (every.end[parent] >= every.end[order])
         nested = Nested(
             depth, np.where(parent >= 0, every.id[parent], -1), ~inside | (every.kind[parent] != every.kind[order])
@@ -58,15 +58,18 @@ class Nesting:
         return Nested(nested.depth[new], nested.parent[new], nested.outermost[new])
 
 
-def nest(track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE) -> tuple[Int64s, Int64s, Int64s]:
+def nest(
+    number: Int64s, track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE
+) -> tuple[Int64s, Int64s, Int64s]:
     """Order slices as they nest and say in what each lies.
 
-    Takes equally long arrays; returns (order, depth, parent): ``order`` sorts the input by track, start and longer
-    first; ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the
-    index into the input of the innermost of these, -1 at depth 0. A slice that begins inside another and outlasts
-    it counts as inside. ``known`` is the depth of the first ones, where not all they lie in is there.
+    Takes equally long arrays; returns (order, depth, parent): ``order`` sorts the input by track, start, longer first
+    and number: of two that take the same time, the one that a file names first lies outside. ``depth[i]`` is the
+    number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the input of the
+    innermost of these, -1 at depth 0. A slice that begins inside another and outlasts it counts as inside. ``known``
+    is the depth of the first ones, where not all they lie in is there.
     """
-    order = np.lexsort((-end, start, track))
+    order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
     lasting = end > start
     depth = _open_slices(track, start, end, lasting)

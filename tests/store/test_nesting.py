@@ -15,10 +15,12 @@ Span = tuple[int, int, int]
 
 
 def nested(spans: list[Span]) -> list[tuple[int, int]]:
-    """(depth, parent) of each of ``spans``."""
-    columns = np.array(spans, dtype=np.int64).reshape(-1, 3).T
-    order, depth, parent = nest(*columns)
-    found = dict(zip(order.tolist(), zip(depth.tolist(), parent.tolist(), strict=True), strict=True))
+    """(depth, parent) of each of ``spans``, which come to be nested in another order than that of their numbers."""
+    numbers = np.arange(len(spans))[::-1]
+    columns = np.array(spans, dtype=np.int64).reshape(-1, 3)[::-1].T
+    order, depth, parent = nest(numbers, *columns)
+    above = np.where(parent >= 0, numbers[parent], -1) if len(spans) else parent
+    found = dict(zip(numbers[order].tolist(), zip(depth.tolist(), above.tolist(), strict=True), strict=True))
     return [found[index] for index in range(len(spans))]
 
 

@@ -59,10 +59,10 @@ def _take_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     """A connection that reaches the folder of the tables and nothing else, in a process that has given up the rest."""
-    import duckdb
+    from perftool.store.database import open_database
 
     leave_network()
-    connection = duckdb.connect(":memory:")
+    connection = open_database(":memory:")
     folder = setup["folder"].replace("'", "''")
     for statement in (
         f"SET memory_limit = '{setup['memory_mb']}MB'", f"SET threads = {setup['threads']}", "SET temp_directory = ''",
