@@ -101,7 +101,11 @@ class Sweep:
 
 def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> tuple[Int64s, Int64s]:
     """Intervals within the period from ``begin`` to ``until``; those outside of it have no length, at its end."""
-    return np.clip(ts, begin, until), np.clip(end, begin, until)
+    if begin is not None:
+        ts, end = np.maximum(ts, begin), np.maximum(end, begin)
+    if until is not None:
+        ts, end = np.minimum(ts, until), np.minimum(end, until)
+    return ts, end
 
 
 def _running_maximum(group: Int64s, values: Int64s) -> Int64s:
