@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
 import pytest
 from events import kernel, x
 from stores import store_over
 
-from perftool.store import dictionaries
+from perftool.errors import QueryTimeoutError
+from perftool.store import dictionaries, trace_store
 from perftool.store.trace_store import TraceStore
 
 EVENTS = [x("b", 0, 10), x("a", 1, 2), x("c", 4, 2, cat="User_Annotation"), kernel("k", 5, 3)]
@@ -58,6 +60,27 @@ def test_more_names_than_numbers_stay_text(monkeypatch: pytest.MonkeyPatch) -> N
         store.build(["slices"])
         assert (types(store)["name"], types(store)["cat"]) == ("VARCHAR", "VARCHAR")
     assert shown(EVENTS) == expected
+
+
+def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = dictionaries.create_dictionaries
+
+    def broken_off(connection: duckdb.DuckDBPyConnection) -> None:
+        whole(connection)
+        raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+    with store_over(EVENTS) as store:
+        monkeypatch.setattr(trace_store, "create_dictionaries", broken_off)
+        with pytest.raises(QueryTimeoutError):
+            store.query("SELECT count(*) FROM slices")
+        monkeypatch.setattr(trace_store, "create_dictionaries", whole)
+        assert store.query("SELECT count(*) FROM slices")[1] == [(4,)]
+
+
+def test_names_that_are_hard_to_write() -> None:
+    names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * 100_000, "\ufeff", "A", "a"]
+    with store_over([x(name, at, 1) for at, name in enumerate(names)]) as store:
+        assert [row["name"] for row in sorted(store.rows("slices"), key=lambda row: row["ts"])] == names
 
 
 def test_events_without_names() -> None:
