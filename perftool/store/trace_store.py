@@ -18,7 +18,7 @@ from perftool.readers.files.remote import local_copy
 from perftool.store import load
 from perftool.store.catalog import catalog, macros, names_in, public_tables
 from perftool.store.connections import Connections
-from perftool.store.deadline import interrupted_after, whole_or_not
+from perftool.store.deadline import interrupted_after
 from perftool.store.dictionaries import create_dictionaries
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
@@ -279,9 +279,7 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # A time limit may break it off.
-        with whole_or_not(self._connection):
-            create_dictionaries(self._connection)
+        create_dictionaries(self._connection)
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

@@ -10,7 +10,7 @@ from events import kernel, x
 from stores import store_over
 
 from perftool.errors import QueryTimeoutError
-from perftool.store import dictionaries, trace_store
+from perftool.store import dictionaries
 from perftool.store.trace_store import TraceStore
 
 EVENTS = [x("b", 0, 10), x("a", 1, 2), x("c", 4, 2, cat="User_Annotation"), kernel("k", 5, 3)]
@@ -63,17 +63,18 @@ def test_more_names_than_numbers_stay_text(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = dictionaries.create_dictionaries
+    create, created = dictionaries._create, []
 
-    def broken_off(connection: duckdb.DuckDBPyConnection) -> None:
-        whole(connection)
-        raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+    def broken_off(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:
+        create(connection, name, values)
+        created.append(name)
+        if len(created) == 2:
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
 
+    monkeypatch.setattr(dictionaries, "_create", broken_off)
     with store_over(EVENTS) as store:
-        monkeypatch.setattr(trace_store, "create_dictionaries", broken_off)
         with pytest.raises(QueryTimeoutError):
             store.query("SELECT count(*) FROM slices")
-        monkeypatch.setattr(trace_store, "create_dictionaries", whole)
         assert store.query("SELECT count(*) FROM slices")[1] == [(4,)]
 
 
