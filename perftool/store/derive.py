@@ -86,7 +86,7 @@ def _nested(
         FROM {part} LEFT JOIN ({_WRAPPERS}) AS w USING (name) WHERE side = 'host'""",
     )
     nested = nesting.add(Slices(*spans), until)
-    arrays = Nested(np.zeros(rows, np.int64), np.full(rows, -1), np.ones(rows, np.bool_))
+    arrays = Nested(np.zeros(rows, np.int64), np.full(rows, -1, np.int64), np.ones(rows, np.bool_))
     for every, those in zip(arrays, nested, strict=True):
         every[row - first] = those
     return arrays._asdict()
