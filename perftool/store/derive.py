@@ -10,6 +10,7 @@ import duckdb
 
 from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
+from perftool.store.dictionaries import create_dictionaries
 from perftool.store.nesting import Nested, Nesting, Slices
 from perftool.store.pairing import Pairs, pair
 from perftool.store.sweep import Sweep
@@ -36,9 +37,13 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
-    """Make the table ``_pairs`` (id of the begin, end in ns); returns what cannot be a slice, each with its rank."""
+    """Make the table ``_pairs`` (id of the begin, end in ns) and the types that slices are written in.
+
+    Returns what cannot be a slice, each with its rank.
+    """
     import numpy as np
 
+    create_dictionaries(connection)
     begins: list[int] = []
     ends_ns: list[int] = []
     issues: list[tuple[int, ImportIssue]] = []

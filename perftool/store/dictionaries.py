@@ -9,7 +9,6 @@ from __future__ import annotations
 import duckdb
 
 from perftool.model import vendors
-from perftool.store.deadline import whole_or_not
 
 # So many fit two bytes. A recording with more gains little: each value is kept in memory, outside of any limit.
 _MOST_VALUES = 65_535
@@ -24,11 +23,9 @@ def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> None:
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}
     known = ", ".join(f"('{kind}')" for kind in sorted(kinds.union(_KINDS)))
-    # A time limit may break it off.
-    with whole_or_not(connection):
-        _create(connection, "event_name", _NAMES)
-        _create(connection, "event_category", f"{_CATEGORIES} UNION SELECT * FROM (VALUES {known})")
-        connection.execute("CREATE TYPE event_side AS ENUM ('device', 'host')")
+    _create(connection, "event_name", _NAMES)
+    _create(connection, "event_category", f"{_CATEGORIES} UNION SELECT * FROM (VALUES {known})")
+    connection.execute("CREATE TYPE event_side AS ENUM ('device', 'host')")
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:

@@ -16,7 +16,7 @@ _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
 # What a database on disk keeps in memory: with Python, numpy, the rules and the text being read it makes 600 MB.
-_CACHE_MB = 450
+_CACHE_MB = 400
 # Above this much text the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
 # The rest is for Python, its libraries, and what DuckDB does not count.

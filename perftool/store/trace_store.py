@@ -19,7 +19,6 @@ from perftool.store import load
 from perftool.store.catalog import catalog, macros, names_in, public_tables
 from perftool.store.connections import Connections
 from perftool.store.deadline import interrupted_after
-from perftool.store.dictionaries import create_dictionaries
 from perftool.store.given import given_tables
 from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
 from perftool.store.load_csv import is_profiler_csv, load_csv
@@ -279,7 +278,7 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        create_dictionaries(self._connection)
+        # Last: several threads may ask.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

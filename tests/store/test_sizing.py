@@ -42,4 +42,4 @@ def test_with_little_memory_less_stays_in_memory() -> None:
 
 
 def test_a_database_on_disk_keeps_less_than_it_may() -> None:
-    assert [sizing.cache_limit_mb(limit) for limit in (64, 750)] == [64, 450]
+    assert [sizing.cache_limit_mb(limit) for limit in (64, 750)] == [64, 400]
