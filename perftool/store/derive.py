@@ -66,8 +66,8 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Im
         part = "_spans"
         if len(periods) > 1:
             part = "_period"
-            bounds = [f"ts >= {begin}"] * (begin is not None) + [f"ts < {until}"] * (until is not None)
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE _period AS FROM _spans WHERE {' AND '.join(bounds)}")
+            inside = _inside("ts >=", begin, until)
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _period AS FROM _spans WHERE {inside}")
         into = "INSERT INTO slices" if number else "CREATE TABLE slices AS"
         _run(connection, into + _SLICES.format(part=part), _nested(connection, nesting, part, until))
     connection.execute("DROP TABLE IF EXISTS _period")
@@ -109,6 +109,13 @@ def _periods(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int
     return list(pairwise(bounds))
 
 
+def _inside(after: str, begin: int | None, until: int | None) -> str:
+    """SQL for what lies in a period: ``after`` its begin, and starting before its end."""
+    return " AND ".join(
+        ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
+    )
+
+
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
     """Make the table ``_timeline`` from ``_marks`` and the bounds of steps, one period of time after the other.
 
@@ -120,9 +127,8 @@ def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int,
     rank, ts, end = _columns(connection, edges if len(periods) == 1 else f"{edges} {_EXTENTS}")
     swept = Sweep((rank, ts, end))
     for begin, until in periods:
-        bounds = [f'"end" > {begin}'] * (begin is not None) + [f"ts < {until}"] * (until is not None)
-        part = f'rank, class, ts, "end" FROM _marks WHERE {" AND ".join(bounds) or "true"}'
-        rank, kind, ts, end = _columns(connection, part)
+        inside = _inside('"end" >', begin, until)
+        rank, kind, ts, end = _columns(connection, f'rank, class, ts, "end" FROM _marks WHERE {inside}')
         stretches = swept.add(rank, kind, ts, end, begin, until)
         _run(
             connection,

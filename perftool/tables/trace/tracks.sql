@@ -28,7 +28,7 @@ used AS (
     SELECT rank, pid, tid,
            bool_or(side = 'device' AND kind <> 'device_annotation') AS device_work,
            bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes
-    FROM (SELECT DISTINCT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
+    FROM (SELECT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
           -- Of different ones there are few. A list of phases would be hashed, for each event.
           FROM (SELECT DISTINCT rank, pid, tid, cat FROM raw
                 WHERE ph = 'X' OR ph = 'B' OR ph = 'E' OR ph = 'i' OR ph = 'I' OR ph = 'C'))
