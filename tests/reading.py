@@ -58,7 +58,7 @@ def read_path(path: str) -> Reading:
 def load(path: str) -> tuple[InputFile, dict[str, Any]]:
     """What the reader says about the trace file at ``path``, and its metadata."""
     _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
-    return load_trace(_connection(), path, lambda metadata: 0)
+    return load_trace(_connection, lambda work: work.do(), path, lambda metadata: 0)
 
 
 @cache

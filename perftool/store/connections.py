@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import duckdb
@@ -25,6 +26,7 @@ class Connections:
         self._limit_mb: int | None = None
         self._limiting = threading.Lock()
         self.side_by_side = False
+        self._cores = 1
 
     def here(self) -> duckdb.DuckDBPyConnection:
         """The connection of the thread that calls."""
@@ -44,7 +46,23 @@ class Connections:
         DuckDB waits in a loop: that costs a tenth of all CPU time on two cores.
         """
         self.side_by_side = side_by_side and cores > 1
-        self.here().execute(f"SET threads = {cores - 1 if self.side_by_side else cores}")
+        self._cores = cores
+        self._use(cores - 1 if self.side_by_side else cores)
+
+    @contextmanager
+    def all_cores(self) -> Iterator[None]:
+        """Use every core for one statement: there is no second one meanwhile."""
+        if not self.side_by_side:
+            yield
+            return
+        self._use(self._cores)
+        try:
+            yield
+        finally:
+            self._use(self._cores - 1)
+
+    def _use(self, threads: int) -> None:
+        self.here().execute(f"SET threads = {threads}")
 
     def limit(self, memory_mb: int) -> None:
         """Use at most so much memory; what is beyond it goes to disk."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Callable
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.files.stream import STDIN
 from perftool.readers.trace.ahead import Ahead
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
+from perftool.store.deadline import whole_or_not
+from perftool.store.together import StoppedError, Turns, Work
 
 # Arguments are most of the text. On disk zstd makes them half as large as what DuckDB would choose, in less time.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# Chunks read by one statement: few enough to bound the spool folder, in which lie those of two statements at most.
-_BATCH = 8
+# Chunks read by one statement: few enough to bound the spool folder, in which lie those of four statements at most.
+_BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
     "cat": "VARCHAR",
@@ -45,23 +48,32 @@ RankFor = Callable[[dict[str, Any]], int]
 
 
 def load_trace(
-    connection: duckdb.DuckDBPyConnection, path: str, rank_for: RankFor, progress: Progress | None = None
+    here: Callable[[], duckdb.DuckDBPyConnection],
+    share: Callable[[Work], None],
+    path: str,
+    rank_for: RankFor,
+    progress: Progress | None = None,
 ) -> tuple[InputFile, dict[str, Any]]:
     """Append the events of the trace file at ``path``; returns facts and metadata.
 
-    ``rank_for`` gives the rank to file events under for the metadata known so far: it is asked after the head of
-    the file was read, and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises
-    InputError when there is no trace in the file.
+    ``here`` gives the connection of the thread that calls, ``share`` does work on one thread or more. ``rank_for``
+    gives the rank to file events under for the metadata known so far: it is asked after the head of the file was read,
+    and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when there is
+    no trace in the file.
     """
-    with tempfile.TemporaryDirectory(prefix="perftool-") as spool:
+    with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
-        events = _load_chunks(connection, trace, rank_for, progress)
-    if not events:
+        with Ahead(trace.chunks(), _BATCH) as chunks:
+            loading = _Loading(here, trace, chunks, rank_for, progress)
+            share(loading)
+    trace.finish()
+    _settle_rank(here(), loading.rank, rank_for(trace.metadata))
+    if not loading.events:
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
     issues = (*_origin(trace.metadata), *trace.issues)
-    return InputFile(shown, "trace", None, trace.size, events, status, issues, trace.events_end), trace.metadata
+    return InputFile(shown, "trace", None, trace.size, loading.events, status, issues, trace.events_end), trace.metadata
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
@@ -72,33 +84,80 @@ def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
     return [*issues, ImportIssue("interrupted", 1, f"ends early: {early}")] if isinstance(early, str) else issues
 
 
-def _load_chunks(
-    connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, rank_for: RankFor, progress: Progress | None
-) -> int:
-    events = done = 0
-    rank = None
-    with Ahead(trace.chunks(), _BATCH) as chunks:
-        while batch := list(islice(chunks, _BATCH)):
-            rank = rank_for(trace.metadata) if rank is None else rank
-            if not trace.ended:
-                events += _load_batch(connection, trace, batch, rank)
-            for chunk in batch:
-                chunk.path.unlink(missing_ok=True)
-                done += chunk.size
-            if progress:
-                progress(done)
-    trace.finish()
-    final = rank_for(trace.metadata)
+class _Loading:
+    """The chunks of a trace on their way into the raw table, a batch at a time on each thread that does this work.
+
+    They take effect in the order of the file: repairs and the numbers of the rows depend on it.
+    """
+
+    def __init__(
+        self,
+        here: Callable[[], duckdb.DuckDBPyConnection],
+        trace: ChromeTrace,
+        chunks: Ahead[Chunk],
+        rank_for: RankFor,
+        progress: Progress | None,
+    ) -> None:
+        self._here, self._trace, self._chunks = here, trace, chunks
+        self._rank_for, self._progress = rank_for, progress
+        self._taking = threading.Lock()
+        self._numbers = count()
+        self._turns = Turns()
+        self._done = 0
+        self.rank: int | None = None
+        self.events = 0
+
+    def do(self) -> None:
+        """Load batches until none is left, or somebody stops."""
+        with contextlib.suppress(StoppedError):
+            while (taken := self._take()) is not None:
+                self._load(*taken)
+
+    def stop(self) -> None:
+        """Load no further batch."""
+        self._chunks.stop()
+        self._turns.stop()
+
+    def _take(self) -> tuple[int, list[Chunk], int] | None:
+        """The number of the next batch, its chunks, and the rank to file them under."""
+        with self._taking:
+            batch = list(islice(self._chunks, _BATCH))
+            if not batch:
+                return None
+            if self.rank is None:
+                self.rank = self._rank_for(self._trace.metadata)
+            return next(self._numbers), batch, self.rank
+
+    def _load(self, number: int, batch: list[Chunk], rank: int) -> None:
+        connection = self._here()
+        try:
+            with whole_or_not(connection):
+                events = _insert(connection, batch, rank, exact=any(chunk.exact for chunk in batch))
+                self._turns.wait(number)
+                if self._trace.ended:
+                    raise _AfterEndError
+        except _AfterEndError:
+            events = 0
+        except duckdb.Error:
+            self._turns.wait(number)
+            events = sum(_load_damaged(connection, self._trace, chunk, rank) for chunk in batch)
+        for chunk in batch:
+            chunk.path.unlink(missing_ok=True)
+        self.events += events
+        self._done += sum(chunk.size for chunk in batch)
+        if self._progress:
+            self._progress(self._done)
+        self._turns.end()
+
+
+class _AfterEndError(Exception):
+    """The events ended before."""
+
+
+def _settle_rank(connection: duckdb.DuckDBPyConnection, rank: int | None, final: int) -> None:
     if rank is not None and final != rank:
         # Rewriting every row is slow, but metadata that names the rank comes before the events nearly always.
         connection.execute(f"UPDATE raw SET rank = {final} WHERE rank = {rank}")
-    return events
-
-
-def _load_batch(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, batch: list[Chunk], rank: int) -> int:
-    with contextlib.suppress(duckdb.Error):
-        return _insert(connection, batch, rank, exact=any(chunk.exact for chunk in batch))
-    return sum(_load_damaged(connection, trace, chunk, rank) for chunk in batch)
 
 
 def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int) -> int:

@@ -15,6 +15,9 @@ from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import Making, SecondThread
 
+# Nearly every other table needs these, so none is made beside them.
+_FIRST = {"tracks", "_pairs", "_spans", "slices"}
+
 
 class Tables:
     """The tables made so far over ``connections``; any thread may ask for one.
@@ -45,11 +48,8 @@ class Tables:
     def make_all(self, names: Iterable[str]) -> None:
         """Make the tables ``names`` and what it takes to make them, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
-        if wanted and self._connections.side_by_side:
+        if wanted:
             self._second.share(Making(self, wanted))
-        else:
-            for name in wanted:
-                self.make(name)
 
     def make(self, name: str) -> None:
         """Make the table ``name`` and what it takes to make it; a name of anything else is ignored."""
@@ -97,8 +97,9 @@ class Tables:
 
     def _make(self, table: Table) -> None:
         connection = self._connections.here()
+        cores = self._connections.all_cores() if table.name in _FIRST else nullcontext()
         # A statement by itself is whole or not anyway.
-        with whole_or_not(connection) if table.maker or table.drops else nullcontext():
+        with cores, whole_or_not(connection) if table.maker or table.drops else nullcontext():
             if self.lacks_a_witness(table):
                 connection.execute(f"CREATE TABLE {table.definition}")
                 self._filled[table.name] = False

@@ -21,16 +21,19 @@ class Work(Protocol):
 
 
 class SecondThread:
-    """A thread beside the one that asks, started when it is first needed; ``interrupt`` breaks off what it does."""
+    """A thread beside the one that asks, started when it is first needed; ``interrupt`` breaks off what it does.
 
-    def __init__(self, interrupt: Callable[[], None]) -> None:
-        self._interrupt = interrupt
+    It is used while ``side_by_side`` says that there is a core for it.
+    """
+
+    def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:
+        self._interrupt, self._side_by_side = interrupt, side_by_side
         self._free = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
         """Do ``work`` here and, unless it has work already, on the second thread. Raises what a part of it raises."""
-        if not self._free.acquire(blocking=False):
+        if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return
         try:
@@ -89,6 +92,38 @@ class Jobs(Generic[Made]):
     def _take(self) -> int | None:
         with self._lock:
             return None if self._stopped else next(self._next, None)
+
+
+class StoppedError(Exception):
+    """Somebody stopped the work that this was part of."""
+
+
+class Turns:
+    """The order of numbered parts, from 0 on: threads do them side by side up to where each needs its turn."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def wait(self, number: int) -> None:
+        """Return once it is the turn of the part ``number``. Raises StoppedError when it will never be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._next >= number)
+            if self._stopped:
+                raise StoppedError
+
+    def end(self) -> None:
+        """It is the turn of the next part."""
+        with self._changed:
+            self._next += 1
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """There will be no further turn."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
 
 class Tables(Protocol):

@@ -65,7 +65,7 @@ class TraceStore:
         self._connections = Connections(place)
         # In memory there is room for two statements at a time.
         self._connections.use(cores(), side_by_side=not large)
-        self._second = SecondThread(self._connections.interrupt)
+        self._second = SecondThread(self._connections.interrupt, lambda: self._connections.side_by_side)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # By the sizes DuckDB expects, it would compare a few moments with every stretch of a recording, one by one.
         self._connection.execute("SET asof_loop_join_threshold = 0")
@@ -119,7 +119,7 @@ class TraceStore:
             return number(rank_of(path, metadata))
 
         try:
-            read, metadata = load.load_trace(self._connection, path, rank_for, progress)
+            read, metadata = load.load_trace(self._connections.here, self._second.share, path, rank_for, progress)
         except InputError:
             taken = ", ".join(map(str, self.metadata)) or "NULL"
             self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
@@ -249,8 +249,6 @@ class TraceStore:
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
         """What ``calls`` return that ask this store and do not need each other, two at a time where there are cores."""
-        if not self._connections.side_by_side:
-            return [call() for call in calls]
         jobs = Jobs(calls)
         self._second.share(jobs)
         return jobs.results

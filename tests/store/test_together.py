@@ -12,7 +12,7 @@ from perftool.store.together import Jobs, Making, SecondThread
 
 @pytest.fixture
 def second() -> SecondThread:
-    return SecondThread(lambda: None)
+    return SecondThread(lambda: None, lambda: True)
 
 
 def test_results_come_in_the_order_of_the_calls(second: SecondThread) -> None:
@@ -59,7 +59,7 @@ def test_work_inside_work_is_done_alone(second: SecondThread) -> None:
 def test_no_table_is_begun_before_what_it_needs() -> None:
     needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["d"], "f": ["a"]}
     tables = _Recorded(needs)
-    thread = SecondThread(lambda: None)
+    thread = SecondThread(lambda: None, lambda: True)
     thread.share(Making(tables, ["e", "f", "b"]))
     thread.close()
 

@@ -21,19 +21,22 @@ from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
 from perftool.store.trace_store import TraceStore
 
+_TABLES = (
+    "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
+    "fallbacks", "device_windows", *EFFICIENCY_TABLES,
+)  # fmt: skip
+
 
 def compose(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
     """The report over ``store``; ``evaluated`` gives what ``rules`` find once the context is known."""
+    # All at once, so that there is always one that the second core can make.
+    store.build(_TABLES)
     summary = overview.summary(store)
     run = overview.run(store)
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
-    # Rules are asked only now: they run without access to files, and from then on so do all tables.
-    store.build(
-        ["_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes", "device_windows", *EFFICIENCY_TABLES]
-    )
     outcome = _asked(store, rules, steps, device, evaluated)
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = outcome.findings

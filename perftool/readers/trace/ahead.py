@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from queue import Empty, Queue
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, Full, Queue
 from threading import Event, Thread
+from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+# How long an error waits for the thread to end. One that reads a pipe ends when the pipe does.
+_PATIENCE_S = 1.0
 
 
 class Ahead(Generic[Item]):
@@ -22,25 +26,37 @@ class Ahead(Generic[Item]):
         self._unwanted = Event()
         self._thread = Thread(target=self._make, name="ahead", daemon=True)
 
-    def __enter__(self) -> Iterator[Item]:
+    def __enter__(self) -> Ahead[Item]:
         self._thread.start()
-        return self._taken()
+        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._unwanted.set()
-        while self._thread.is_alive():
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        self.stop()
+        until = None if kind is None else monotonic() + _PATIENCE_S
+        while self._thread.is_alive() and (until is None or monotonic() < until):
             # It may wait for room.
-            try:
+            with suppress(Empty):
                 self._made.get(timeout=0.01)
-            except Empty:
-                continue
-        self._thread.join()
 
-    def _taken(self) -> Iterator[Item]:
-        while not isinstance(item := self._made.get(), _End):
-            yield item
+    def __iter__(self) -> Ahead[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        if self._unwanted.is_set():
+            raise StopIteration
+        item = self._made.get()
+        if not isinstance(item, _End):
+            return item
+        self._unwanted.set()
         if item.error is not None:
             raise item.error
+        raise StopIteration
+
+    def stop(self) -> None:
+        """Make and give no more items, not even to who waits for one now."""
+        self._unwanted.set()
+        with suppress(Full):
+            self._made.put_nowait(_End(None))
 
     def _make(self) -> None:
         end = _End(None)
