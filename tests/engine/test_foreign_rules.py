@@ -121,11 +121,13 @@ def test_replays_have_a_time_limit(opened: TraceStore, tmp_path: Path, monkeypat
 def test_lines_are_looked_for_behind_so_many_findings(
     opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[object] = []
+    asked: list[int] = []
     monkeypatch.setattr(opened, "has_rows", lambda name: True)
-    monkeypatch.setattr(sources, "_sources", lambda store, rule, row: asked.append(row) or ())
-    rows = sources.add_sources(opened, rule(tmp_path), [{"subject": str(number)} for number in range(200)])
-    assert (len(rows), len(asked)) == (200, 100)
+    monkeypatch.setattr(sources, "_sources", lambda store, rule, rank, rows: asked.append(len(rows)) or [()] * len(rows))
+    found = [{"subject": str(number), "rank": number % 2} for number in range(200)]
+    rows = sources.add_sources(opened, rule(tmp_path), found)
+    assert (len(rows), sorted(asked)) == (200, [50, 50])
+    assert [row["subject"] for row in rows] == [row["subject"] for row in found]
 
 
 def test_time_at_stake_counts_once() -> None:

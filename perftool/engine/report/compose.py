@@ -23,7 +23,7 @@ from perftool.store.trace_store import TraceStore
 
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
-    "fallbacks", "device_windows", *EFFICIENCY_TABLES,
+    "fallbacks", "device_windows", "frames", "feeding_tracks", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
+# What a rule finds, and what is told of it: file, line, function, ns and share.
+Row = Mapping[str, Any]
+Source = dict[str, Any]
 MOST_SOURCES = 3
 # Causes of idle time for which the host's own Python is what takes the time, and not one call in it.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
@@ -25,11 +28,11 @@ _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
 SELECT d.ts AS device_ts, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
-WHERE d.rank = $rank AND list_contains($times, d.ts)
+WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times))
 """
 
 
-def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
     """``rows`` with a column ``sources`` (file, line, function, ns, share), the heaviest first, where stacks tell.
 
     The time at stake is the idle time that the rule explains where that is the host's Python; else the slices that a
@@ -37,20 +40,28 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Mapping[str, Any]]
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return list(rows)
-    placed = [{**row, "sources": _sources(store, rule, row)} for row in rows[:_MOST_PLACED]]
-    return [*placed, *rows[_MOST_PLACED:]]
+    placed = rows[:_MOST_PLACED]
+    told: dict[int, tuple[Source, ...]] = {}
+    for rank in {rank for row in placed if (rank := row.get("rank")) is not None}:
+        of_rank = [at for at, row in enumerate(placed) if row.get("rank") == rank]
+        told.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
+    return [*({**row, "sources": told.get(at, ())} for at, row in enumerate(placed)), *rows[_MOST_PLACED:]]
 
 
-def _sources(store: TraceStore, rule: Rule, row: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    rank = row.get("rank")
-    if rank is None:
-        return ()
+def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> list[tuple[Source, ...]]:
+    """The sources of each of ``rows``, which ``rule`` found on ``rank``."""
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
-    idle = _idle(store, rank, causes) if causes else None
-    begins, ends = idle or _united(_named(store, rank, row))
+    if causes and (idle := _idle(store, rank, causes)):
+        return [_heaviest(lines_run(store, rank), *idle, idle=True)] * len(rows)
+    named = _named(store, rank, rows)
     ran = lines_run(store, rank)
-    spent = _overlap(ran, begins, ends, loops=idle is not None)
+    return [_heaviest(ran, *_united(intervals), idle=False) for intervals in named]
+
+
+def _heaviest(ran: Ran, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
+    """The lines of ``ran`` that take most of the time from ``begins`` to ``ends``, in which the device may be idle."""
+    spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
         # Ops alone were recorded with stacks: the line that calls the next op is where the time before it went.
         spent = _before_lines(ran, begins, ends)
@@ -74,19 +85,26 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
     return _united(np.stack([ts, end], axis=1)) if len(ts) else None
 
 
-def _named(store: TraceStore, rank: int, row: Mapping[str, Any]) -> Int64s:
-    """The intervals of ``row`` on the host, one in each row of the array."""
+def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
+    """The intervals of each of ``rows`` on the host, one in each row of its array."""
     import numpy as np
 
-    places = row.get("related") or [row]
-    spans = {place["ts"]: place.get("dur") or 1 for place in places if place.get("ts") is not None}
+    all_spans = [
+        {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
+        for row in rows
+    ]
     store.build(["device_ops"])
-    calls = store.select(_LAUNCHED, {"rank": rank, "times": list(spans)})
+    calls = store.select(_LAUNCHED, {"rank": rank, "times": [ts for spans in all_spans for ts in spans]})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
-    intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-    # Rules that others wrote may name times that sums of 64 bits do not hold.
-    possible = [(ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS]
-    return np.array(possible, dtype=np.int64).reshape(-1, 2)
+    named = []
+    for spans in all_spans:
+        intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
+        # Rules that others wrote may name times that sums of 64 bits do not hold.
+        possible = [
+            (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
+        ]
+        named.append(np.array(possible, dtype=np.int64).reshape(-1, 2))
+    return named
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
