@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -39,3 +42,20 @@ def test_the_code_is_that_of_the_program(
     for call in at_exit:
         call()
     assert codes == left_with
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another process")
+def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
+    command = [sys.executable, "-m", "perftool", "analyze", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        # More than a pipe holds: once this is written, it reads.
+        process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read() == b"habana_perf_tool: interrupted\n"

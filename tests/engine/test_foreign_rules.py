@@ -123,7 +123,9 @@ def test_lines_are_looked_for_behind_so_many_findings(
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr(opened, "has_rows", lambda name: True)
-    monkeypatch.setattr(sources, "_sources", lambda store, rule, rank, rows: asked.append(len(rows)) or [()] * len(rows))
+    monkeypatch.setattr(
+        sources, "_sources", lambda store, rule, rank, rows: asked.append(len(rows)) or [()] * len(rows)
+    )
     found = [{"subject": str(number), "rank": number % 2} for number in range(200)]
     rows = sources.add_sources(opened, rule(tmp_path), found)
     assert (len(rows), sorted(asked)) == (200, [50, 50])

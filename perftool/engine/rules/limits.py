@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
 
 # What a fix gives back per step: by the evidence, and by a replay.
 _GAINS = ("gain_ns", "predicted_ns")
+_KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def limited(
@@ -20,7 +22,7 @@ def limited(
     What is recorded of a rank that is not in its steady state gives no gain. A row that names no rank has the largest
     limit of all. A run without device work has no limits.
     """
-    limits = {row["rank"]: row for row in store.rows("gain_limits")}
+    limits = _limits(store)
     column = f"{relieves}_ratio"
     ratios = {rank: row[column] for rank, row in limits.items() if row.get(column) is not None}
     widest = max(ratios.values(), default=1.0)
@@ -41,4 +43,12 @@ def limited(
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
     """Why nothing that ``rank`` shows is a gain of its steady step; None when it may be one."""
-    return next((row["unsteady"] for row in store.rows("gain_limits") if row["rank"] == rank), None)
+    limit = _limits(store).get(rank)
+    return limit["unsteady"] if limit else None
+
+
+def _limits(store: TraceStore) -> dict[Any, dict[str, Any]]:
+    """The row of each rank in gain_limits, which nearly every rule asks for."""
+    if store not in _KNOWN:
+        _KNOWN[store] = {row["rank"]: row for row in store.rows("gain_limits")}
+    return _KNOWN[store]
