@@ -28,7 +28,7 @@ _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
 SELECT d.ts AS device_ts, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
-WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times))
+WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
 """
 
 
