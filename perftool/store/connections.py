@@ -49,6 +49,10 @@ class Connections:
         self._cores = cores
         self._use(cores - 1 if self.side_by_side else cores)
 
+    def one_at_a_time(self) -> None:
+        """From now on each statement has every core."""
+        self.use(self._cores, side_by_side=False)
+
     @contextmanager
     def all_cores(self) -> Iterator[None]:
         """Use every core for one statement: there is no second one meanwhile."""

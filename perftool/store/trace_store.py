@@ -63,8 +63,8 @@ class TraceStore:
         large = not fits_in_memory(input_bytes, limit_mb)
         place = str(Path(self._folder.name) / "trace.duckdb") if large else ":memory:"
         self._connections = Connections(place)
-        # In memory there is room for two statements at a time.
-        self._connections.use(cores(), side_by_side=not large)
+        self._large = large
+        self._connections.use(cores(), side_by_side=True)
         self._second = SecondThread(self._connections.interrupt, lambda: self._connections.side_by_side)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # By the sizes DuckDB expects, it would compare a few moments with every stretch of a recording, one by one.
@@ -275,6 +275,9 @@ class TraceStore:
             return
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
+        if self._large:
+            # Events were written by two statements at a time; for two that make tables there is room in memory only.
+            self._connections.one_at_a_time()
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
         # Last: several threads may ask.
         self._ready = True
