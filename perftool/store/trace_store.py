@@ -73,7 +73,6 @@ class TraceStore:
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connections.limit(cache_limit_mb(limit_mb))
-            self._connection.execute("SET preserve_insertion_order = false")
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
         self._handed = HandedTables(self._connection, folder)
@@ -276,8 +275,9 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # Events were written by two statements at a time; for two that make tables there is room in memory only.
+            # For two tables at a time there is room in memory only. Of events the order counts, of tables it does not.
             self._connections.one_at_a_time()
+            self._connection.execute("SET preserve_insertion_order = false")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
         # Last: several threads may ask.
         self._ready = True

@@ -15,7 +15,7 @@ from events import document, x
 
 from perftool.errors import InputError
 from perftool.readers.files import stream
-from perftool.store import load
+from perftool.store import load, trace_store
 from perftool.store.connections import Connections
 from perftool.store.together import SecondThread, StoppedError, Turns, Work
 
@@ -45,6 +45,19 @@ def test_rows_stand_in_the_order_of_the_file() -> None:
     rows, issues, status, _ = loaded(document([x(f"op{n}", n % 7, 1) for n in range(2000)]), 2)
     assert [row[3] for row in rows] == [f"op{n}" for n in range(2000)]
     assert (issues, status) == ([], "ok")
+
+
+def test_so_they_do_on_disk_with_many_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BLOCK", 500_000)
+    monkeypatch.setattr(load, "_BATCH", 6)
+    monkeypatch.setattr(trace_store, "cores", lambda: 8)
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([x(f"op{n}", n % 7, 1) for n in range(60_000)]))
+    with trace_store.TraceStore(1 << 40) as store:
+        store.add_trace(str(path))
+        assert [row["name"] for row in store.select("SELECT name FROM raw ORDER BY rowid")] == [
+            f"op{n}" for n in range(60_000)
+        ]
 
 
 @pytest.mark.parametrize("seed", range(12))
