@@ -46,8 +46,14 @@ def test_the_code_is_that_of_the_program(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another process")
 def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
-    command = [sys.executable, "-m", "perftool", "analyze", "-"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "perftool", "analyze", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # What a shell starts in the background ignores it, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
         # More than a pipe holds: once this is written, it reads.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -63,11 +62,12 @@ def load_trace(
     """
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
-        with Ahead(trace.chunks(), _BATCH) as chunks:
-            loading = _Loading(here, trace, chunks, rank_for, progress)
+        batches = _Batches(trace, rank_for)
+        with Ahead(batches, 1) as ahead:
+            loading = _Loading(here, trace, ahead, progress)
             share(loading)
     trace.finish()
-    _settle_rank(here(), loading.rank, rank_for(trace.metadata))
+    _settle_rank(here(), batches.rank, rank_for(trace.metadata))
     if not loading.events:
         _require_trace(trace)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
@@ -84,6 +84,29 @@ def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
     return [*issues, ImportIssue("interrupted", 1, f"ends early: {early}")] if isinstance(early, str) else issues
 
 
+class _Batch(NamedTuple):
+    number: int
+    chunks: list[Chunk]
+    rank: int
+
+
+class _Batches:
+    """The chunks of a trace, as many together as one statement reads, and the rank to file them under."""
+
+    def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
+        self._trace, self._rank_for = trace, rank_for
+        self.rank: int | None = None
+
+    def __iter__(self) -> Iterator[_Batch]:
+        chunks = self._trace.chunks()
+        for number in count():
+            if not (batch := list(islice(chunks, _BATCH))):
+                return
+            if self.rank is None:
+                self.rank = self._rank_for(self._trace.metadata)
+            yield _Batch(number, batch, self.rank)
+
+
 class _Loading:
     """The chunks of a trace on their way into the raw table, a batch at a time on each thread that does this work.
 
@@ -94,57 +117,42 @@ class _Loading:
         self,
         here: Callable[[], duckdb.DuckDBPyConnection],
         trace: ChromeTrace,
-        chunks: Ahead[Chunk],
-        rank_for: RankFor,
+        batches: Ahead[_Batch],
         progress: Progress | None,
     ) -> None:
-        self._here, self._trace, self._chunks = here, trace, chunks
-        self._rank_for, self._progress = rank_for, progress
-        self._taking = threading.Lock()
-        self._numbers = count()
+        self._here, self._trace, self._batches, self._progress = here, trace, batches, progress
         self._turns = Turns()
         self._done = 0
-        self.rank: int | None = None
         self.events = 0
 
     def do(self) -> None:
         """Load batches until none is left, or somebody stops."""
         with contextlib.suppress(StoppedError):
-            while (taken := self._take()) is not None:
-                self._load(*taken)
+            for batch in self._batches:
+                self._load(batch)
 
     def stop(self) -> None:
         """Load no further batch."""
-        self._chunks.stop()
+        self._batches.stop()
         self._turns.stop()
 
-    def _take(self) -> tuple[int, list[Chunk], int] | None:
-        """The number of the next batch, its chunks, and the rank to file them under."""
-        with self._taking:
-            batch = list(islice(self._chunks, _BATCH))
-            if not batch:
-                return None
-            if self.rank is None:
-                self.rank = self._rank_for(self._trace.metadata)
-            return next(self._numbers), batch, self.rank
-
-    def _load(self, number: int, batch: list[Chunk], rank: int) -> None:
+    def _load(self, batch: _Batch) -> None:
         connection = self._here()
         try:
             with whole_or_not(connection):
-                events = _insert(connection, batch, rank, exact=any(chunk.exact for chunk in batch))
-                self._turns.wait(number)
+                events = _insert(connection, batch.chunks, batch.rank, exact=any(chunk.exact for chunk in batch.chunks))
+                self._turns.wait(batch.number)
                 if self._trace.ended:
                     raise _AfterEndError
         except _AfterEndError:
             events = 0
         except duckdb.Error:
-            self._turns.wait(number)
-            events = sum(_load_damaged(connection, self._trace, chunk, rank) for chunk in batch)
-        for chunk in batch:
+            self._turns.wait(batch.number)
+            events = sum(_load_damaged(connection, self._trace, chunk, batch.rank) for chunk in batch.chunks)
+        for chunk in batch.chunks:
             chunk.path.unlink(missing_ok=True)
         self.events += events
-        self._done += sum(chunk.size for chunk in batch)
+        self._done += sum(chunk.size for chunk in batch.chunks)
         if self._progress:
             self._progress(self._done)
         self._turns.end()

@@ -44,3 +44,44 @@ def test_leaving_ends_the_thread() -> None:
     with Ahead(iter(range(1000)), 1) as items:
         next(items)
     assert "ahead" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_all_who_take_learn_of_the_end() -> None:
+    taken: list[int] = []
+    with Ahead(iter(range(100)), 3) as items:
+        threads = [threading.Thread(target=lambda: taken.extend(items)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert sorted(taken) == list(range(100))
+
+
+def test_who_waits_learns_that_there_will_be_no_more() -> None:
+    silent = threading.Event()
+
+    def source() -> Iterator[int]:
+        silent.wait(60)
+        yield 1
+
+    with Ahead(source(), 1) as items:
+        told: list[list[int]] = []
+        thread = threading.Thread(target=lambda: told.append(list(items)))
+        thread.start()
+        items.stop()
+        thread.join(60)
+        assert told == [[]]
+        silent.set()
+
+
+def test_an_error_does_not_wait_for_a_silent_source() -> None:
+    silent = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        silent.wait(60)
+
+    with pytest.raises(ValueError, match="elsewhere"), Ahead(source(), 1):
+        raise ValueError("elsewhere")
+    assert not silent.is_set()
+    silent.set()

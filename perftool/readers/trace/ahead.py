@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 from threading import Event, Thread
 from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+# How often who waits looks up: a wait for a lock may sleep through Ctrl-C, and this one may be for a silent pipe.
+_LOOK_S = 0.1
 # How long an error waits for the thread to end. One that reads a pipe ends when the pipe does.
 _PATIENCE_S = 1.0
 
@@ -17,7 +19,8 @@ _PATIENCE_S = 1.0
 class Ahead(Generic[Item]):
     """The items of ``source``, made on a thread of their own, at most ``most`` before they are taken.
 
-    What ``source`` raises is raised where the item would be taken. Use as a context manager: leaving ends the thread.
+    Several threads may take. What ``source`` raises is raised where the item would be taken. Use as a context manager:
+    leaving ends the thread.
     """
 
     def __init__(self, source: Iterable[Item], most: int) -> None:
@@ -42,21 +45,21 @@ class Ahead(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        if self._unwanted.is_set():
-            raise StopIteration
-        item = self._made.get()
-        if not isinstance(item, _End):
-            return item
-        self._unwanted.set()
-        if item.error is not None:
-            raise item.error
+        while not self._unwanted.is_set():
+            with suppress(Empty):
+                item = self._made.get(timeout=_LOOK_S)
+                if not isinstance(item, _End):
+                    return item
+                # For others who take.
+                self._made.put(_End(None))
+                if item.error is not None:
+                    raise item.error
+                break
         raise StopIteration
 
     def stop(self) -> None:
-        """Make and give no more items, not even to who waits for one now."""
+        """Make and give no more items; who waits for one learns it soon."""
         self._unwanted.set()
-        with suppress(Full):
-            self._made.put_nowait(_End(None))
 
     def _make(self) -> None:
         end = _End(None)
