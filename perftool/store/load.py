@@ -60,6 +60,7 @@ def load_trace(
     and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when there is
     no trace in the file.
     """
+    # After an error the thread that cuts may be left behind, and write once more.
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
         batches = _Batches(trace, rank_for)

@@ -90,8 +90,8 @@ def test_an_error_of_either_thread_ends_both(here: bool) -> None:
         if here:
             work.do()
         else:
-            second = SecondThread(lambda: None, lambda: True)
-            second.share(_NotOn(main, work))
+            with closing(SecondThread(lambda: None, lambda: True)) as second:
+                second.share(_NotOn(main, work))
 
     with tempfile.TemporaryDirectory() as folder, closing(Connections(":memory:")) as connections:
         path = Path(folder) / "trace.json"

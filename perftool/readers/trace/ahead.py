@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# How often who waits looks up: a wait for a lock may sleep through Ctrl-C, and this one may be for a silent pipe.
+# How often who waits looks whether it was stopped: the source may be a silent pipe.
 _LOOK_S = 0.1
 # How long an error waits for the thread to end. One that reads a pipe ends when the pipe does.
 _PATIENCE_S = 1.0
