@@ -47,8 +47,7 @@ def detect_device(store: TraceStore) -> Device:
 
 def device_signs(store: TraceStore) -> DeviceSigns:
     """What the inputs of ``store`` say about the device."""
-    # It needs no ops. Every answer does, and the second core has nothing else to make beside the work of the device.
-    store.build(["slices", "tracks", "device_ops", "_names", "ops"])
+    store.build(["slices", "tracks", "device_ops", "_names"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
     return DeviceSigns(
         names=tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata))),
