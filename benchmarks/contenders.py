@@ -1,6 +1,6 @@
 """One way to read a trace per function: ``python benchmarks/contenders.py NAME TRACE`` runs it once.
 
-Each imports what it needs itself, so that the start of the program is part of what is measured.
+Each imports its own modules, so that the measurement includes the program's start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own and says what it took."""
+"""Runs a program in a separate process and measures its cost."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def require_all(output: bytes, ranks: int) -> None:
 
 def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
     """The memory of all processes of a run, again and again until it ends."""
-    # Not poll(): whoever reaps the process must be the one that waits for its output.
+    # Not poll(): it would reap the process before communicate() does.
     while process.returncode is None:
         yield sum(memory_of(pid) for pid in family(process.pid))
         time.sleep(_POLL_S)

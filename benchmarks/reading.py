@@ -1,4 +1,4 @@
-"""What reading and analysing a trace takes, beside other ways to read it. See README.md in this folder."""
+"""Measures reading and analysing a trace, compared with other ways to read it. See README.md in this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replays and predictions take of an analysis: ``python benchmarks/replaying.py TRACE...``, in CPU seconds."""
+"""The share of replays and predictions in an analysis: ``python benchmarks/replaying.py TRACE...``, in CPU seconds."""
 
 from __future__ import annotations
 

@@ -25,12 +25,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that ``--help`` does not pay for DuckDB and pandas."""
+    """Import a public name on first use, so that ``--help`` does not pay for DuckDB and pandas."""
     if name not in _HOMES:
         raise AttributeError(f"module 'perftool' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """The public names, also those that nobody has used yet."""
+    """The public names, including those not imported yet."""
     return __all__

@@ -1,4 +1,4 @@
-"""``python -m perftool``, and what the scripts ``habana_perf_tool`` and ``perftool`` call: a process of its own."""
+"""``python -m perftool``, and the entry point of the scripts ``habana_perf_tool`` and ``perftool``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from perftool.commands.garbage import seldom_collected
 
 
 def program() -> None:
-    """Run the command line, and leave the process as soon as all is done that is registered for its end.
+    """Run the command line, and exit right after the registered exit handlers.
 
-    Python would take apart every object that there is, one by one, which is a tenth of the analysis of a small trace;
-    the system takes the memory of the process at once.
+    Python would destroy every object one by one, which takes a tenth of the analysis of a small trace; the system frees
+    the memory of the process at once.
     """
     codes: list[int] = []
-    # The first to be registered is the last to be called.
+    # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_leave, codes)
     try:
         with seldom_collected():
@@ -30,7 +30,7 @@ def program() -> None:
 
 
 def _leave(codes: list[int]) -> None:
-    """End the process with the first of ``codes``; without one Python goes its own way, as it does after a signal."""
+    """End the process with the first of ``codes``; without one, Python exits normally, as after a signal."""
     if codes:
         sys.stdout.flush()
         sys.stderr.flush()

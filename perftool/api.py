@@ -1,4 +1,4 @@
-"""The Python door: reports and tables."""
+"""The Python API: reports and tables."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Report.notebook_view = staticmethod(render_notebook)
 
 
 class Trace:
-    """The tables of a trace, or of all ranks of a run; ``open_trace`` makes it. Use as a context manager.
+    """The tables of a trace, or of all ranks of a run, as returned by ``open_trace``. Use as a context manager.
 
-    Times are integer ns. Missing values are NULL, in a DataFrame NA or NaN. Tables are made when first asked for.
+    Times are integer ns. Missing values are NULL, in a DataFrame NA or NaN. Tables are built on first use.
     """
 
     def __init__(self, store: TraceStore, open_until: ExitStack) -> None:
@@ -50,12 +50,12 @@ class Trace:
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
-        """The files that were read, with what was dropped or repaired in them, and those that could not be."""
+        """The files that were read, with issues on dropped or repaired parts, and the unreadable ones."""
         return (*self._store.inputs_with_issues(), *self._store.unreadable)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names that ``frame`` and ``query`` know; docs/tables.md describes them."""
+        """The table names for ``frame`` and ``query``; docs/tables.md describes them."""
         return tuple(table.name for table in catalog().values() if table.public)
 
     def frame(self, name: str) -> pd.DataFrame:
@@ -65,14 +65,14 @@ class Trace:
         return self._store.frame(name)
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The names of the columns, and the rows, of one SELECT; ``$name`` in it stands for a value of ``params``.
+        """The column names and rows of one SELECT; ``$name`` refers to a value in ``params``.
 
-        It can read the tables and nothing else. Raises QueryError when it fails or takes longer than a minute.
+        The query can read only the tables. Raises QueryError when it fails or takes longer than a minute.
         """
         return self._store.query(sql, dict(params or {}))
 
     def close(self) -> None:
-        """Give up the tables and every temporary file."""
+        """Release the tables and delete all temporary files."""
         self._open_until.close()
 
 
@@ -82,16 +82,26 @@ def analyze(
     progress: Progress | None = None,
     logs: Sequence[str | PathLike[str]] = (),
     as_one_run: bool = False,
+    run: str | None = None,
+    device: str | None = None,
 ) -> Report:
     """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
 
-    ``logs`` are logs, metrics files and configuration of the run; without them, those beside a trace are taken.
-    Raises InputError when no file can be read, and for traces of several runs unless ``as_one_run``; a file among
-    others that cannot be read is a TRC000 finding.
+    ``logs`` are logs, metrics files and configuration of the run; by default those beside a trace are used. In a folder
+    with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` is what the traces are
+    of, whatever they say: a name such as MI300X, or a file of peaks. Raises InputError when no file
+    can be read, and when named traces are of several runs unless ``as_one_run`` is set or ``run`` names one of them. An
+    unreadable file among others is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(
-        [fspath(path) for path in several], rules, progress, [fspath(log) for log in logs], as_one_run=as_one_run
+        [fspath(path) for path in several],
+        rules,
+        progress,
+        [fspath(log) for log in logs],
+        as_one_run=as_one_run,
+        run=run,
+        device=device,
     )
 
 
@@ -104,13 +114,15 @@ def whatif(
     rank: int | None = None,
     rules: Iterable[Rule] | None = None,
     logs: Sequence[str | PathLike[str]] = (),
+    run: str | None = None,
 ) -> WhatIf:
-    """What a step of the run at ``path`` would take with the fixes of the rules ``fixes`` (codes or names).
+    """Predict the step time of the run at ``path`` with the fixes of the rules ``fixes`` (codes or names).
 
-    ``scale`` gives work the share of its time that it takes then (``{"kernel:*gemm*": 0.5}``), ``without`` leaves work
-    out with all that it launches (``["op:aten::item"]``). Of several ranks ``rank`` is replayed, or the slowest.
-    ``predicted_step_ns`` is None, and ``why_not`` says why, where the steps cannot be replayed well enough. Raises
-    RuleError for an unknown rule, PerfToolError for what changes nothing in the steps, InputError like ``analyze``.
+    ``scale`` maps work to the remaining share of its time (``{"kernel:*gemm*": 0.5}``), ``without`` removes work and
+    everything it launches (``["op:aten::item"]``). ``rank`` selects the rank to replay, by default the slowest.
+    ``predicted_step_ns`` is None, and ``why_not`` gives the reason, if the steps cannot be replayed well enough. Raises
+    RuleError for an unknown rule, PerfToolError for a change that matches nothing in the steps, InputError like
+    ``analyze``.
     """
     known = tuple(rules) if rules is not None else load_pack(builtin_folder())
     chosen = rules_named(fixes, known)
@@ -118,21 +130,25 @@ def whatif(
         *(parse_scale(f"{tasks}={factor}") for tasks, factor in (scale or {}).items()),
         *map(parse_without, without),
     ]
-    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs])
-    with analysis.analysed(inputs) as run:
-        return what_if(run.whole, chosen, tasks, rank)
+    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], run=run)
+    with analysis.analysed(inputs) as opened:
+        return what_if(opened.whole, chosen, tasks, rank)
 
 
 def open_trace(
-    path: str | PathLike[str], *, logs: Sequence[str | PathLike[str]] = (), as_one_run: bool = False
+    path: str | PathLike[str],
+    *,
+    logs: Sequence[str | PathLike[str]] = (),
+    as_one_run: bool = False,
+    run: str | None = None,
 ) -> Trace:
-    """Open a trace (a file, a folder of ranks, or a glob) together with the logs that lie beside it.
+    """Open a trace (a file, a folder of ranks, or a glob) together with the logs beside it.
 
-    ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to give
-    temporary files up early. Raises InputError when nothing can be read, and for traces of several runs unless
-    ``as_one_run``.
+    ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to delete temporary
+    files early. ``run`` names one of several runs in a folder. Raises InputError when nothing can be read, and when
+    named traces are of several runs unless ``as_one_run`` is set or ``run`` names one of them.
     """
-    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run)
+    inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run, run=run)
     with ExitStack() as open_until:
-        run = open_until.enter_context(analysis.analysed(inputs))
-        return Trace(run.whole, open_until.pop_all())
+        opened = open_until.enter_context(analysis.analysed(inputs))
+        return Trace(opened.whole, open_until.pop_all())

@@ -1,4 +1,4 @@
-"""The command line: options and subcommands, and the one place where errors become exit codes."""
+"""The command line: options and subcommands, and the only place that maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -15,22 +16,11 @@ import typer
 from perftool import __version__
 from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
 from perftool.commands.loading import Commands
-from perftool.commands.options import (
-    NO_VALUE,
-    REPORT_FORMAT,
-    Color,
-    ColorOption,
-    Full,
-    Given,
-    Logs,
-    Metrics,
-    OutputFile,
-    Quiet,
-    TrustConfig,
-)  # fmt: skip
+from perftool.commands.options import NO_VALUE, CliSettings, with_options
+from perftool.engine.settings.table import ROOT
 from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
 from perftool.model.choices import ReportFormat
-from perftool.reporters.escape import no_commands
+from perftool.reporters.escape import shown
 
 app = typer.Typer(
     name="habana_perf_tool",
@@ -40,13 +30,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 _verbose = False
+_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 _FORMATS = tuple(form.value for form in ReportFormat)
 _Trace = Annotated[
     list[str] | None, typer.Option("--trace", metavar="FILE", help="Trace to analyse; repeat for several ranks.")
 ]
-# A text, since the variable may name a format that only the command has which follows.
-_AnyFormat = Annotated[str | None, REPORT_FORMAT]
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,18 +44,10 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def root(
+    cli: CliSettings,
     context: typer.Context,
     trace: _Trace = None,
-    log: Logs = None,
-    metrics: Metrics = None,
-    output_format: _AnyFormat = None,
-    output_file: OutputFile = None,
-    full: Full = False,
-    trust_config: TrustConfig = False,
-    color: ColorOption = Color.auto,
-    quiet: Quiet = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", metavar=NO_VALUE, help="Show a traceback when something goes wrong.")
     ] = False,
@@ -96,27 +77,21 @@ def root(
     if context.invoked_subcommand is not None:
         _require_unset(context)
         return
-    texts = [*(log or ()), *(metrics or ())]
-    if not trace and not texts:
+    if not trace and not {"log", "metrics"} & set(cli.given):
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
-    if output_format not in (None, *_FORMATS):
-        raise PerfToolError(f"--output-format {output_format!r}: is none of {', '.join(_FORMATS)}")
-    given = Given(output_format=output_format, output_file=output_file)
-    _analyze(trace or [], texts, given, full, trust_config, color, quiet)
+    if cli.given.get("output-format") not in (None, *_FORMATS):
+        raise PerfToolError(f"--output-format {cli.given['output-format']!r}: is not one of {', '.join(_FORMATS)}")
+    from perftool.commands.analyze import analyze
+
+    analyze(cli, trace)
 
 
-def _analyze(
-    traces: Sequence[str], texts: Sequence[str], given: Given, full: bool, trust: bool, color: Color, quiet: bool
-) -> None:
-    from perftool.commands.analyze import View, run
-    from perftool.commands.prepare import prepare
-
-    run(traces, texts, prepare(traces or texts, [], False, given, trust), color, quiet, View(full))
+app.callback(invoke_without_command=True)(with_options(ROOT, root))
 
 
 def _require_unset(context: typer.Context) -> None:
-    """Refuse the options of the analysis before a command: there they would do nothing."""
+    """Reject analysis options before a command, where they would have no effect."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or name == "verbose":
@@ -132,26 +107,29 @@ def _require_unset(context: typer.Context) -> None:
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
     _prepare_streams()
+    _take_shell_as_given(sys.argv[1:])
     with sigterm_as_interrupt() as ending:
         _run(ending)
 
 
 def _run(ending: Ending) -> None:
     try:
+        _refuse_options_that_are_files(sys.argv[1:])
         try:
             app()
         finally:
-            # Here, where it can be told: at exit Python would complain in its own words.
+            # Flushed here, where an error can be reported: at exit, Python would print its own message.
             sys.stdout.flush()
-    except (OutputClosedError, BrokenPipeError):
+    except (OutputClosedError, BrokenPipeError) as closed:
         _leave_stdout()
-        sys.exit(OutputClosedError.exit_code)
+        sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
+        _if_terminated(ending)
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:
-        # typer answers an interrupt by itself, without a word, and knows nothing of the signal behind it.
+        # typer handles an interrupt silently, and does not know the signal behind it.
         answered = left.__context__.__cause__ if left.__context__ else None
         if ending.code == TERMINATED or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
@@ -159,6 +137,7 @@ def _run(ending: Ending) -> None:
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
+        _if_terminated(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -167,8 +146,31 @@ def _run(ending: Ending) -> None:
         _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
 
 
+def _if_terminated(ending: Ending) -> None:
+    """Report SIGTERM during an import: libraries wrap the exception raised there in their own errors."""
+    if ending.code == TERMINATED:
+        _fail(ending.word, ending.code)
+
+
+def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
+    """Reject an option that is also a file name here: pre-commit, or ``lint *``, may have passed the file."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for text in options:
+        if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
+            raise PerfToolError(
+                f"{text!r} is an option and the name of a file here; write -- before names of files, or ./ before this"
+            )
+
+
+def _take_shell_as_given(arguments: Sequence[str]) -> None:
+    """Make ``--show-completion zsh`` mean zsh: typer detects the running shell unless this variable is set."""
+    for option, shell in pairwise(arguments):
+        if option in ("--show-completion", "--install-completion") and shell in _SHELLS:
+            os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+
+
 def _prepare_streams() -> None:
-    """Let output go nowhere where it is closed (``>&-``), and show as escapes what the encoding lacks."""
+    """Redirect closed streams (``>&-``) to the null device, and escape characters missing from the encoding."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -178,12 +180,12 @@ def _prepare_streams() -> None:
 
 
 def _leave_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere."""
+    """Discard what is still to be written to stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> None:
     if _verbose and code == 2:
         traceback.print_exc()
-    print(f"habana_perf_tool: {no_commands(message)}", file=sys.stderr)  # noqa: T201
+    print(f"habana_perf_tool: {shown(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Every error a user can cause. Each knows the exit code it ends the program with."""
+"""Every error that a user can cause, with its exit code."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ class PerfToolError(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether ``error`` is Ctrl-C: DuckDB turns one that comes during a query into an error like any other."""
+    """Whether ``error`` is Ctrl-C: during a query, DuckDB turns it into an ordinary error."""
     return isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == _INTERRUPTED)
 
 
 class OutputClosedError(PerfToolError):
-    """Nobody reads the output any more, as after ``| head``: an end, and no failure."""
+    """The reader of the output has left, as after ``| head``: a normal end, unless a gate failed before."""
 
-    exit_code = 0
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__("nobody reads the output any more")
+        self.exit_code = exit_code
 
 
 class InputError(PerfToolError):
@@ -27,22 +29,22 @@ class InputError(PerfToolError):
 
 
 class RuleError(PerfToolError):
-    """A rule file that is malformed, or a selector that names no rule."""
+    """A malformed rule file, or a selector that matches no rule."""
 
 
 class QueryError(PerfToolError):
-    """SQL from a user or a rule that does not run."""
+    """SQL from a user or a rule that fails."""
 
 
 class QueryTimeoutError(QueryError):
-    """SQL that took longer than it may."""
+    """SQL that exceeded its time limit."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"the query took longer than {limit_s:g} s")
 
 
 class OutOfMemoryError(PerfToolError):
-    """Tables that do not fit in what memory this machine has left."""
+    """Tables that exceed the memory this machine has left."""
 
     def __init__(self, limit_mb: int | None) -> None:
         had = "" if limit_mb is None else f" than the {limit_mb:,} MB they had"

@@ -1,4 +1,4 @@
-"""Files that the program writes for users: whole or not at all, and never over an input of the run; or appended to."""
+"""Writes output files: whole or not at all, and never over an input of the run; or appends to them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from perftool.errors import OutputClosedError, PerfToolError
 
-# Twice as fast as zlib's usual level, and a tenth larger.
+# Twice as fast as zlib's default level, with a tenth more output.
 _GZIP_LEVEL = 3
 _GZIP_FORMAT = 31
 _PIECE_BYTES = 1 << 20
 
 
 def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
-    """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, by whatever name.
+    """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, under any name.
 
-    To be asked before the inputs are read: what they say would be gone. None and '-' are stdout.
+    Call it before reading the inputs: an output must not overwrite them. None and '-' are stdout.
     """
     read = {key for path in inputs if (key := _identity(path))}
     for target in targets:
@@ -29,14 +29,28 @@ def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> No
             raise PerfToolError(f"{target}: is an input of this run, which is never changed; name another file")
 
 
-def write_file(blocks: Iterable[bytes], target: Path) -> None:
-    """Write ``blocks`` to ``target``: a regular file is replaced once the new one is whole; a device, a pipe or a
-    socket is written to as it stands.
+@contextmanager
+def write_errors_named(target: Path | str) -> Iterator[None]:
+    """Turn errors of the operating system while writing into a PerfToolError that names ``target``.
 
-    A symbolic link is followed: the user named it, and it goes on pointing where it does. Raises PerfToolError when
-    the file cannot be written, and OutputClosedError when nobody reads the pipe any more.
+    A pipe whose reader has left raises OutputClosedError instead.
     """
     try:
+        yield
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as error:
+        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+
+
+def write_file(blocks: Iterable[bytes], target: Path) -> None:
+    """Write ``blocks`` to ``target``: a regular file is replaced once the new one is complete; a device, a pipe or a
+    socket is written directly.
+
+    A symbolic link is followed and kept: the user named it. Raises PerfToolError when the file cannot be written, and
+    OutputClosedError when the reader of the pipe has left.
+    """
+    with write_errors_named(target):
         mode = target.stat().st_mode if target.exists() else None
         if mode is None or stat.S_ISREG(mode):
             with whole_file(target) as place, open(place, "wb") as file:
@@ -45,29 +59,20 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
         with open(target, "wb", buffering=0) as file:
             for block in blocks:
                 file.write(block)
-    except BrokenPipeError:
-        raise OutputClosedError from None
-    except OSError as error:
-        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
 
 
 def append_to_file(block: bytes, target: Path) -> None:
     """Append ``block``, whole lines, to ``target`` in one write, so that lines of several programs do not mix.
 
-    A last line that was cut off is ended first. A device, a pipe or a socket is written to as it stands. Raises
-    PerfToolError when the file cannot be written, or takes a part of the block only.
+    Completes a truncated last line with a newline first. A device, a pipe or a socket is written directly. Raises
+    PerfToolError when the file cannot be written, or accepts only part of the block.
     """
-    try:
-        with open(target, "ab", buffering=0) as file:
-            found = os.fstat(file.fileno())
-            if stat.S_ISREG(found.st_mode) and found.st_size and not _ends_a_line(target):
-                block = b"\n" + block
-            if file.write(block) != len(block):
-                raise PerfToolError(f"{target}: took a part of the lines only; the disk may be full")
-    except BrokenPipeError:
-        raise OutputClosedError from None
-    except OSError as error:
-        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+    with write_errors_named(target), open(target, "ab", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if stat.S_ISREG(found.st_mode) and found.st_size and not _ends_a_line(target):
+            block = b"\n" + block
+        if file.write(block) != len(block):
+            raise PerfToolError(f"{target}: accepted only a part of the lines; the disk may be full")
 
 
 def _ends_a_line(target: Path) -> bool:
@@ -77,7 +82,7 @@ def _ends_a_line(target: Path) -> bool:
 
 
 def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` as one gzip stream, which holds no name and no time."""
+    """``blocks`` as one gzip stream without name and time."""
     squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
     for block in blocks:
         yield squeeze.compress(block)
@@ -86,9 +91,10 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def gzipped_at_the_end(target: Path) -> Iterator[Path]:
-    """Yields where to write plainly what stands gzipped in ``target`` at the end.
+    """Yields a path for plain data, which is gzipped into ``target`` at the end.
 
-    For writers that compress line by line, as torch.profiler does: in large pieces it takes a fraction of the time.
+    For writers that compress line by line, as torch.profiler does: compressing large pieces takes a fraction of the
+    time.
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         plain = Path(folder) / target.name.removesuffix(".gz")
@@ -99,13 +105,16 @@ def gzipped_at_the_end(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """Yields where to write what becomes ``target`` at the end, unless something is raised; the name ends alike.
+    """Yields a temporary path of the same name; its file replaces ``target`` at the end, unless an error is raised.
 
-    The folder of ``target`` must be there. An existing file keeps its permissions.
+    The folder of ``target`` must exist. An existing file keeps its permissions. Raises PerfToolError when ``target`` is
+    a device, a pipe or a folder, which cannot be replaced.
     """
     real = Path(os.path.realpath(target))
+    if real.exists() and not real.is_file():
+        raise PerfToolError(f"{target}: is no regular file, and cannot be replaced; name another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
-    # A folder, as what is written there may need files of its own beside it.
+    # A folder, because the writer may need more files beside it.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:
         place = Path(folder) / real.name
         yield place
@@ -113,8 +122,24 @@ def whole_file(target: Path) -> Iterator[Path]:
         os.replace(place, real)
 
 
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Yields the path of a folder to make; it becomes ``target`` at the end, unless an error is raised.
+
+    Raises PerfToolError if ``target`` exists: nothing in a folder is replaced.
+    """
+    if target.exists():
+        raise PerfToolError(f"{target}: exists already; name a new folder")
+    with write_errors_named(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+            place = Path(folder) / target.name
+            yield place
+            os.replace(place, target)
+
+
 def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a regular file from all others; None for what is none, or not there."""
+    """The identity of a regular file; None if it is not a regular file, or does not exist."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

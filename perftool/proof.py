@@ -1,6 +1,6 @@
-"""Advice proved: a benchmark measured, and its two traces, recorded or simulated, shown to the rules.
+"""Proves advice: measures a benchmark, and runs the rules on its two traces, recorded or simulated.
 
-The benchmarks and the simulator know nothing of rules, and the rules nothing of them; this is where they meet.
+Benchmarks, simulator and rules are independent of each other; only this module combines them.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from perftool.engine.analysis import analyze
 from perftool.errors import InputError
 from perftool.model.benchmark import BenchmarkResult, BenchmarkStatus, Measurement, Proof
 from perftool.model.report import Report
+from perftool.units import format_ratio
 
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
-# The slowest Gaudi is kept busy by the smallest models, and those are all that a CPU can run in seconds.
+# Small models can keep only the slowest Gaudi busy, and a CPU cannot run larger ones in seconds.
 SIMULATED_DEVICE = "gaudi"
-# Graphs are compiled in these.
+# Steps in which graphs are compiled.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# A ratio whose whole interval is below this says that the advice does harm here, not that it does nothing.
+# A ratio whose whole interval is below this means that the advice does harm here, not just nothing.
 _HARM = 0.9
-# What a simulated row is worth.
+# The caveat of a simulated row.
 CIRCULAR = "circular: a simulated device, which is our own model, shown to our own rule"
+# Tolerance of a prediction as a share of the step, besides the interval of the measurement (docs/gains.md).
+_PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio is that of one pair of runs, so how sure it is cannot be said"
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
-# Called with what is being done for a benchmark.
+# Called with the current stage of a benchmark.
 Stage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to run benchmarks: ``folder`` receives the traces, one folder for each benchmark."""
+    """How to run benchmarks: ``folder`` receives the traces, one subfolder per benchmark."""
 
     device: str
     quick: bool
@@ -49,7 +52,7 @@ class Request:
 
 
 def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
-    """Measure ``benchmark``, show its traces to the rules, and judge both. Failures are results, not errors."""
+    """Measure ``benchmark``, run the rules on its traces, and judge both. Failures are results, not errors."""
     from perftool.bench.harness.launch import BenchmarkError
 
     folder = request.folder / benchmark.name
@@ -86,7 +89,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
 
 
 def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> str | None:
-    """Why there is nothing to measure on ``device``, or within the time of ``--quick``; None when there is."""
+    """Why ``benchmark`` cannot be measured on ``device``, or in the time of ``--quick``; None if it can."""
     if device not in benchmark.devices:
         return benchmark.reason
     too_long = f"not measured by --quick: {benchmark.not_quick}" if quick and benchmark.not_quick else None
@@ -96,10 +99,10 @@ def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> 
 def judge(
     benchmark: Benchmark, reason: str | None, measurements: Sequence[Measurement], proof: Proof | None
 ) -> tuple[BenchmarkStatus, str | None]:
-    """The status of a row, and why it is not simply ``validated``.
+    """The status of a row, and the reason if it is not simply ``validated``.
 
     ``failed``: the forms disagree, a rule is silent before or fires after, or its advice does harm at the first size.
-    Advice that no rule gives here may be right elsewhere: then the row says that it is slower on this device.
+    The advice of a benchmark without rules may be right elsewhere: its row only says that it is slower on this device.
     """
     for measured in measurements:
         if not measured.max_error <= benchmark.tolerance:
@@ -126,7 +129,26 @@ def judge(
         return "simulated", f"{CIRCULAR}; {reason or 'the ratio is measured here'}"
     if reason is not None:
         return "skipped", reason
+    if benchmark.rules and proof is not None and (why := _disagreement(proof)):
+        return "measured", why
     return "validated" if benchmark.rules else "measured", _ONE_PAIR if "win" not in verdicts and unsure else None
+
+
+def _disagreement(proof: Proof) -> str | None:
+    """How the measured gain contradicts the finding's claim; None if it does not."""
+    if proof.gain is None:
+        return None
+    low, high = proof.interval or (proof.gain, proof.gain)
+    between = f" ({format_ratio(low)} to {format_ratio(high)})" if proof.interval else ""
+    measured = f"the measured gain is {format_ratio(proof.gain)} of the step{between}"
+    if high <= 0:
+        return f"not validated: {measured}"
+    claimed, bound = proof.gain_predicted, proof.gain_estimated
+    if claimed is not None and not low - _PREDICTION_ERROR <= claimed <= high + _PREDICTION_ERROR:
+        return f"not validated: predicted {format_ratio(claimed)}, and {measured}"
+    if claimed is None and bound is not None and low > bound + _PREDICTION_ERROR:
+        return f"not validated: at most {format_ratio(bound)} was estimated, and {measured}"
+    return None
 
 
 def proof_of(
@@ -136,9 +158,9 @@ def proof_of(
     measured_ratio: float | None = None,
     work: float = 1.0,
 ) -> Proof:
-    """What all rules say about the traces of the two forms, simulated ones unless a measured ratio is given.
+    """The findings of all rules on the traces of the two forms, simulated unless a measured ratio is given.
 
-    Gains are those that ``rules`` promise; ``work`` is how many times more a step of the advised form does.
+    Gains are those promised by ``rules``; ``work`` is how much more work a step of the advised form does.
     """
     own = set(rules)
     before, after = analyze(naive), analyze(advised)
@@ -167,7 +189,7 @@ def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
 
 
 def _mean_step_ns(report: Report) -> float | None:
-    """The mean: a host that runs ahead of its device makes many short steps and a few long ones."""
+    """The mean, not the median: a host that runs ahead of its device makes many short steps and a few long ones."""
     complete = [step.dur_ns for step in report.steps if not step.partial]
     return sum(complete) / len(complete) if complete else None
 
@@ -175,7 +197,7 @@ def _mean_step_ns(report: Report) -> float | None:
 def _measure(
     benchmark: Benchmark, request: Request, folder: Path, stage: Stage
 ) -> tuple[tuple[Measurement, ...], Recorded | None]:
-    """The forms timed at all sizes, or with ``--quick`` at the first; recorded where nothing is simulated."""
+    """The forms timed at all sizes (with ``--quick``, the first), and their recording unless it is simulated."""
     from perftool.bench.harness.launch import Plan, measure, measure_and_record
 
     plan, device, first = Plan.of(request.quick), request.device, benchmark.sizes[0]
@@ -197,7 +219,7 @@ def _measure(
 
 
 def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
-    """What both forms leave in ``folder``: simulated if ``benchmark`` has a script for that, recorded otherwise.
+    """The traces of both forms in ``folder``: simulated if ``benchmark`` has a script, recorded otherwise.
 
     Raises BenchmarkError or InputError when a form fails.
     """
@@ -216,11 +238,12 @@ def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Meas
         proof = proof_of(benchmark.rules, naive, advised, work=benchmark.script_work)
         return replace(proof, max_error=recorded.max_error)
     ratio = recorded.ratio or measurements[0].ratio
-    return proof_of(benchmark.rules, naive, advised, ratio.value)
+    interval = (1 - 1 / ratio.low, 1 - 1 / ratio.high) if ratio.confidence and ratio.low > 0 else None
+    return replace(proof_of(benchmark.rules, naive, advised, ratio.value), interval=interval)
 
 
 def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
-    """Run the script ``name`` in both forms at once on a simulated Gaudi; each leaves a folder."""
+    """Run both forms of the script ``name`` in parallel on a simulated Gaudi; each leaves a folder."""
     from perftool.bench.harness.case import FORM_NAMES
     from perftool.bench.harness.launch import Recorded
 
@@ -245,7 +268,7 @@ def _start(benchmark: Benchmark, script: Path, form: FormName, folder: Path) -> 
 
 
 def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
-    """The result that a script prints last, if it does."""
+    """The result that a script prints last, if any."""
     try:
         stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -258,6 +281,6 @@ def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
 
 
 def leave_settings(benchmark: Benchmark, form: FormName, folder: Path) -> None:
-    """Lay what a run of ``form`` was configured with beside its trace."""
+    """Copy the configuration of a run of ``form`` next to its trace."""
     if benchmark.settings is not None:
         shutil.copyfile(SCRIPTS / benchmark.name / form / benchmark.settings, folder / benchmark.settings)

@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Flags, and an ini key for each that is used without the flag."""
+    """Add flags, and an ini key as the default of each."""
     group = parser.getgroup("habana_perf_tool", "habana_perf_tool: lint traces that tests record")
     for name, text in _OPTIONS.items():
         group.addoption(f"--perf-{name.replace('_', '-')}", dest=f"perf_{name}", default=None, help=text)
@@ -32,21 +32,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a wrong value before any test runs."""
+    """Reject a wrong value before any test runs."""
     chosen = _option(config, "fail_on")
     if not chosen:
         return
     from perftool.model.choices import FAIL_ON
 
     if chosen not in FAIL_ON:
-        raise pytest.UsageError(f"--perf-fail-on: {chosen!r} is none of {', '.join(FAIL_ON)}")
+        raise pytest.UsageError(f"--perf-fail-on: {chosen!r} is not one of {', '.join(FAIL_ON)}")
 
 
 @pytest.hookimpl
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line per test whose traces had findings."""
+    """Print one line per test whose traces had findings."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    # The sections travel with the reports, also from the workers of xdist.
+    # Sections are part of the reports, even those from xdist workers.
     found = {
         report.nodeid: text
         for report in reports
@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @dataclass(frozen=True)
 class TraceLinter:
-    """Lints traces on behalf of one test."""
+    """Lints traces for one test."""
 
     request: pytest.FixtureRequest
 
@@ -70,14 +70,14 @@ class TraceLinter:
     ) -> LintReport:
         """Lint ``paths`` together, as ranks of one run; fails the test as ``lint`` would fail a build.
 
-        ``select`` and ``budgets`` are written as on the command line. Returns the report when nothing fails. Raises
-        the program's own errors for inputs that cannot be read and settings that are wrong.
+        ``select`` and ``budgets`` have command line syntax. Returns the report when nothing fails. Raises the program's
+        own errors for unreadable inputs and wrong settings.
         """
         __tracebackhide__ = True
         result = _lint([str(path) for path in paths], self.request.config, select, budgets)
         text = _text(result)
         if result.findings:
-            # A failure shows the findings itself; the section then holds the line that sums them up.
+            # A failure already shows the findings; the section then holds only the summary line.
             section = text.splitlines()[-1] if result.fails else text
             self.request.node.add_report_section("call", _SECTION, section)
         if result.fails:
@@ -92,21 +92,15 @@ def lint_trace(request: pytest.FixtureRequest) -> TraceLinter:
 
 
 def _lint(paths: list[str], config: pytest.Config, select: Sequence[str], budgets: Iterable[str]) -> LintReport:
-    from dataclasses import replace
+    from perftool.commands.lint import linted, plan_of
+    from perftool.commands.options import CliSettings
+    from perftool.commands.session import Session
 
-    from perftool.commands.options import Given
-    from perftool.commands.prepare import prepare
-    from perftool.engine.gate.budgets import budget_option
-    from perftool.engine.gate.lint import LintPlan, lint_inputs
-    from perftool.readers.files.discover import find_inputs
-
-    given = Given(select=list(select) or None, fail_on=_option(config, "fail_on"), baseline=_option(config, "baseline"))
     file = _option(config, "config")
-    prepared = prepare(paths, [file] if file else [], False, given)
-    limits = tuple(budget_option(text, "lint_trace") for text in budgets)
-    settings = replace(prepared.settings, budgets=prepared.settings.budgets + limits)
-    plan = LintPlan(prepared.rules, settings, config.rootpath)
-    return lint_inputs(find_inputs(paths, (), settings.exclude), plan)
+    wanted = {"select": list(select), "fail-on": _option(config, "fail_on"), "baseline": _option(config, "baseline")}
+    given = {key: value for key, value in wanted.items() if value}
+    session = Session(CliSettings(config=(file,) if file else (), quiet=True, given=given), paths)
+    return linted(session, session.inputs(paths), plan_of(session, config.rootpath, list(budgets), "lint_trace"))
 
 
 def _text(result: LintReport) -> str:
@@ -121,7 +115,7 @@ def _text(result: LintReport) -> str:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """The flag, or the ini key when the flag is not given; paths of the ini are relative to its folder."""
+    """The flag, or else the ini key; paths in the ini file are relative to its folder."""
     flag: str | None = config.getoption(f"perf_{name}")
     written = str(config.getini(f"perf_{name}"))
     if flag or not written:

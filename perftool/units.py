@@ -1,17 +1,19 @@
-"""The one place that converts and prints times, sizes and shares.
+"""The only place that converts and prints times, sizes and shares.
 
-Inside, every time is an integer number of nanoseconds. Text shows the largest unit that keeps the number
-readable; JSON keeps the unit in the key.
+Internally, every time is an integer number of nanoseconds. Text shows the largest unit that keeps the number readable;
+JSON has the unit in the key.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# From this share of a unit on, three digits of the smaller one would round to it.
+# From this share of a unit on, three digits of the smaller unit would round up to it.
 _ROUNDS_UP = 0.9995
 _BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -25,9 +27,9 @@ def format_ns(ns: float) -> str:
 
 
 def format_alike(*times_ns: float) -> list[str]:
-    """Durations side by side, all in the unit and with the digits of the longest: ``28.5 ms``, ``0.0 ms``.
+    """Durations side by side, with the unit and digits of the longest: ``28.5 ms``, ``0.0 ms``.
 
-    What is too small for these digits, and is there, reads ``<0.1 ms``.
+    A non-zero value too small for these digits reads ``<0.1 ms``.
     """
     longest = max(map(abs, times_ns), default=0)
     size, unit = next(((size, unit) for size, unit in _TIME_STEPS if longest >= _ROUNDS_UP * size), (1, "ns"))
@@ -63,3 +65,22 @@ def _three_digits(value: float) -> str:
     if size >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
+    """``ranks``, in order, as in ``0-3, 6``; of more than ``most`` numbers and ranges the first ones."""
+    pieces: list[list[int]] = []
+    for rank in ranks:
+        if not pieces or rank != pieces[-1][-1] + 1:
+            pieces.append([])
+        pieces[-1].append(rank)
+    told = [text for piece in pieces for text in _range_texts(piece)]
+    left = len(ranks) - sum(
+        int(text.partition("-")[2] or text) - int(text.partition("-")[0]) + 1 for text in told[:most]
+    )
+    return ", ".join(told[:most]) + (f" and {left} more" if left else "")
+
+
+def _range_texts(piece: Sequence[int]) -> list[str]:
+    """Two neighbours are no range."""
+    return [f"{piece[0]}-{piece[-1]}"] if len(piece) > 2 else list(map(str, piece))

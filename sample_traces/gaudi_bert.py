@@ -51,7 +51,7 @@ def attention(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
     scores = [gemm(SEQUENCE, SEQUENCE, head, dtype, count=BATCH * HEADS) for _ in range(passes)]
     values = [gemm(SEQUENCE, head, SEQUENCE, dtype, count=BATCH * HEADS) for _ in range(passes)]
     softmax = "softmax_fwd" if passes == 1 else "softmax_bwd"
-    middle = (stream("fused_kernel_0x5f1c_12", SCORES, 2, dtype), stream(softmax, SCORES, 2, dtype, group=1))
+    middle = (stream("fused_kernel_0x5F1C2A07_C", SCORES, 2, dtype), stream(softmax, SCORES, 2, dtype, group=1))
     norm = stream("layer_norm_fwd" if passes == 1 else "layer_norm_bwd", TOKENS * HIDDEN, 4, dtype, group=2)
     return (*products[:-1], *scores, *middle, *values, products[-1], norm)
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 
 from builders.fallback_logs import LogRecord, per_call
 from builders.gaudi import BASE_NS, GaudiTrace
+from builders.gaudi_device import WORK_MONITORS
 from builders.gaudi_event import Value
 from builders.metrics_files import Snapshot
 from builders.runtime_logs import step_marker
@@ -23,6 +24,8 @@ PAGEABLE_BYTES_PER_US = 6_000.0
 PCIE_BYTES_PER_US = 25_000.0
 LAUNCH_THREAD = 14_790
 AUTOGRAD_THREAD = 14_802
+# Synapse names its lanes after pthreads.
+_LAUNCH_LANE, _MAIN_LANE = "140233817864768", "140235120715584"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ class Run:
         self._silent = GaudiTrace()
         self._recipes: dict[str, int] = {}
         self._spill: list[tuple[float, Kernel, int]] = []
-        self._sequence = 0
+        self._sequence = self._api_calls = 0
+        self._ends: list[float] = []
+        self._downloaded: set[int] = set()
 
     @property
     def out(self) -> GaudiTrace:
@@ -136,29 +141,40 @@ class Run:
         """Compile outside the recorded window (warm-up)."""
         if graph.key not in self._recipes:
             self._recipes[graph.key] = len(self._recipes)
-            name = f".graph_dumps/HabanaFusedOpLazy_{self._recipes[graph.key]}"
-            self.compiled.append((name, round(graph.compile_us)))
+            self.compiled.append((_name(self._recipes[graph.key]), round(graph.compile_us)))
 
     def _launch(self, graph: Graph) -> None:
         begin = max(self.now, self.launch_free)
         at = begin + 12.0
         if graph.key not in self._recipes:
             self.known(graph)
-            recipe = self._recipes[graph.key] + 1
+            recipe = self._recipes[graph.key]
             self.out.bridge("CompileSynapse", at, graph.compile_us + 40, tid=LAUNCH_THREAD)
-            self.out.annotation("compileGraph", at + 20, graph.compile_us, thread="launch", recipe=recipe)
+            more = {"thread": _LAUNCH_LANE, "recipe": recipe_id(recipe), "recipe_name": _name(recipe)}
+            self.out.annotation("compileGraph", at + 20, graph.compile_us, **more)
             at += graph.compile_us + 52
         self.launch_free = self._submit(graph, at, LAUNCH_THREAD)
         self.out.bridge("LaunchSyncTensorsGraph", begin, self.launch_free - begin, tid=LAUNCH_THREAD)
 
     def _submit(self, graph: Graph, at: float, tid: int | None) -> float:
-        recipe = self._recipes[graph.key] + 1
+        recipe = self._recipes[graph.key]
         self._sequence += 1
         self.out.synapse("synLaunchWithExternalEvents", at, 38.0, tid=tid, args={"numberTensors": "24"})
-        name = f"enqueueWithExternalEvents seqId:{self._sequence} recipeId:{recipe}"
-        thread = "launch" if tid else "python3"
-        self.out.annotation(name, at + 2, 33.0, thread=thread, recipe=recipe)
+        self._ends = [end for end in self._ends if end > at]
+        handle = f"{0x55CE_83ED_6490 + 0x340 * recipe:#x}"
+        name = f"enqueueWithExternalEvents recipeHandle {handle} recipeSeqNum {recipe + 1}"
+        name = f"{name} seqId {self._sequence} inFlight {len(self._ends)}"
+        lane = {
+            "thread": _LAUNCH_LANE if tid else _MAIN_LANE,
+            "recipe": recipe_id(recipe),
+            "recipe_name": _name(recipe),
+        }
+        self.out.annotation("enqueueWithExternalEventsExt", at + 1, 35.0, **lane)
+        self.out.annotation(name, at + 2, 33.0, **lane)
         self.out.synapse("synEventRecord", at + 39.0, 2.0, tid=tid)
+        if recipe not in self._downloaded:
+            self._downloaded.add(recipe)
+            self._host_dma("pdma_tx_commands", at + 20, 4.0, 0)
         self._execute(graph, recipe, at + 35.0)
         return at + 43.0
 
@@ -169,14 +185,15 @@ class Run:
             self._emit(begin, kernel, recipe)
             cursor = max(cursor, begin + kernel.dur) + (0.0 if kernel.beside else 0.4)
         self.device_free = cursor
+        self._ends.append(cursor)
 
     def _emit(self, begin: float, kernel: Kernel, recipe: int) -> None:
         if not self.recording:
             self._spill = [*self._spill[-600:], (begin, kernel, recipe)]
+        more = {"recipe": recipe_id(recipe), "recipe_name": _name(recipe), "dtype": kernel.dtype}
         for lane in kernel.lanes:
-            self.out.device_op(
-                kernel.engine, kernel.name, begin, kernel.dur, lane=lane, recipe=recipe, dtype=kernel.dtype
-            )
+            for monitor in WORK_MONITORS["GAUDI2"][kernel.engine]:
+                self.out.device_op(kernel.engine, kernel.name, begin, kernel.dur, lane=lane, monitor=monitor, **more)
 
     # Waiting and copying -----------------------------------------------------------------------------
 
@@ -212,12 +229,15 @@ class Run:
         self.out.synapse("synMemCopyAsync", self.now, 7.0, args=args)
         self.now += 8.0
         begin = max(self.now, ready + 2.0, self.copies_free)
-        self._sequence += 1
         end = begin + 2.0 + size / PCIE_BYTES_PER_US
-        name = f"pdma_tx_commands apiId={self._sequence} chunk=0"
-        self.out.pdma(name, begin, end - begin, lanes=(int(direction),))
+        self._host_dma("pdma_rx" if direction == "1" else "pdma_tx", begin, end - begin, int(direction))
         self.copies_free = end
         return end
+
+    def _host_dma(self, stream: str, begin: float, dur: float, lane: int) -> None:
+        # Synapse numbers the calls modulo 32.
+        self.out.pdma(f"{stream} apiId={self._api_calls % 32} chunk=0", begin, dur, lanes=(lane,))
+        self._api_calls += 1
 
     def item(self, graph: Graph) -> None:
         """``Tensor.item()``: cut the graph, run it, fetch one number."""
@@ -240,6 +260,15 @@ class Run:
 
     def _log_clock(self) -> str:
         return self.clock().strftime("%H:%M:%S.%f")
+
+
+def recipe_id(recipe: int) -> int:
+    """Synapse's id of a recipe: one of 8,190 values, in no order."""
+    return 57_345 + (3_585 + 4_093 * recipe) % 8_190
+
+
+def _name(recipe: int) -> str:
+    return f".graph_dumps/HabanaFusedOpLazy_{recipe}"
 
 
 def _shape_args(shapes: Mapping[str, list[object]]) -> dict[str, Value]:

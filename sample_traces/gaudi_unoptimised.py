@@ -21,7 +21,7 @@ _MLP = Graph("mlp forward", bert.mlp(DTYPE), 620.0, 702_310.0)
 _MASKED = Graph("masked positions", (bert.stream("not_equal_fwd", bert.TOKENS, 2, DTYPE),), 220.0, 88_214.0)
 _HEAD = Graph("head", bert.head(DTYPE), 640.0, 498_120.0)
 _EVIDENCE = Graph("evidence", (bert.stream("reduce_sum_fwd", bert.TOKENS, 2, DTYPE),), 240.0, 95_377.0)
-_LOSS = Graph("loss", (bert.stream("fused_kernel_0x91aa_3", bert.TOKENS, 4, DTYPE),), 260.0, 101_498.0)
+_LOSS = Graph("loss", (bert.stream("fused_kernel_0x91AA40E3_C", bert.TOKENS, 4, DTYPE),), 260.0, 101_498.0)
 _NORM = Graph(
     "gradient norm",
     (bert.stream("reduce_l2_norm_fwd", sum(bert.parameter_sizes()), 1, DTYPE),),
@@ -158,7 +158,7 @@ def _report(state: Run) -> None:
 
 
 def _adam_kernels(size: int) -> tuple[Kernel, ...]:
-    names = ("fused_kernel_0x1d07_mul_lerp", "fused_kernel_0x1d08_addcmul", "fused_kernel_0x1d09_addcdiv")
+    names = ("fused_kernel_0x1D07B61A_C", "fused_kernel_0x1D08C3F5_C", "fused_kernel_0x1D09E824_C")
     wide = [bert.stream(name, size, 3, DTYPE, group=group) for group, name in enumerate(names)]
     return tuple(Kernel(k.engine, k.name, k.dur, k.dtype, k.lanes[:2]) for k in wide)
 

@@ -1,4 +1,4 @@
-"""Puts this folder on the import path (``builders``, ``events``, ``reading``, ``stores``); pins what terminals vary."""
+"""Puts this folder on the import path (``builders``, ``events``, ``reading``, ``stores``); fixes terminal settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from events import Event, document
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from stores import Rows
 
 from perftool.store.trace_store import TraceStore
@@ -22,9 +22,10 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 WriteTrace = Callable[..., str]
 
-# The same examples in every run, so that a change is judged by what it changed. Search on with
-# ``--hypothesis-profile=default``, which tries others each time.
-settings.register_profile("repeatable", derandomize=True)
+# No test fails because a busy machine is slow. Every run tries the same examples, so that results depend only on the
+# change; ``--hypothesis-profile=searching`` tries others each time.
+settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
 settings.load_profile("repeatable")
 
 

@@ -1,4 +1,4 @@
-"""What the reader makes of a file, seen as plain values."""
+"""The reader's result for a file, as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one reader makes of a text, all at once; the program feeds all scanners of logs, and CSV rows, one by one."""
+"""The complete result of one reader for a text; the program feeds log scanners and CSV rows line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.readers.logs.runtime_log import runtime_scanners
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine, read_log_lines
 from perftool.readers.text.text_lines import Source
-from perftool.readers.trace.profiler_csv import ProfilerSlice, iter_slices
+from perftool.readers.trace.profiler_csv import CounterSample, ProfilerSlice, iter_records
 
 
 class Scanner(Protocol):
@@ -42,10 +42,14 @@ read_events = partial(read_with, runtime_scanners)
 @dataclass(frozen=True)
 class CsvReading:
     slices: tuple[ProfilerSlice, ...] = ()
+    samples: tuple[CounterSample, ...] = ()
     issues: tuple[ImportIssue, ...] = ()
 
 
 def read_csv(source: Source) -> CsvReading:
-    """The slices of a CSV of the native profiler, and the import issues."""
+    """The slices and samples of a CSV of the native profiler, and the import issues."""
     tally = IssueTally()
-    return CsvReading(tuple(iter_slices(source, tally)), tally.issues())
+    records = list(iter_records(source, tally))
+    slices = tuple(record for record in records if isinstance(record, ProfilerSlice))
+    samples = tuple(record for record in records if isinstance(record, CounterSample))
+    return CsvReading(slices, samples, tally.issues())

@@ -18,7 +18,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 
 @contextmanager
 def store_over(
-    *traces: list[Event], replay: Callable[[TraceStore], Sequence[tuple[Any, ...]]] | None = None
+    *traces: list[Event], replay: Callable[[TraceStore, str], Sequence[tuple[Any, ...]]] | None = None
 ) -> Iterator[TraceStore]:
     """A store with one rank for each of ``traces``."""
     with tempfile.TemporaryDirectory() as folder, TraceStore(replay=replay) as store:

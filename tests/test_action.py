@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,14 @@ exit 1
 """
 
 
-def step(name: str, folder: Path, **env: str) -> tuple[int, dict[str, str]]:
-    """Run the step ``name``; its exit code, and its outputs."""
+def step(name: str, folder: Path, checkout: Path | None = None, **env: str) -> tuple[int, dict[str, str]]:
+    """Run the step ``name`` in ``checkout``; its exit code, and its outputs."""
     script = next(one["run"] for one in STEPS if one["name"] == name)
     out = folder / "output"
     out.write_text("")
     given = {"PATH": os.environ["PATH"], "GITHUB_OUTPUT": str(out), "RUNNER_TEMP": str(folder), **env}
-    done = subprocess.run([str(BASH), "-e", "-o", "pipefail", "-c", script], env=given, capture_output=True, text=True)
+    command = [str(BASH), "-e", "-o", "pipefail", "-c", script]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, cwd=checkout or folder)
     assert done.stderr == ""
     return done.returncode, dict(line.split("=", 1) for line in out.read_text().splitlines())
 
@@ -36,7 +38,7 @@ def step(name: str, folder: Path, **env: str) -> tuple[int, dict[str, str]]:
 def test_every_line_is_one_argument(tmp_path: Path, programs: str) -> None:
     folder = tmp_path / "venv"
     (folder / programs).mkdir(parents=True)
-    program = folder / programs / "habana_perf_tool"
+    program = folder / programs / "python"
     program.write_text(PROGRAM)
     program.chmod(0o755)
     code, outputs = step(
@@ -48,7 +50,8 @@ def test_every_line_is_one_argument(tmp_path: Path, programs: str) -> None:
 
     assert (code, outputs) == (1, {"findings": "1"})
     assert (tmp_path / "venv.arguments").read_text().splitlines() == [
-        "lint", "--output-format", "github", "--also", f"json-lines:{folder}.jsonl", "--fail-on", "error",
+        "-I", "-m", "perftool", "lint", "--output-format", "github", "--also", f"json-lines:{folder}.jsonl",
+        "--fail-on", "error",
         "--budget", "step_time_ms <= 120", "--budget", "reads: SELECT 1 <= 3", "--config", "$(touch owned)",
         "--select", "GAP101,SYN101", "--baseline", "ok.json", "--", "a b.json", "c/*.json",
     ]  # fmt: skip
@@ -67,3 +70,46 @@ def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path
     assert first == again != other
     assert first["folder"] == f"{tmp_path}/habana_perf_tool"
     assert named["key"].endswith("-0.1.0")
+
+
+def planted(checkout: Path) -> None:
+    """Modules of a pull request, by the names of those that the action imports; each leaves a mark."""
+    checkout.mkdir()
+    for name in ("hashlib", "venv", "pathlib", "pip", "perftool", "encodings", "sitecustomize", "_collections_abc"):
+        (checkout / f"{name}.py").write_text("import sys, os; os.open(__file__ + '.ran', os.O_CREAT)\n")
+
+
+def test_nothing_of_the_checkout_is_imported(tmp_path: Path) -> None:
+    checkout, package = tmp_path / "checkout", tmp_path / "action"
+    planted(checkout)
+    package.mkdir()
+    (package / "pyproject.toml").write_text("[project]")
+    folder = tmp_path / "venv"
+    runner = {"RUNNER_OS": "Linux", "RUNNER_ARCH": "X64", "ACTION_PATH": str(package), "VERSION": ""}
+
+    step("Choose", tmp_path, checkout, **runner, PYTHONPATH=".")
+    install = next(one["run"] for one in STEPS if one["name"] == "Install")
+    # The step up to the installation, which would need an index of packages; pip itself is run.
+    given = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "FOLDER": str(folder), "PYTHONPATH": "."}
+    command = install.replace('install --quiet --disable-pip-version-check "$package"', "--version")
+    assert command != install
+    done = subprocess.run(
+        [str(BASH), "-e", "-c", command], cwd=checkout, capture_output=True, text=True,
+        env={**given, "VERSION": "1", "ACTION_PATH": str(package)},
+    )  # fmt: skip
+    assert done.stderr == ""
+    installed = tmp_path / "installed" / "bin"
+    installed.mkdir(parents=True)
+    (installed / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (installed / "python").chmod(0o755)
+    found = {
+        "FOLDER": str(installed.parent), "SRC": "none.json", "ARGS": "", "BUDGETS": "", "CONFIG": "",
+        "FAIL_ON": "error", "BASELINE": "", "SARIF": "",
+    }  # fmt: skip
+    lint = next(one["run"] for one in STEPS if one["name"] == "Lint")
+    linted = subprocess.run(
+        [str(BASH), "-e", "-c", lint], cwd=checkout, capture_output=True, text=True, env={**given, **found}
+    )
+
+    assert linted.returncode == 2
+    assert not list(checkout.glob("*.ran"))

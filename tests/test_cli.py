@@ -265,7 +265,7 @@ def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path
     assert (ran.returncode, ran.stderr) == (2, said)
 
 
-def test_a_file_in_the_place_of_a_command_is_told_its_command(cli) -> None:
+def test_a_file_instead_of_a_command_gets_a_hint(cli) -> None:
     ran = cli("good.json")
     said = "habana_perf_tool: good.json is not a command; to analyse it: habana_perf_tool analyze good.json\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
@@ -296,7 +296,7 @@ def test_an_option_before_the_command_is_refused_where_it_would_do_nothing(cli) 
 def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli, monkeypatch) -> None:
     monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FORMAT", "sarif")
     assert json.loads(cli("lint", "good.json").out)["version"] == "2.1.0"
-    refused = "habana_perf_tool: --output-format 'sarif': is none of text, json, openmetrics\n"
+    refused = "habana_perf_tool: --output-format 'sarif': is not one of text, json, openmetrics\n"
     assert cli("--trace", "good.json") == Ran(2, "", refused)
 
 
@@ -310,3 +310,28 @@ def test_examples_and_names_of_the_help_are_whole_in_80_columns(command: tuple[s
     assert {line.split()[1] for line in shown.splitlines() if "<bool>" in line} <= {
         "--help", "--install-completion", "--show-completion",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["--output-file=package.json", "--baseline=all.json", "-q"])
+def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> None:
+    """pre-commit and shells pass names of files where options are read."""
+    (tmp_path / name).write_text('{"traceEvents": []}')
+    (tmp_path / "package.json").write_text("precious")
+
+    ran = process("lint", "--allow-empty", name, cwd=tmp_path, capture_output=True)
+
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert f"{name!r} is an option and the name of a file here" in ran.stderr.decode()
+    assert (tmp_path / "package.json").read_text() == "precious"
+
+
+def test_pre_commit_passes_names_after_the_end_of_the_options(tmp_path: Path) -> None:
+    hooks = pytest.importorskip("yaml").safe_load((Path(__file__).parents[1] / ".pre-commit-hooks.yaml").read_text())
+    (tmp_path / "--output-file=package.json").write_text("no trace")
+    (tmp_path / "package.json").write_text("precious")
+    _, *arguments = [*hooks[0]["entry"].split(), *hooks[0]["args"]]
+
+    ran = process(*arguments, "--output-file=package.json", cwd=tmp_path, capture_output=True)
+
+    assert b"--output-file=package.json: is not JSON" in ran.stderr
+    assert (tmp_path / "package.json").read_text() == "precious"

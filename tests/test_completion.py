@@ -57,8 +57,15 @@ def test_completion_can_be_shown(shell: str) -> None:
 
 def test_paragraphs_of_the_help_are_not_broken_where_the_source_is() -> None:
     lines = [line.strip() for line in run("analyze", "--help").stdout.splitlines()]
-    assert "Several traces are ranks of one run. Logs, metrics files and configuration that lie beside a trace" in lines
+    assert "Several traces are ranks of one run. Logs, metrics files and configuration in the folder of a" in lines
 
 
 def test_brackets_in_the_help_are_shown() -> None:
     assert "the table [tool.habana_perf_tool] of" in run("config", "--help").stdout
+
+
+@pytest.mark.parametrize(("shell", "text"), [("zsh", "#compdef "), ("fish", "complete --command")])
+def test_the_shell_that_is_named_gets_its_own_completion(shell: str, text: str) -> None:
+    command = [sys.executable, "-m", "perftool", "--show-completion", shell]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (shown.returncode, text in shown.stdout) == (0, True)

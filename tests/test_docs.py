@@ -6,10 +6,12 @@ import importlib.util
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import tomli as tomllib
+import typer
+from builders.shown_commands import shown_commands
 from typer.testing import CliRunner
 
 from perftool import fused
@@ -21,24 +23,20 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_generated_pages_are_current() -> None:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "tools" / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
 
     assert [name for name, page in generate.PAGES.items() if (ROOT / "docs" / name).read_text() != page()] == []
-    assert {f"fused/{page.name}" for page in (ROOT / "docs" / "fused").iterdir()} < set(generate.PAGES)
     assert {f"rules/{page.name}" for page in (ROOT / "docs" / "rules").iterdir()} < set(generate.PAGES)
 
 
 def test_findings_point_at_the_documentation_of_the_project() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        urls = tomllib.load(file)["project"]["urls"]
     names = {path.stem for path in (ROOT / "docs" / "rules").iterdir()}
     causes = re.findall(r'<a id="(\w+)">', (ROOT / "docs" / "idle-time.md").read_text(encoding="utf-8"))
 
-    assert urls["Documentation"] == DOCUMENTATION
     assert f"site_url: {DOCUMENTATION}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert names == {rule.code for rule in load_pack(builtin_folder())}
     assert {cause for rule in load_pack(builtin_folder()) for cause in rule.explains} <= {
@@ -99,8 +97,32 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     assert [found for page in pages for found in loaded.findall(page)] == []
 
 
-def test_every_public_fused_op_stands_on_a_page() -> None:
+def test_every_public_fused_op_has_a_page() -> None:
     pages = [ROOT / "docs" / "fused.md", *(ROOT / "docs" / "fused").glob("*.md")]
     words = set(re.findall(r"\w+", " ".join(page.read_text(encoding="utf-8") for page in pages)))
 
     assert set(fused.__all__) - words == set()
+
+
+def test_no_script_is_among_the_pages() -> None:
+    assert list((ROOT / "docs").rglob("*.py")) == []
+
+
+def test_ci_builds_the_site_and_a_warning_fails_it() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+    assert ".venv/bin/mkdocs build --strict" in script
+    assert "  anchors: warn\n" in site
+
+
+@pytest.mark.parametrize(("page", "words"), shown_commands(), ids=lambda value: str(value)[:60])
+def test_a_command_that_a_page_shows_is_one_that_the_program_takes(page: str, words: list[str]) -> None:
+    program = typer.main.get_command(app)
+    # --version answers while it is parsed.
+    with suppress(typer.Exit), program.make_context("habana_perf_tool", list(words)) as context:
+        rest = [*context._protected_args, *context.args]
+        if rest:
+            command = program.get_command(context, rest[0])  # type: ignore[attr-defined]
+            assert command is not None, f"{page}: no command {rest[0]}"
+            command.make_context(rest[0], rest[1:], parent=context)

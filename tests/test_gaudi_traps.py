@@ -22,6 +22,9 @@ from perftool.model.rule import Rule
 from perftool.readers.files.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
+# The first Gaudi counts its recipes there, whatever their ids.
+GAUDI_1_LAUNCH = "enqueueWithExternalEvents seqId:{} recipeId:1"
+GAUDI_2_LAUNCH = "enqueueWithExternalEvents recipeHandle 0x5b recipeSeqNum 1 seqId {} inFlight 0"
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
 # Where a reader may choose, ours keeps: a repaired record is work on its lane, a call that lost its end still began.
 _KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
@@ -158,7 +161,7 @@ def test_what_is_dropped_is_counted(trap: Callable[[], Trap]) -> None:
 
 
 @pytest.mark.parametrize("generation", ["A", "B", "C", "C2"])
-def test_every_generation_tells_device_work_from_calls(generation: str, tmp_path: Path) -> None:
+def test_every_generation_distinguishes_device_work_from_calls(generation: str, tmp_path: Path) -> None:
     data, facts = traps.device_work_that_looks_like_calls(generation)
     with opened(tmp_path, data) as store:
         assert one(store, "SELECT sum(dur)::BIGINT FROM device_busy") == facts.busy_ns
@@ -210,7 +213,7 @@ def test_a_step_keeps_its_beginning_when_a_transfer_comes_first(tmp_path: Path) 
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
     trace.pdma("pdma_tx_commands apiId=31 chunk=0", 1150, 10)
-    trace.annotation("enqueueWithExternalEvents seqId:1 recipeId:7", 1200, 60, recipe=7)
+    trace.annotation(GAUDI_2_LAUNCH.format(1), 1200, 60, recipe=7)
     trace.mme("GEMM", 1300, 50, recipe=7, dtype="bf16")
     with opened(tmp_path, trace.to_bytes()) as store:
         assert [(row["ts"] % 10_000_000, row["dur"]) for row in store.rows("steps")] == [(1_000_000, 1_000_000)]
@@ -240,21 +243,20 @@ def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
     for at in (1100, 1500):
-        trace.annotation(f"enqueueWithExternalEvents seqId:{at} recipeId:4", at, 40, recipe=4)
+        trace.annotation(GAUDI_2_LAUNCH.format(at), at, 40, recipe=4)
     trace.mme("GEMM", 1497, 100, recipe=4, dtype="bf16")
     with opened(tmp_path, trace.to_bytes()) as store:
         names = asked(store, "SELECT name, device_ops FROM launches")
-    assert names == [("enqueueWithExternalEvents seqId:1500 recipeId:4", 1)]
+    assert names == [(GAUDI_2_LAUNCH.format(1500), 1)]
 
 
-def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [GAUDI_1_LAUNCH, GAUDI_2_LAUNCH], ids=["Gaudi", "Gaudi 2"])
+def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(text: str, tmp_path: Path) -> None:
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
     # The device works off two graphs from before the recording; of launch 12 the profiler lost the record.
     for number, recipe in ((10, 1), (11, 2), (13, 2)):
-        trace.annotation(
-            f"enqueueWithExternalEvents seqId:{number} recipeId:{recipe}", 1000 + 10 * number, 5, recipe=recipe
-        )
+        trace.annotation(text.format(number), 1000 + 10 * number, 5, recipe=recipe)
     for number, recipe in ((8, 1), (9, 2), (10, 1), (11, 2), (12, 1), (13, 2)):
         trace.mme("GEMM", 200 + 120 * number, 100, recipe=recipe, dtype="bf16")
     with opened(tmp_path, trace.to_bytes()) as store:

@@ -13,9 +13,10 @@ from perftool.model.benchmark import Measurement, Proof, Ratio
 
 pytest.importorskip("torch")
 
-from perftool.bench.fused_adamw import BENCHMARK
+from perftool.bench.fused_optimizers import BENCHMARKS
 from perftool.proof import CIRCULAR, Request, judge, prove, why_not_measured
 
+BENCHMARK = BENCHMARKS["fused_adamw"]
 WIN = measurement()
 NO_WIN = measurement(Ratio(1.0, 0.9, 1.1, 0.97))
 LOSS = measurement(Ratio(0.5, 0.4, 0.6, 0.97))
@@ -33,6 +34,31 @@ DEVICE = "needs a device with asynchronous execution"
     [
         (None, [WIN], proof(), ("validated", None)),
         (None, [NO_WIN, WIN], proof(), ("validated", None)),
+        (None, [WIN], replace(proof(), interval=(0.4, 0.6)), ("validated", None)),
+        (
+            None,
+            [WIN],
+            replace(proof(), ratio=0.96),
+            ("measured", "not validated: the measured gain is -4.2 % of the step"),
+        ),
+        (
+            None,
+            [WIN],
+            replace(proof(), ratio=1.1, interval=(0.05, 0.13)),
+            (
+                "measured",
+                "not validated: predicted 55.0 %, and the measured gain is 9.1 % of the step (5.0 % to 13.0 %)",
+            ),
+        ),
+        (
+            None,
+            [WIN],
+            replace(proof(), gain_predicted=None, gain_estimated=0.2),
+            (
+                "measured",
+                "not validated: at most 20.0 % was estimated, and the measured gain is 50.0 % of the step",
+            ),
+        ),
         (None, [NO_WIN], proof(), ("skipped", "no win measured on this device")),
         (None, [ONE_PAIR], proof(), ("validated", SURE_OF_NOTHING)),
         (None, [ONE_PAIR_SLOWER], proof(), ("skipped", "no win measured on this device")),
@@ -104,7 +130,9 @@ def test_the_loop_closes(tmp_path: Path) -> None:
 
     assert stages == ["measuring, small", "showing the rules both traces"]
     assert result.proof is not None
-    assert (result.status, result.proof.fired_before, result.proof.fired_after) == ("validated", ("FUS101",), ())
+    # Whether the measured gain agrees with the claim depends on what else the machine does.
+    assert result.status in ("validated", "measured")
+    assert (result.proof.fired_before, result.proof.fired_after) == (("FUS101",), ())
     assert sorted(path.name for path in (tmp_path / "fused_adamw").glob("*.gz")) == [
         "fused_adamw-advised.json.gz",
         "fused_adamw-naive.json.gz",

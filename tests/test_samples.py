@@ -15,11 +15,15 @@ import tomli
 from verdicts.invariants import breaches
 
 from perftool.engine.analysis import analyze
+from perftool.reporters.serving import serving_lines
 
 SAMPLES = Path(__file__).parents[1] / "sample_traces"
 LISTS = [SAMPLES / "expected.toml", SAMPLES / "cpu" / "expected.toml", SAMPLES / "benchmarks" / "expected.toml"]
+LISTS += [SAMPLES / "serving" / "expected.toml"]
 CPU_FILES = sorted((SAMPLES / "cpu").rglob("*.json.gz"))
 BENCHMARK_FILES = sorted((SAMPLES / "benchmarks").rglob("*.json.gz"))
+SERVING_FILES = sorted((SAMPLES / "serving").rglob("*.json.gz"))
+RECORDINGS = CPU_FILES + BENCHMARK_FILES + SERVING_FILES
 MAX_BYTES = 150_000
 # A slash that begins a path: not the one between two words, as in torch/nn/modules, or in the name of a device.
 ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/(?!device:)\w|(?<!\w)[A-Za-z]:\\|~/")
@@ -65,10 +69,10 @@ def test_a_sample_yields_its_findings(sample: Sample) -> None:
 def test_every_recording_is_listed() -> None:
     paths = [SAMPLES / sample.path for sample in listed()]
 
-    files = CPU_FILES + BENCHMARK_FILES
     assert CPU_FILES
+    assert SERVING_FILES
     assert BENCHMARK_FILES
-    assert [file.name for file in files if file not in paths and file.parent not in paths] == []
+    assert [file.name for file in RECORDINGS if file not in paths and file.parent not in paths] == []
 
 
 @pytest.mark.parametrize("file", CPU_FILES + BENCHMARK_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
@@ -80,7 +84,7 @@ def test_a_recording_is_small_and_has_steps(file: Path) -> None:
     assert len(steps) >= 3
 
 
-@pytest.mark.parametrize("file", CPU_FILES + BENCHMARK_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: str(file.relative_to(SAMPLES)))
 def test_a_recording_names_no_place_host_or_user(file: Path) -> None:
     packed = file.read_bytes()
     trace = json.loads(gzip.decompress(packed))
@@ -109,3 +113,16 @@ def test_the_search_for_paths_finds_paths() -> None:
     public = ["torch/nn/modules/module.py(1782): _call_impl", "aten::div", "a / b", "compile_id=0/1"]
 
     assert [text for text in private + public if ABSOLUTE_PATH.search(text)] == private
+
+
+def test_the_answer_of_a_server_names_throughput_phases_and_pauses() -> None:
+    report = analyze([str(SAMPLES / "serving" / "long_prompts.json.gz")])
+    assert report.serving
+    lines = list(serving_lines(report.serving))
+
+    assert (report.run.kind, report.run.step_word) == ("serving", "iteration")
+    assert lines[0] == "304 tokens/s generated, 2,929 prompt tokens/s over 1.02 s."
+    assert lines[1] == "mixed     77.0 % of the time, 1 x: 789 ms, batch 17"
+    assert "longest 789 ms, while 3,000 prompt tokens are computed" in lines[3]
+    assert lines[4].startswith("A decode of 13.1 ms (mean): the model 69.7 %, sending the result 8.0 %")
+    assert " step" not in report.verdict.headline

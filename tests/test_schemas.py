@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perftool.engine.analysis import analyze
+from perftool.engine.analysis import analysed, analyze
 from perftool.engine.gate.baseline import render_baseline
-from perftool.engine.gate.lint import LintPlan, lint_inputs
+from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
 from perftool.engine.settings.toml_text import parse_toml
@@ -45,11 +45,12 @@ def check(document: Any, name: str) -> None:
 @pytest.fixture(scope="module")
 def linted() -> Any:
     plan = LintPlan(load_pack(builtin_folder()), Settings(), ROOT)
-    return lint_inputs(find_inputs([str(SAMPLES / "gaudi2_unoptimised")]), plan)
+    with analysed(find_inputs([str(SAMPLES / "gaudi2_unoptimised")]), plan.rules) as run:
+        return lint_run(run, plan)
 
 
 def test_the_schemas_are_schemas_and_current() -> None:
-    spec = importlib.util.spec_from_file_location("schemas", ROOT / "docs" / "schemas.py")
+    spec = importlib.util.spec_from_file_location("schemas", ROOT / "tools" / "docs" / "schemas.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.units import format_alike, format_bytes, format_count, format_ns, format_ratio
+from perftool.units import format_alike, format_bytes, format_count, format_ns, format_ratio, ranks_text
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,10 @@ def test_times_side_by_side_have_one_unit() -> None:
     assert format_alike(28.5e6, 800, -28.5e6) == ["28.5 ms", "<0.1 ms", "-28.5 ms"]
     assert format_alike(450, 0, -450) == ["450 ns", "0 ns", "-450 ns"]
     assert format_alike(1.5e9, 2e6) == ["1.50 s", "<0.01 s"]
+
+
+def test_ranks_are_listed_as_ranges() -> None:
+    assert ranks_text([0]) == "0"
+    assert ranks_text([4, 5]) == "4, 5"
+    assert ranks_text([0, 1, 2, 3, 6, 8, 9]) == "0-3, 6, 8, 9"
+    assert ranks_text([0, 1, 2, 4, 6, 7, 8], most=2) == "0-2, 4 and 3 more"

@@ -1,7 +1,7 @@
 """Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
 
-One file for each, named as the rules name it, or only a script for those that nothing but the simulator can show, which
-``simulated`` lists; ``harness`` measures them.
+Each has a file, named as in the rules. ``fused_optimizers`` is a table of benchmarks that differ only by an op, and
+``simulated`` lists those that only the simulator can show, each with a script. ``harness`` measures them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from perftool.errors import MissingExtraError, PerfToolError
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
 
-# What of this package is no benchmark.
-_OTHER = {"harness", "workloads", "scripts", "simulated"}
+# Modules that hold no benchmark, or several.
+_OTHER = {"harness", "workloads", "scripts", "simulated", "fused_optimizers"}
+# The names are listed here, because listing them must not import torch.
+_OPTIMIZERS = {
+    *("adamw_moments", "functional_adamw", "fused_adagrad", "fused_adamw", "fused_clip_norm", "fused_ema"),
+    *("fused_lamb", "fused_lars", "fused_sgd"),
+}
 
 
 def benchmark_names() -> list[str]:
     """The names of all benchmarks, sorted; torch is not imported."""
     modules = {module.name for module in iter_modules(__path__)} - _OTHER
-    return sorted(modules | {script.stem for script in (Path(__file__).parent / "scripts").glob("*.py")})
+    return sorted(modules | _OPTIMIZERS | {script.stem for script in (Path(__file__).parent / "scripts").glob("*.py")})
 
 
 def find_benchmark(name: str) -> Benchmark:
@@ -31,10 +36,14 @@ def find_benchmark(name: str) -> Benchmark:
     if name not in benchmark_names():
         raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(benchmark_names())}")
     try:
-        simulated: dict[str, Benchmark] = import_module("perftool.bench.simulated").BENCHMARKS
-        benchmark: Benchmark = simulated.get(name) or import_module(f"perftool.bench.{name}").BENCHMARK
+        table: dict[str, Benchmark] = import_module(f"perftool.bench.{_table_of(name)}").BENCHMARKS
+        benchmark: Benchmark = table.get(name) or import_module(f"perftool.bench.{name}").BENCHMARK
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise MissingExtraError("benchmarks need PyTorch: pip install 'habana-perf-tool[bench]'") from None
     return benchmark
+
+
+def _table_of(name: str) -> str:
+    return "fused_optimizers" if name in _OPTIMIZERS else "simulated"

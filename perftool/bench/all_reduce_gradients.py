@@ -1,4 +1,4 @@
-"""Small models on several cards: hooks for every parameter against one reduction after backward."""
+"""Small models on several cards: a hook per parameter against one reduction after backward."""
 
 from __future__ import annotations
 

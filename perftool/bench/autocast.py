@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
+from perftool.model.processors import instruction_sets
 
 # Width of the model; the batch holds 8 sequences of 64 tokens.
 _WIDTHS = {"small": 256, "large": 768}
 _SEQUENCES, _TOKENS = 8, 64
-_CPU_FACTS = Path("/proc/cpuinfo")
+_BF16 = frozenset({"AMX-BF16", "AVX512-BF16", "BF16"})
 
 
 def build(form: FormName, setting: Setting) -> Form:
@@ -38,11 +38,10 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 def _obstacle() -> str | None:
-    if torch.accelerator.is_available() or not _CPU_FACTS.exists():
+    sets = instruction_sets()
+    if torch.accelerator.is_available() or sets is None or not _BF16.isdisjoint(sets):
         return None
-    if {"avx512_bf16", "amx_bf16"} & set(_CPU_FACTS.read_text(encoding="utf-8").split()):
-        return None
-    return "this processor has no instructions for bfloat16 (AVX512_BF16 or AMX)"
+    return f"this processor has no instructions for bfloat16 ({', '.join(sorted(_BF16))})"
 
 
 BENCHMARK = Benchmark(

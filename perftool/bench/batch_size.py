@@ -12,7 +12,7 @@ _TOKENS, _WIDTH = 32, 128
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Forward and backward pass over all samples: as many steps of batch 1, or one step. The gradients add up."""
+    """Forward and backward pass over all samples: many steps of batch 1, or one step. The gradients add up."""
     torch.manual_seed(setting.seed)
     samples = _SAMPLES[setting.size]
     model = (_convolutions() if setting.size == "small" else _transformer()).to(setting.device)

@@ -1,11 +1,11 @@
-"""DistributedDataParallel: its default buckets against those that the guide found best for two models."""
+"""DistributedDataParallel: its default buckets against the sizes that the guide found best for two models."""
 
 from __future__ import annotations
 
 from perftool.bench.harness.case import Form, FormName, Setting
 from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
-# MB of the advised buckets, each for a model of as many MB of gradients.
+# Size of the advised buckets in MB; the model has that many MB of gradients.
 _ADVISED = {"hundred": 100, "two hundred": 200, "recorded": 100}
 _DEFAULT = 25
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel: gradients of their own against gradients that are views of the buckets."""
+"""DistributedDataParallel: separate gradients against gradients that are views of the buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples prepared between the steps, or by worker processes beside them."""
+"""Samples prepared between the steps, or by worker processes during them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# Batches that each worker may prepare ahead; enough for a moment without a processor.
+# Batches that each worker may prepare ahead; enough to bridge a moment without a processor.
 _AHEAD = 4
 
 
@@ -27,7 +27,7 @@ class _Epoch:
     side: int
 
 
-# A quarter and a half of what the step itself takes.
+# A quarter and a half of the time of the step itself.
 _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 
@@ -79,7 +79,7 @@ class _Epochs:
         return list(self.model.parameters())
 
     def close(self) -> None:
-        """Let the worker processes end."""
+        """End the worker processes."""
         self._batches = None
 
 

@@ -1,4 +1,4 @@
-"""Large temporaries on the host: given back to the system each time, or kept by the allocator."""
+"""Large temporaries on the host: returned to the system each time, or kept by the allocator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.bench.harness.launch import TUNED_HEAP
 # MiB of each temporary; the C library's own threshold ends at 32.
 _MIB = {"small": 64, "large": 128}
 _RUNS = 9
-# Where Debian's packages libtcmalloc-minimal4 and libjemalloc2 put them; in order of preference.
+# Paths of Debian's packages libtcmalloc-minimal4 and libjemalloc2, in order of preference.
 _LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 

@@ -1,4 +1,4 @@
-"""A mixture of experts: a loop over experts against one op for all of them."""
+"""A mixture of experts: a loop over experts against one op for all of them (torch's, or Gaudi's on a Gaudi)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.experts import MIXTURES, ExpertLoop, Mixture, routed_tokens
+from perftool.bench.workloads.experts import MIXTURES, ExpertLoop, Mixture, grouped_experts, routed_tokens
 from perftool.fused import mixture_of_experts
 from perftool.fused.reference.moe import dense_mixture_of_experts
 
-# The last is against the loop over all experts on all tokens, which is written to keep shapes static.
+# The last is compared with the loop over all experts on all tokens, which keeps shapes static.
 _MIXTURES = {
     **MIXTURES,
     "static": Mixture(tokens=256, hidden=512, ffn=1792, experts=8, k=2),
@@ -19,7 +19,7 @@ _MIXTURES = {
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The loop of model code, or perftool.fused.mixture_of_experts on the same weights."""
+    """The loop of model code, grouped products, or Gaudi's own op, on the same weights."""
     torch.manual_seed(setting.seed)
     mixture = _MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)
@@ -34,13 +34,16 @@ def build(form: FormName, setting: Setting) -> Form:
         output: torch.Tensor = block(x, routing, weights)
         return output
 
-    def one_op() -> torch.Tensor:
+    def gaudis() -> torch.Tensor:
         output = mixture_of_experts(x, routing, weights, gate, up, down, True, "gelu", 0, mixture.experts - 1)
         assert isinstance(output, torch.Tensor)
         return output
 
+    if form == "advised" and setting.device.type == "hpu":
+        return _form("mixture_of_experts", gaudis)
     if form == "advised":
-        return _form("mixture_of_experts", one_op)
+        stacked = [torch.stack(part).transpose(1, 2) for part in (gate, up, down)]
+        return _form("torch._grouped_mm", lambda: grouped_experts(x, routing, weights, *stacked))
     if setting.size == "static":
         return _form("every expert on every token", static)
     return _form("a loop over experts", loop)

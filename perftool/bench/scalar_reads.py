@@ -1,4 +1,4 @@
-"""A value fetched in every step against now and then."""
+"""A value read in every step, or occasionally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 
 
 class _Device:
-    """A thread that works through a queue of its own, as a device does; PyTorch's kernels let both run at once."""
+    """A thread that works through its own queue, like a device; PyTorch's kernels release the interpreter lock."""
 
     def __init__(self, rows: int, products: int, setting: Setting) -> None:
         self._queue = ThreadPoolExecutor(max_workers=1)
@@ -23,7 +23,7 @@ class _Device:
         self._products = products
 
     def submit(self, batch: torch.Tensor) -> Future[torch.Tensor]:
-        """Queue a step; its loss is ready some time later."""
+        """Queue a step; its loss is ready later."""
         return self._queue.submit(self._step, batch)
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class _Device:
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Twenty steps whose batches the host prepares; the loss is read in each of them, or in the last only."""
+    """Twenty steps whose batches the host prepares; the loss is read in each step, or only in the last one."""
     values, rows, products = _SIZES[setting.size]
     device = _Device(rows, products, setting)
     raw = torch.randn(values, generator=setting.generator())
@@ -48,7 +48,7 @@ def build(form: FormName, setting: Setting) -> Form:
     def run() -> None:
         pending = []
         for step in range(1, _STEPS + 1):
-            # What a loader does: something the host computes for each batch.
+            # The work of a loader: something the host computes for each batch.
             pending.append(device.submit(torch.sort(raw.roll(step)).values))
             if step % _READ_EVERY[form] == 0:
                 float(pending[-1].result())

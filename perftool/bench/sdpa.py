@@ -1,4 +1,4 @@
-"""Attention: product, softmax, product against one op that never holds the whole matrix of scores."""
+"""Attention: product, softmax, product against one op that never holds the whole score matrix."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.attention import heads_of, plain_causal_attention
 from perftool.fused import FusedSDPA
 
-# Tokens; a forward and a backward pass over one sequence of 8 heads.
+# Tokens; one sequence with 8 heads, forward and backward.
 _TOKENS = {"small": 512, "large": 2048}
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The formula as model code has it, FusedSDPA, or torch's own op."""
+    """The formula as in model code, FusedSDPA, or torch's own op."""
     attention, title = _WAYS[form]
     q, k, v = heads_of(setting, 1, _TOKENS[setting.size], training=True)
     upstream = torch.randn(q.shape, generator=setting.generator()).to(setting.device)

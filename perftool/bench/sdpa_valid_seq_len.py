@@ -39,7 +39,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [output]
 
     def result() -> list[torch.Tensor]:
-        # What stands in the padding is nobody's business: zeros in one form, leftovers in the other.
+        # The contents of the padding do not matter: zeros in one form, leftovers in the other.
         return [output.masked_fill(~valid[:, None, :, None], 0.0) for output in latest]
 
     return Form(_TITLES[form], run, result)

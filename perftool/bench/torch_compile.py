@@ -8,7 +8,7 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Calls; no more than torch.compile puts up with before it gives up.
+# Calls; no more than torch.compile accepts before it gives up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
 # Calls until the output has its full size.
@@ -33,7 +33,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 class _Counting(nn.Module):
-    """Every value of an attribute is a constant that the graph is guarded by."""
+    """The graph is guarded by the value of the attribute."""
 
     def __init__(self) -> None:
         super().__init__()

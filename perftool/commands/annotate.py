@@ -1,4 +1,4 @@
-"""``annotate``: the trace with what was found in it, for Perfetto."""
+"""``annotate``: the trace with its findings drawn in, for Perfetto."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perftool.commands import options
-from perftool.commands.options import Given
-from perftool.commands.output import is_file, require_no_input, warn_of_secrets, write_blocks
-from perftool.commands.prepare import Prepared, note, prepare
-from perftool.commands.progress import progress
+from perftool.commands.options import NO_VALUE, CliSettings
+from perftool.commands.output import is_file, print_notes, warn_of_secrets, write_blocks
+from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError
 from perftool.output_file import gzipped
 
@@ -34,28 +32,16 @@ CopyFile = Annotated[
 Open = Annotated[
     bool,
     typer.Option(
-        "--open", metavar=options.NO_VALUE, help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output"
+        "--open", metavar=NO_VALUE, help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output"
     ),
 ]
 
 
 def annotate(
+    cli: CliSettings,
     traces: Annotated[list[str], typer.Argument(metavar="TRACE", help="The trace file of one rank.")],
     output_file: CopyFile = None,
     show: Open = False,
-    log: options.Logs = None,
-    metrics: options.Metrics = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    extend_select: options.ExtendSelect = None,
-    extend_ignore: options.ExtendIgnore = None,
-    preview: options.Preview = None,
-    rules: options.RulePacks = None,
-    config: options.Config = None,
-    isolated: options.Isolated = False,
-    trust_config: options.TrustConfig = False,
-    redact: options.Redact = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Write a copy of a trace with the findings drawn into it, for Perfetto
 
@@ -70,17 +56,14 @@ def annotate(
       habana_perf_tool annotate run.pt.trace.json --open
     """
     trace = _only(traces)
-    texts = [*(log or ()), *(metrics or ())]
-    given = Given(select, ignore, extend_select, extend_ignore, preview, rules)
     _require_target(trace, output_file, show)
-    prepared = prepare([trace], config or [], isolated, given, trust_config)
+    session = Session(cli, [trace])
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         target = output_file or str(Path(folder) / f"{_stem(trace)}.annotated.json.gz")
-        drawn, warnings = _write(trace, texts, prepared, target, redact, quiet)
-        # A secret that leaves is told also to those who want to hear nothing else.
-        note(warnings)
-        if not quiet:
-            note([*prepared.warnings, *_what_was_written(output_file, drawn)])
+        drawn, warnings = _write(trace, session, target)
+        # The warning about leaked secrets appears even with --quiet.
+        print_notes(warnings, cli.color)
+        session.note([*session.choice.warnings, *_what_was_written(output_file, drawn)])
         if show:
             from perftool.commands.serve import serve_once
 
@@ -113,30 +96,19 @@ def _stem(trace: str) -> str:
     return name
 
 
-def _write(
-    trace: str, texts: list[str], prepared: Prepared, target: str, redact: bool, quiet: bool
-) -> tuple[Annotations, list[str]]:
-    """Analyse ``trace`` and write its annotated copy; returns what was drawn, and what to warn of."""
-    from perftool.engine.analysis import analysed
+def _write(trace: str, session: Session, target: str) -> tuple[Annotations, list[str]]:
+    """Analyse ``trace`` and write its annotated copy; returns the annotations and warnings."""
     from perftool.engine.drawing.annotate import annotate as draw
-    from perftool.readers.files.discover import find_inputs
     from perftool.readers.text.secrets import secrets_in, without
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
-    inputs = find_inputs([trace], texts)
-    require_no_input([target], inputs.files)
+    inputs, redact = session.inputs([trace], [target]), session.cli.redact
     if len(inputs.traces) != 1:
         raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
-    with (
-        progress(quiet) as show,
-        analysed(inputs, prepared.rules, progress=show) as run,
-        tempfile.TemporaryDirectory(prefix="perftool-") as spool,
-    ):
+    with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         read = _readable(run.store.inputs, run.store.unreadable)
         drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
-        if show:
-            show("writing", 0)
         secrets = secrets_in(run.store.metadata.get(read.rank or 0, {}))
         copied = splice(read, render_events(drawn), Path(spool))
         blocks = without(copied, secrets.values()) if redact else copied
@@ -151,12 +123,16 @@ def _not_one(traces: int) -> str:
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> InputFile:
-    from perftool.store.load_csv import is_profiler_csv
+    from perftool.readers.nodes import is_bundle
+    from perftool.readers.trace.memory_snapshot import is_snapshot_file
+    from perftool.readers.trace.profiler_csv import is_profiler_csv
 
     if not read:
         raise PerfToolError(next(issue.message for file in unreadable for issue in file.issues))
-    if is_profiler_csv(read[0].path):
-        raise PerfToolError(f"{read[0].path}: is a CSV file, which has no events to draw beside")
+    path = read[0].path
+    if is_profiler_csv(path) or is_bundle(path) or is_snapshot_file(path):
+        kind = "an archive" if is_bundle(path) else "a CSV file" if is_profiler_csv(path) else "a memory snapshot"
+        raise PerfToolError(f"{read[0].path}: is {kind}, into which nothing can be drawn; it takes a trace in JSON")
     return read[0]
 
 

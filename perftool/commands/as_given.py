@@ -1,7 +1,7 @@
-"""Values of options that nobody has to convert: text, and defaults.
+"""Bypasses typer's conversion of option values that need none: text, and defaults.
 
-Current releases of typer give every option an adapter of pydantic, also one that takes text, and one that was not
-given. Importing pydantic and making the adapters takes 70 ms, as long as all the rest of reading a command line.
+Current releases of typer use a pydantic adapter for every option, even for text options and for options not given.
+Importing pydantic and building the adapters takes 70 ms, as long as all the rest of parsing a command line.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class _AsGiven:
-    """What typer asks for the value of an option: here as it is, where it is what the option takes already."""
+    """Stands in for typer's option adapter: passes a value through if it already has the option's type."""
 
     def __init__(self, converted: Callable[[], Any]) -> None:
         self._converted = converted
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value for ``param``; of several texts a list. Raises what typer does for one that it does not take."""
+        """The value for ``param``, as a list for several texts. Raises typer's error for an invalid value."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -31,7 +31,7 @@ class _AsGiven:
 
 
 def take_as_given(params: list[Any]) -> list[Any]:
-    """``params``, which take text and defaults as they are; those of releases of typer without adapters do anyway."""
+    """``params`` that pass text and defaults through; typer releases without adapters do so anyway."""
     for param in params:
         if hasattr(param, "get_runtime_param") and "get_runtime_param" not in vars(param):
             param.get_runtime_param = partial(_AsGiven, param.get_runtime_param)

@@ -1,4 +1,4 @@
-"""``benchmark``: every recommendation reproduced, applied, measured and shown to the rules."""
+"""``benchmark``: reproduces, applies and measures every recommendation, and runs the rules on both traces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.options import Color
-from perftool.commands.output import is_file, print_document, said, write_document
-from perftool.commands.prepare import note
+from perftool.commands.output import is_file, print_document, print_notes, said, write_document
 from perftool.errors import PerfToolError
+from perftool.model.choices import Color
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,10 +45,10 @@ class Target(str, Enum):
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES", help="Benchmarks; all without any.")]
 OfRule = Annotated[
-    list[str] | None, typer.Option("--for", metavar="CODE", help="Those that prove the advice of a rule.")
+    list[str] | None, typer.Option("--for", metavar="CODE", help="Run those that prove the advice of a rule.")
 ]
 OfReport = Annotated[
-    str | None, typer.Option("--from", metavar="FILE", help="Those of the findings in a saved JSON report.")
+    str | None, typer.Option("--from", metavar="FILE", help="Run those of the findings in a saved JSON report.")
 ]
 Device = Annotated[Target, typer.Option("--device", metavar="WHERE", help="Where to measure: auto, cpu, cuda, hpu.")]
 Quick = Annotated[
@@ -59,6 +58,13 @@ Validate = Annotated[
     bool, typer.Option("--validate", metavar=options.NO_VALUE, help="Print a table at the end: rules before and after.")
 ]
 List = Annotated[bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks and run none.")]
+Peaks = Annotated[
+    bool,
+    typer.Option(
+        "--peaks", metavar=options.NO_VALUE,
+        help="Measure matrix and copy rates of the device, print them for --device of other commands, and run none.",
+    ),
+]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]
 FormatOption = Annotated[Format, options.format_of(Format, "the results")]
 
@@ -71,6 +77,7 @@ def benchmark(
     quick: Quick = False,
     validate: Validate = False,
     listed: List = False,
+    peaks: Peaks = False,
     keep: Keep = None,
     output_format: FormatOption = Format.text,
     output_file: options.OutputFile = None,
@@ -90,14 +97,20 @@ def benchmark(
       habana_perf_tool benchmark fused_adamw sdpa
 
       habana_perf_tool benchmark --from report.json
+
+      habana_perf_tool benchmark --peaks -o peaks.toml
     """
+    if peaks:
+        _peaks(device, output_file)
+        print_notes([] if quiet else said(output_file), color)
+        return
     from perftool.commands.benchmark_choice import choose, left_out, named_in
     from perftool.commands.benchmark_progress import progress
 
     chosen = choose(names or [], rule or [], None if report is None else named_in(report))
     if listed:
         _list(chosen, output_file)
-        note([] if quiet else said(output_file), color)
+        print_notes([] if quiet else said(output_file), color)
         return
     shown = _Shown(output_format, output_file, validate, color)
     if quick and not (quiet and output_format is Format.text):
@@ -107,7 +120,7 @@ def benchmark(
     if not chosen and not quiet:
         print("habana_perf_tool: no finding of the report has a benchmark", file=sys.stderr)  # noqa: T201
     shown.end(results)
-    note([] if quiet else said(output_file), color)
+    print_notes([] if quiet else said(output_file), color)
     if not whole:
         print(f"habana_perf_tool: {len(results)} of {len(chosen)} benchmarks ended", file=sys.stderr)  # noqa: T201
         raise KeyboardInterrupt
@@ -115,10 +128,18 @@ def benchmark(
         raise typer.Exit(1)
 
 
+def _peaks(device: Target, output_file: str | None) -> None:
+    """Measure the device, and write the file for --device."""
+    from perftool.bench.harness.devices import choose_device
+    from perftool.integrations.peaks_file import peaks_document
+
+    write_document(peaks_document(choose_device(device.value)).encode(), output_file)
+
+
 def _run(
     names: Sequence[str], device: Target, quick: bool, folder: Path, advance: Advance, shown: _Shown
 ) -> tuple[list[BenchmarkResult], bool]:
-    """The results of ``names``, and whether these are all: an interrupt keeps those that have ended."""
+    """The results of ``names``, and whether they are complete: an interrupt keeps the finished ones."""
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove
@@ -137,7 +158,7 @@ def _run(
 
 
 class _Shown:
-    """Where results go: text for a terminal appears row by row, everything else when all rows are there."""
+    """The output of results: text for a terminal appears row by row, everything else at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color
@@ -149,14 +170,14 @@ class _Shown:
         self.left_out = ""
 
     def begin(self, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """The head of the table."""
+        """Print the head of the table."""
         from perftool.reporters.benchmark.table import ValidationTable
 
         if self._console is not None and self._validate:
             self._table = ValidationTable(self._console, expected)
 
     def add(self, result: BenchmarkResult) -> None:
-        """One result."""
+        """Show one result."""
         from perftool.reporters.benchmark.text import print_result
 
         if self._table is not None:
@@ -165,13 +186,13 @@ class _Shown:
             print_result(result, self._console)
 
     def end(self, results: Sequence[BenchmarkResult]) -> None:
-        """What comes behind the last row, or the whole document."""
+        """Print the end of the table, or the whole document."""
         if self._table is not None:
             self._table.end(results)
         elif self._console is None:
             self._document(results)
         if self._console is not None and self.left_out:
-            self._console.print(self.left_out, markup=False)
+            self._console.print(self.left_out)
 
     def _document(self, results: Sequence[BenchmarkResult]) -> None:
         from perftool.bench.harness.machine import this_machine

@@ -1,4 +1,4 @@
-"""Which benchmarks to run: those named, those of rules, those that a report names."""
+"""Selects the benchmarks to run: by name, by rule, or from a report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
-    """The names of the benchmarks to run: those given, those of rules, those of a report; all when none is asked for.
+    """The benchmarks to run: those given by name, by rule, and by a saved report; all when nothing is given.
 
-    Raises PerfToolError for an unknown name, and for a rule that has none.
+    Raises PerfToolError for an unknown name, and for a rule without a benchmark.
     """
     from perftool.bench import benchmark_names
 
@@ -26,7 +26,7 @@ def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | No
             raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
     if not wanted and saved is None:
         return known
-    # A report of another version may name one that is gone.
+    # A report of another version may name a removed benchmark.
     return list(dict.fromkeys([*wanted, *(name for name in saved or () if name in known)]))
 
 
@@ -44,7 +44,7 @@ def _of_rule(code: str, known: Sequence[str]) -> list[str]:
 
 
 def named_in(path: str) -> list[str]:
-    """The benchmarks of the findings of a saved JSON report, most worthwhile finding first.
+    """The benchmarks of the findings in a saved JSON report, in the order of findings.
 
     Raises InputError when ``path`` holds no report.
     """
@@ -61,7 +61,7 @@ def named_in(path: str) -> list[str]:
 
 
 def left_out(names: Sequence[str]) -> str:
-    """What ``--quick`` does not measure of the benchmarks ``names``, in a sentence or two."""
+    """What ``--quick`` skips for the benchmarks ``names``, in a few sentences."""
     from perftool.bench import find_benchmark
 
     found = [find_benchmark(name) for name in names]

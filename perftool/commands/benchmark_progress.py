@@ -1,4 +1,4 @@
-"""The bar of ``benchmark``: what is being done, and how long the rest will take."""
+"""The progress bar of ``benchmark``: the current stage, and the remaining time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class Advance:
-    """Told of each stage; shows nothing without a bar."""
+    """Receives each stage; shows nothing without a bar."""
 
     def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
         self._bar, self._task = bar, task
 
     def stage(self, name: str, stage: str) -> None:
-        """What is being done for the benchmark ``name``."""
+        """Show the current stage of the benchmark ``name``."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=f"{name}: {stage}")
 
     @contextmanager
     def row(self) -> Iterator[None]:
-        """A benchmark has ended: the bar stands aside while its row is printed."""
+        """Count a finished benchmark, and hide the bar while its row is printed."""
         if self._bar is None or self._task is None:
             yield
             return
@@ -38,7 +38,7 @@ class Advance:
 
 @contextmanager
 def progress(total: int, quiet: bool) -> Iterator[Advance]:
-    """A bar on stderr for ``total`` benchmarks with the time left; none when ``quiet`` or where nobody watches."""
+    """A bar on stderr for ``total`` benchmarks with the remaining time; none if ``quiet`` or without a terminal."""
     if quiet or not sys.stderr.isatty():
         yield Advance()
         return
@@ -54,7 +54,7 @@ def progress(total: int, quiet: bool) -> Iterator[Advance]:
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        # A row takes seconds: the speed of the last half minute would be that of one row.
+        # A row takes seconds: over the default half minute, the speed would be that of one row.
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:

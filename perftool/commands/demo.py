@@ -1,4 +1,4 @@
-"""``demo``: the answer about a sample that comes with the program."""
+"""``demo``: the answer for a sample shipped with the program."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import tempfile
 import webbrowser
 from pathlib import Path
 
-from perftool.commands import options
-from perftool.commands.analyze import run
-from perftool.commands.options import Color, Given, Ranks
+from perftool.commands.analyze import show_report
+from perftool.commands.options import CliSettings, ColorOption, OutputFile, Quiet
 from perftool.commands.output import is_file, said, write_document
-from perftool.commands.prepare import note, prepare
 from perftool.commands.report import make_document
+from perftool.commands.session import Session
+from perftool.model.choices import Color
 
 _SAMPLE = "gaudi2_unoptimised"
 
 
 def demo(
-    output_file: options.OutputFile = None,
-    color: options.ColorOption = Color.auto,
-    quiet: options.Quiet = False,
+    output_file: OutputFile = None,
+    color: ColorOption = Color.auto,
+    quiet: Quiet = False,
 ) -> None:
     """Analyse a sample and show its report
 
@@ -35,24 +35,25 @@ def demo(
       habana_perf_tool demo -o demo.html
     """
     sample = [str(sample_folder())]
-    prepared = prepare(sample, [], True, Given())
-    run(sample, [], prepared, color, quiet)
+    session = Session(CliSettings(isolated=True, color=color, quiet=quiet), sample)
+    inputs = session.inputs(sample)
+    show_report(session, inputs)
     if is_file(output_file):
         target: str | None = output_file
     elif sys.stdout.isatty() and not os.environ.get("CI"):
-        # It must outlive the program: the browser reads it when it likes.
+        # The file must outlive the program: the browser may read it later.
         target = str(Path(tempfile.mkdtemp(prefix="perftool-demo-")) / "demo.html")
     else:
         return
-    document, _ = make_document(sample, [], prepared, False, quiet, Ranks())
-    write_document(document, target)
-    note([] if quiet else said(target), color)
+    document, _ = make_document(session, inputs, False, target)
+    write_document(document, target, verbatim=True)
+    session.note(said(target))
     if target and target != output_file:
         webbrowser.open(Path(target).as_uri())
 
 
 def sample_folder() -> Path:
-    """The folder of the sample: inside an installed package, beside it in a checkout."""
+    """The folder of the sample: inside an installed package, or next to the package in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "sample"
     return installed if installed.is_dir() else package.parent / "sample_traces" / _SAMPLE

@@ -1,4 +1,4 @@
-"""``diff``: what got slower, with confidence."""
+"""``diff``: what got slower, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perftool.commands import options
-from perftool.commands.options import Given
-from perftool.commands.output import is_file, require_no_input, said, write_document
-from perftool.commands.prepare import note, prepare, project_root
-from perftool.commands.progress import progress
+from perftool.commands.options import CliSettings, OutputFile, format_of
+from perftool.commands.output import exit_code, is_file, said, write_document
+from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import PerfToolError
+from perftool.output_file import require_no_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,25 +31,18 @@ class Format(str, Enum):
 
 
 def diff(
+    cli: CliSettings,
     base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the run to judge.")],
     fail_if: Annotated[
         str | None,
         typer.Option(metavar="slower:N%", help="Exit 1 when steps are slower by more, beyond doubt."),
     ] = None,
-    output_format: Annotated[Format, options.format_of(Format, "the comparison")] = Format.text,
-    output_file: options.OutputFile = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    rules: options.RulePacks = None,
-    config: options.Config = None,
-    isolated: options.Isolated = False,
-    trust_config: options.TrustConfig = False,
-    jobs: options.Jobs = None,
-    scheduler: options.Scheduler = None,
-    as_one_run: options.AsOneRun = False,
-    quiet: options.Quiet = False,
-    silent: options.Silent = False,
+    output_format: Annotated[Format, format_of(Format, "the comparison")] = Format.text,
+    output_file: OutputFile = None,
+    base_run: Annotated[
+        str | None, typer.Option("--base-run", metavar="NAME", help="Which run of the folder BASE, as --run of NEW.")
+    ] = None,
 ) -> None:
     """Compare two runs: step time, breakdown, ops, findings
 
@@ -59,31 +51,25 @@ def diff(
 
     Examples:
 
-      habana_perf_tool diff main/ branch/ --fail-if slower:5%
-
       habana_perf_tool diff main.json branch.json --output-format markdown
     """
-    from perftool.engine.compare.diff import fails, load_side, parse_fail_if
+    from perftool.engine.compare.diff import fails, parse_fail_if
 
-    found = _found(base, new, as_one_run, output_file)
+    session = Session(cli, [new])
+    found = _found(session, (base, base_run), (new, session.settings.run), output_file)
+    session.note([*_not_for_two(session), *(text for side in found for text in side.inputs.notes)])
     limit = None if fail_if is None else parse_fail_if(fail_if)
-    given = Given(select=select, ignore=ignore, rule_packs=rules)
-    prepared = prepare([new], config or [], isolated, given, trust_config)
-    with progress(quiet or silent) as show:
-        sides = [
-            side.saved or load_side(side.path, side.inputs, prepared.rules, show, jobs, scheduler) for side in found
-        ]
-    result = _compared(sides[0], sides[1], prepared.rules)
-    if is_file(output_file) or not silent:
-        write_document(_render(result, output_format), output_file)
-    note(() if quiet or silent else [*prepared.warnings, *said(output_file)])
-    if limit is not None and fails(result, limit):
-        raise typer.Exit(1)
+    sides = [side.saved or _analysed(session, side) for side in found]
+    result = _compared(sides[0], sides[1], session.choice.rules)
+    with exit_code(1 if limit is not None and fails(result, limit) else 0):
+        if is_file(output_file) or not cli.silent:
+            write_document(_render(result, output_format), output_file)
+        session.note([*session.choice.warnings, *said(output_file)])
 
 
 @dataclass(frozen=True)
 class _Side:
-    """A side of the comparison: what a report says that was ``saved``, else the ``inputs`` to analyse."""
+    """A side of the comparison: a ``saved`` report, or else the ``inputs`` to analyse."""
 
     path: str
     saved: RunSide | None
@@ -91,7 +77,7 @@ class _Side:
 
 
 def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
-    """The comparison of the two sides, with no absolute path in it."""
+    """The comparison of the two sides, without absolute paths."""
     from perftool.engine.compare.diff import compare
     from perftool.engine.report.portable import shown_paths
 
@@ -99,22 +85,38 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
     return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]), rules)
 
 
-def _found(base: str, new: str, as_one_run: bool, output_file: str | None) -> list[_Side]:
-    """Both sides. Raises PerfToolError when they are the same stream, or ``output_file`` is a file of one."""
-    if base == new == "-":
+def _not_for_two(session: Session) -> list[str]:
+    """A note on configured files that belong to one run: each side has what is beside its traces."""
+    named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
+    return [f"diff reads two runs, so it leaves out what the configuration names: {', '.join(named)}"] if named else []
+
+
+def _analysed(session: Session, side: _Side) -> RunSide:
+    from perftool.engine.compare.diff import side_of
+
+    with open_run(session, side.inputs) as run:
+        return side_of(side.path, run)
+
+
+def _found(
+    session: Session, base: tuple[str, str | None], new: tuple[str, str | None], output_file: str | None
+) -> list[_Side]:
+    """Both sides, each given as a path and a run in it. Raises PerfToolError if both are stdin, or if ``output_file``
+    is an input.
+    """
+    if base[0] == new[0] == "-":
         raise PerfToolError("'-' can be given only once")
-    found = [_side(path, as_one_run) for path in (base, new)]
-    require_no_input([output_file], [base, new, *(file for side in found for file in side.inputs.files)])
+    found = [_side(session, path, run) for path, run in (base, new)]
+    require_no_input([output_file], [base[0], new[0], *(file for side in found for file in side.inputs.files)])
     return found
 
 
-def _side(path: str, as_one_run: bool) -> _Side:
+def _side(session: Session, path: str, run: str | None) -> _Side:
     from perftool.engine.report.saved_report import read_saved
-    from perftool.readers.files.discover import Inputs, find_inputs
+    from perftool.readers.files.discover import Inputs
 
     saved = read_saved(path)
-    inputs = find_inputs([path], as_one_run=as_one_run) if saved is None else Inputs((), ())
-    return _Side(path, saved, inputs)
+    return _Side(path, saved, session.side(path, run) if saved is None else Inputs((), ()))
 
 
 def _render(result: Comparison, output_format: Format) -> bytes:

@@ -1,4 +1,4 @@
-"""A line for each of many traces, every one a run of its own: given at once, or as they appear in a folder."""
+"""One line for each of many traces, each a separate run: given at once, or as they appear in a folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perftool.commands.options import Color
-from perftool.commands.output import is_file, print_document, require_no_input
-from perftool.commands.prepare import Prepared
-from perftool.commands.progress import progress
+from perftool.commands.output import is_file, print_document
+from perftool.commands.session import Session, open_run
 from perftool.errors import InputError, NoInputError, PerfToolError
-from perftool.output_file import append_to_file
+from perftool.output_file import append_to_file, require_no_input
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
     from perftool.model.report import Report
     from perftool.readers.files.finished import FileState
 
-# The narrowest column for names of which more are to come.
+# The minimum name column width when more names may follow.
 _NAME_WIDTH = 24
 
 
-def print_each(traces: Sequence[str], prepared: Prepared, color: Color, quiet: bool) -> None:
-    """One line for each of ``traces``, as soon as it is known; one that cannot be read is a line too."""
+def print_each(traces: Sequence[str], session: Session) -> None:
+    """Print one line for each of ``traces`` as soon as its analysis ends, also for an unreadable one."""
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:
@@ -38,58 +36,57 @@ def print_each(traces: Sequence[str], prepared: Prepared, color: Color, quiet: b
 
     def show(console: Console) -> None:
         for trace in traces:
-            if _line(console, trace, trace, width, prepared, quiet, IN_PROCESS):
+            if _line(console, trace, trace, width, session, IN_PROCESS):
                 read.append(trace)
 
-    print_document(show, prepared.settings.output_file, color.value)
+    print_document(show, session.settings.output_file, session.cli.color.value)
     if not read:
         raise InputError("none of the traces could be read")
 
 
 def watch(
     folder: str,
-    prepared: Prepared,
-    color: Color,
-    quiet: bool,
-    summaries: str | None,
+    session: Session,
     interval_s: float,
     *,
     schedule: Schedule | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """A line for each trace below ``folder`` once it is finished, until the process is told to end.
+    """Print a line for each finished trace below ``folder``, until the process is told to end.
 
-    It is finished when two looks, ``interval_s`` apart, find it the same. Each is read in a process of its own, so that
-    one that breaks the program, or takes too much memory, costs its line only. ``summaries`` is a summary file, which
-    gets the numbers of each, and tells what was done before this process began.
+    A trace is finished when two polls, ``interval_s`` apart, find it unchanged. Each trace is read in a separate
+    process, so that one that crashes or takes too much memory costs only its line. The file of --summary-jsonl receives
+    the numbers of each trace, and lists what earlier processes did.
     """
     from perftool.engine.ranks.schedule import Processes
-    from perftool.readers.files.discover import TRACE_SUFFIXES, is_excluded, is_our_own
+    from perftool.readers.files.discover import TRACE_SUFFIXES, is_our_own
     from perftool.readers.files.finished import Watched, files_below
+    from perftool.readers.files.picking import is_excluded
     from perftool.readers.metrics.run_lines import read_done
     from perftool.reporters.console import make_console
 
-    _require_watchable(folder, prepared)
+    _require_watchable(folder, session)
+    summaries = session.cli.summary_jsonl
     watched = Watched(read_done(summaries) if summaries else ())
-    console = make_console(color.value)
+    console = make_console(session.cli.color.value)
     width = _NAME_WIDTH
     while True:
         for state in watched.finished(files_below(folder, TRACE_SUFFIXES)):
             trace = os.path.join(folder, *state.path.split("/"))
-            if is_our_own(trace) or is_excluded(trace, prepared.settings.exclude):
+            if is_our_own(trace) or is_excluded(trace, session.settings.exclude):
                 continue
             width = max(width, len(state.path))
-            report = _line(console, trace, state.path, width, prepared, quiet, schedule or Processes(1))
+            report = _line(console, trace, state.path, width, session, schedule or Processes(1))
             if report and summaries:
                 require_no_input([summaries], [trace])
                 _append(report, state, summaries)
         wait(interval_s)
 
 
-def _require_watchable(folder: str, prepared: Prepared) -> None:
+def _require_watchable(folder: str, session: Session) -> None:
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: is no folder, so there is nothing to watch")
-    if is_file(prepared.settings.output_file):
+    if is_file(session.settings.output_file):
         raise PerfToolError("--watch prints lines as they come: leave out --output-file")
 
 
@@ -99,19 +96,15 @@ def _append(report: Report, state: FileState, summaries: str) -> None:
     append_to_file(render_run_lines(report, datetime.now(timezone.utc), state), Path(summaries))
 
 
-def _line(
-    console: Console, trace: str, name: str, width: int, prepared: Prepared, quiet: bool, schedule: Schedule
-) -> Report | None:
-    """Print the line of ``trace``; returns what it says, None for one that cannot be read or is no trace."""
-    from perftool.engine.analysis import analysed
-    from perftool.readers.files.discover import find_inputs
+def _line(console: Console, trace: str, name: str, width: int, session: Session, schedule: Schedule) -> Report | None:
+    """Print the line of ``trace``; returns its report, or None if it is unreadable or no trace."""
     from perftool.reporters.terminal.each import line_of, line_of_failure
 
     try:
-        found = find_inputs([trace])
+        found = session.alone(trace)
         if not found.traces:
             return None
-        with progress(quiet) as shown, analysed(found, prepared.rules, schedule, shown) as run:
+        with open_run(session, found, schedule=schedule) as run:
             report = run.report
     except InputError as error:
         why = InputError(str(error).removeprefix(f"{trace}: "))

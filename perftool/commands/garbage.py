@@ -1,4 +1,4 @@
-"""Python's search for cycles of garbage, in a program that ends soon."""
+"""Tunes Python's cyclic garbage collector for a short-lived program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# New objects between two searches; Python's own number is 700. Imports alone make 50,000, and none of them is garbage.
+# Allocations between two collections; Python's default is 700. Imports alone make 50,000 objects, none of them garbage.
 _OBJECTS = 100_000
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Search less often in here."""
+    """Collect garbage less often within this block."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])
     try:

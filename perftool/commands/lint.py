@@ -7,19 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perftool.commands import options
 from perftool.commands.lint_output import Sink, emit, parse_sinks
-from perftool.commands.options import Color, Given, Ranks
-from perftool.commands.output import require_no_input, said, write_document
-from perftool.commands.prepare import Prepared, note, prepare, project_root
-from perftool.commands.progress import progress
-from perftool.commands.settings import show_settings
-from perftool.errors import NoInputError, PerfToolError
-from perftool.model.choices import CONFIDENCES, FAIL_ON, LintFormat, one_of
+from perftool.commands.options import NO_VALUE, CliSettings, Paths
+from perftool.commands.output import exit_code, said, write_document
+from perftool.commands.session import Session, open_run, project_root
+from perftool.errors import NoInputError
+from perftool.model.choices import LintFormat
+from perftool.output_file import write_errors_named
 
 if TYPE_CHECKING:
     from perftool.engine.gate.lint import LintPlan
@@ -28,33 +26,6 @@ if TYPE_CHECKING:
 
 _GATE = "Gate"
 _OUTPUT = "Output"
-FailOn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SEVERITY", rich_help_panel=_GATE,
-        help=f"Exit 1 from this severity on: {one_of(FAIL_ON, 'warning')}.",
-    ),
-]  # fmt: skip
-ExitZero = Annotated[
-    bool,
-    typer.Option(
-        "--exit-zero", "-e", metavar=options.NO_VALUE, help="Exit 0 even with findings.", rich_help_panel=_GATE
-    ),
-]
-MinConfidence = Annotated[
-    str | None,
-    typer.Option(metavar="LEVEL", help=f"Hide findings below: {one_of(CONFIDENCES)}.", rich_help_panel=_GATE),
-]
-Baseline = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Subtract these accepted findings.", rich_help_panel=_GATE)
-]
-BaselinePaths = Annotated[
-    bool,
-    typer.Option(
-        "--baseline-paths", metavar=options.NO_VALUE, rich_help_panel=_GATE,
-        help="Accept a finding in its file only, not wherever it is found.",
-    ),
-]  # fmt: skip
 WriteBaseline = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Accept today's findings: write them here.", rich_help_panel=_GATE),
@@ -64,13 +35,6 @@ BudgetOption = Annotated[
     typer.Option(
         "--budget", metavar="LIMIT", rich_help_panel=_GATE,
         help="Limit of a number: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
-    ),
-]  # fmt: skip
-FormatOption = Annotated[
-    LintFormat | None,
-    typer.Option(
-        "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
-        help=f"Format of the findings: {one_of(LintFormat, 'text')}.",
     ),
 ]  # fmt: skip
 Also = Annotated[
@@ -85,7 +49,7 @@ Statistics = Annotated[
     bool,
     typer.Option(
         "--statistics",
-        metavar=options.NO_VALUE,
+        metavar=NO_VALUE,
         help="Print how often each rule fired instead.",
         rich_help_panel=_OUTPUT,
     ),
@@ -94,7 +58,7 @@ AllowEmpty = Annotated[
     bool,
     typer.Option(
         "--allow-empty",
-        metavar=options.NO_VALUE,
+        metavar=NO_VALUE,
         help="Succeed when there is nothing to check.",
         rich_help_panel="File selection",
     ),
@@ -107,128 +71,90 @@ StdinName = Annotated[
 
 @dataclass(frozen=True)
 class _Call:
-    """What this call of ``lint`` asks for besides settings."""
+    """The options that lint alone has."""
 
-    paths: list[str]
-    texts: list[str]
-    also: list[str]
     write_baseline: str | None
-    stdin_name: str | None
-    allow_empty: bool
+    budgets: Sequence[str]
+    also: Sequence[str]
     statistics: bool
-    show_settings: bool
-    color: Color
-    quiet: bool
-    silent: bool
-    ranks: Ranks
+    allow_empty: bool
+    stdin_name: str | None
 
 
 def lint(
-    paths: options.Paths = None,
-    log: options.Logs = None,
-    metrics: options.Metrics = None,
-    select: options.Select = None,
-    ignore: options.Ignore = None,
-    extend_select: options.ExtendSelect = None,
-    extend_ignore: options.ExtendIgnore = None,
-    per_file_ignores: options.PerFileIgnores = None,
-    extend_per_file_ignores: options.ExtendPerFileIgnores = None,
-    preview: options.Preview = None,
-    rules: options.RulePacks = None,
-    fail_on: FailOn = None,
-    exit_zero: ExitZero = False,
-    min_severity: options.MinSeverity = None,
-    min_confidence: MinConfidence = None,
-    baseline: Baseline = None,
+    cli: CliSettings,
+    paths: Paths = None,
     write_baseline: WriteBaseline = None,
-    baseline_paths: BaselinePaths = False,
     budget: BudgetOption = None,
-    output_format: FormatOption = None,
-    output_file: options.OutputFile = None,
     also: Also = None,
     statistics: Statistics = False,
-    exclude: options.Exclude = None,
-    source_root: options.SourceRoots = None,
     allow_empty: AllowEmpty = False,
     stdin_filename: StdinName = None,
-    config: options.Config = None,
-    isolated: options.Isolated = False,
-    trust_config: options.TrustConfig = False,
-    settings: options.ShowSettings = False,
-    jobs: options.Jobs = None,
-    scheduler: options.Scheduler = None,
-    as_one_run: options.AsOneRun = False,
-    color: options.ColorOption = Color.auto,
-    quiet: options.Quiet = False,
-    silent: options.Silent = False,
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly. Examples:
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly.
 
-      habana_perf_tool lint traces/ --baseline accepted.json --also sarif:a.sarif"""
-    given = Given(select, ignore, extend_select, extend_ignore, preview, rules, exclude, output_format, output_file,
-                  fail_on, exit_zero or None, min_severity, min_confidence, baseline, per_file_ignores,
-                  extend_per_file_ignores, source_root, baseline_paths or None)  # fmt: skip
-    call = _Call(paths or [], [*(log or ()), *(metrics or ())], also or [], write_baseline, stdin_filename, allow_empty,
-                 statistics, settings, color, quiet or silent, silent, Ranks(jobs, scheduler, as_one_run))  # fmt: skip
-    _lint(_with_budgets(prepare(call.paths, config or [], isolated, given, trust_config), budget or []), call)
+    Examples:
 
+      habana_perf_tool lint traces/ --baseline accepted.json
 
-def _lint(prepared: Prepared, call: _Call) -> None:
-    if call.show_settings:
-        show_settings(prepared.settings)
-        return
-    if not call.paths and not call.texts:
-        raise PerfToolError("lint needs PATHS: files, folders, globs, or '-'")
-    sinks = parse_sinks(prepared.settings, call.also, call.statistics)
-    plan = _plan(prepared, call)
-    result = _accepted(_run(plan, call, [sink.target for sink in sinks]), plan, call.write_baseline)
-    _finish(result, prepared, sinks, call)
+      habana_perf_tool lint run.pt.trace.json.gz --also sarif:a.sarif
+    """
+    call = _Call(write_baseline, budget or [], also or [], statistics, allow_empty, stdin_filename)
+    session = Session(cli, paths or [])
+    sinks = parse_sinks(session.settings, call.also, statistics)
+    plan = _plan(session, call)
+    inputs = _inputs(session, paths or [], [*(sink.target for sink in sinks), write_baseline], allow_empty)
+    result = _accepted(linted(session, inputs, plan), plan, write_baseline)
+    with exit_code(1 if result.fails else 0):
+        _finish(result, session, sinks, call)
 
 
-def _with_budgets(prepared: Prepared, texts: list[str]) -> Prepared:
+def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
+    """The result of ``plan`` for ``inputs``, which may be none."""
+    from perftool.engine.gate.lint import lint_nothing, lint_run
+
+    if not inputs.files:
+        return lint_nothing(plan)
+    with open_run(session, inputs) as run:
+        return lint_run(run, plan)
+
+
+def plan_of(
+    session: Session, root: Path, budgets: Sequence[str] = (), place: str = "--budget", **more: Any
+) -> LintPlan:
+    """The plan of ``session`` with ``budgets`` as the command line writes them; ``more`` are fields of LintPlan."""
     from perftool.engine.gate.budgets import budget_option
-
-    given = tuple(budget_option(text) for text in texts)
-    names = {budget.name for budget in given}
-    kept = tuple(budget for budget in prepared.settings.budgets if budget.name not in names)
-    return replace(prepared, settings=replace(prepared.settings, budgets=kept + given))
-
-
-def _plan(prepared: Prepared, call: _Call) -> LintPlan:
     from perftool.engine.gate.lint import LintPlan
 
-    # What is about to be written anew need not exist yet.
-    settings = replace(prepared.settings, baseline=None) if call.write_baseline else prepared.settings
-    return LintPlan(prepared.rules, settings, project_root(), call.stdin_name)
+    given = tuple(budget_option(text, place) for text in budgets)
+    names = {limit.name for limit in given}
+    kept = tuple(limit for limit in session.settings.limits if limit.name not in names)
+    settings = replace(session.settings, limits=kept + given, file_ignores=session.choice.file_ignores)
+    return LintPlan(session.choice.rules, settings, root, **more)
 
 
-def _run(plan: LintPlan, call: _Call, targets: Sequence[str | None]) -> LintReport:
-    from perftool.engine.gate.lint import lint_inputs
-    from perftool.engine.ranks.choice import choose_schedule
-
-    inputs = _inputs(plan, call)
-    require_no_input([*targets, call.write_baseline], inputs.files)
-    note(() if call.quiet else inputs.notes, call.color)
-    schedule = choose_schedule(inputs.traces, call.ranks.jobs, call.ranks.scheduler)
-    with progress(call.quiet) as show:
-        return lint_inputs(inputs, plan, show, schedule)
+def _plan(session: Session, call: _Call) -> LintPlan:
+    if call.write_baseline:
+        # A baseline about to be written need not exist yet.
+        session.settings = replace(session.settings, baseline=None)
+    return plan_of(session, project_root(), call.budgets, stdin_name=call.stdin_name, allow_empty=call.allow_empty)
 
 
-def _inputs(plan: LintPlan, call: _Call) -> Inputs:
-    from perftool.readers.files.discover import Inputs, find_inputs
+def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None], allow_empty: bool) -> Inputs:
+    from perftool.readers.files.discover import Inputs
 
     try:
-        return find_inputs(call.paths, call.texts, plan.settings.exclude, as_one_run=call.ranks.as_one_run)
+        return session.inputs(paths, targets)
     except NoInputError:
-        if not call.allow_empty:
+        if not allow_empty:
             raise
         return Inputs((), ())
 
 
 def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintReport:
-    """``result`` as it is with the baseline written to ``target`` from its findings."""
+    """``result`` judged with a baseline written to ``target`` from its findings."""
     if target is None:
         return result
     from perftool.engine.gate.baseline import read_baseline, render_baseline
@@ -238,23 +164,21 @@ def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintRep
     return accept(result, read_baseline(Path(target)), plan.settings)
 
 
-def _finish(result: LintReport, prepared: Prepared, sinks: list[Sink], call: _Call) -> None:
+def _finish(result: LintReport, session: Session, sinks: list[Sink], call: _Call) -> None:
+    cli = session.cli
     # Files first: a reader that closes stdout early ends the program.
-    wanted = [sink for sink in sinks if sink.to_file or not call.silent]
+    wanted = [sink for sink in sinks if sink.to_file or not cli.silent]
     ordered = sorted(wanted, key=lambda sink: not sink.to_file)
-    written = [text for sink in ordered for text in emit(result, sink, call.color, call.quiet, call.statistics)]
+    written = [text for sink in ordered for text in emit(result, sink, cli.color, cli.is_quiet, call.statistics)]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary and any(sink.format is LintFormat.github for sink in sinks):
         _append_summary(result, Path(summary))
-    if not call.quiet:
-        accepted = _accepted_notes(result, call.write_baseline)
-        note([*prepared.warnings, *_idle_notes(result), *accepted, *written], call.color)
-    if result.fails:
-        raise typer.Exit(1)
+    accepted = _accepted_notes(result, call.write_baseline)
+    session.note([*session.choice.warnings, *_idle_notes(result), *accepted, *written])
 
 
 def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
-    """What the baseline that was written accepts, and what no baseline can."""
+    """The findings accepted by the new baseline, and those that no baseline can accept."""
     if target is None:
         return []
     counts = Counter(found.finding.code for found in result.findings if found.suppressed)
@@ -267,7 +191,7 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
 
 
 def _idle_notes(result: LintReport) -> list[str]:
-    """What accepts or ignores findings that are not there."""
+    """Ignores and baseline entries without a matching finding."""
     ignores = [f"per-file ignore that silences nothing: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
@@ -280,8 +204,5 @@ def _idle_notes(result: LintReport) -> list[str]:
 def _append_summary(result: LintReport, target: Path) -> None:
     from perftool.reporters.lint.github import render_step_summary
 
-    try:
-        with target.open("ab") as file:
-            file.write(render_step_summary(result))
-    except OSError as error:
-        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+    with write_errors_named(target), target.open("ab") as file:
+        file.write(render_step_summary(result))

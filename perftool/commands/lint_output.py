@@ -1,4 +1,4 @@
-"""Where the findings of ``lint`` go, in which formats."""
+"""The output of ``lint``: targets and formats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perftool.commands.options import Color
 from perftool.commands.output import is_file, print_document, said, write_document
 from perftool.errors import PerfToolError
-from perftool.model.choices import LintFormat, one_of
+from perftool.model.choices import Color, LintFormat, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sink:
-    """One format and its file; None and '-' are stdout."""
+    """One format and its file; None and '-' mean stdout."""
 
     format: LintFormat
     target: str | None
@@ -31,7 +30,7 @@ class Sink:
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
-    """The sink of the settings, then those of --also. Raises PerfToolError when they cannot be told apart."""
+    """The sink of the settings, then those of --also. Raises PerfToolError for invalid or conflicting sinks."""
     known = settings.output_format in {form.value for form in LintFormat}
     first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:
@@ -45,13 +44,14 @@ def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> li
 
 
 def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:
-    """Write ``result`` to ``sink``; returns what to say about it."""
+    """Write ``result`` to ``sink``; returns the messages about it."""
     if sink.format is LintFormat.text:
         print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:
         from perftool.reporters.lint.formats import renderer
 
-        write_document(renderer(sink.format)(result), sink.target)
+        verbatim = sink.format is LintFormat.github
+        write_document(renderer(sink.format)(result), sink.target, verbatim=verbatim)
     return said(sink.target)
 
 

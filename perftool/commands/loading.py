@@ -1,9 +1,10 @@
-"""The commands by name. Each is imported when somebody names it, so that no run pays for the others."""
+"""The commands by name. Each is imported on demand, so that no run pays for the others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from inspect import cleandoc
 from types import FunctionType
@@ -13,20 +14,25 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from perftool.commands.as_given import take_as_given
+from perftool.commands.options import with_options
 from perftool.errors import PerfToolError
+from perftool.reporters.escape import one_line
 
-# The module of each command, in the order of the help; the function in it is called like the command.
+# The module of each command, in help order; its function has the name of the command.
 _MODULES = {
     "analyze": "analyze", "lint": "lint", "diff": "diff", "report": "report", "annotate": "annotate",
     "whatif": "what_if", "merge": "merge", "trend": "trend", "rule": "rule", "benchmark": "benchmark",
     "config": "settings", "demo": "demo", "simulate": "simulate", "record": "record", "query": "query",
+    "export": "export", "mcp": "mcp",
 }  # fmt: skip
-# The programs that these two run have options of their own.
+# From click, or from the copy bundled with newer releases of typer.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+# The programs run by these two commands have options of their own.
 _SETTINGS = {"simulate": {"ignore_unknown_options": True}, "record": {"allow_interspersed_args": False}}
 
 
 class _ByName(Mapping[str, Any]):
-    """The commands as typer makes them, each when it is first asked for."""
+    """The typer commands, each built on first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -43,12 +49,35 @@ class _ByName(Mapping[str, Any]):
         return len(_MODULES)
 
 
-class _Command(TyperCommand):
+class _Answering:
+    """Escapes the arguments repeated in usage errors: they may be file names found by a shell or CI."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Make click's context; it may raise a UsageError."""
+        with _shown():
+            return super().make_context(*args, **options)  # type: ignore[misc]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the named command, which may not exist."""
+        with _shown():
+            return super().invoke(ctx)  # type: ignore[misc]
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        error.message = one_line(str(error.message))  # type: ignore[attr-defined]
+        raise
+
+
+class _Command(_Answering, TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return take_as_given(super().get_params(ctx))
 
 
-class Commands(TyperGroup):
+class Commands(_Answering, TyperGroup):
     """All commands."""
 
     def __init__(self, **options: Any) -> None:
@@ -57,15 +86,15 @@ class Commands(TyperGroup):
         self._only_listed = False
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options that stand before a command, or without one."""
+        """The options before a command, or without one."""
         return take_as_given(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in the order of the help."""
+        """The names of all commands, in help order."""
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, for which the commands need no options: these take as long to make as all the rest."""
+        """Write the help without the options of commands: building them takes as long as all the rest."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)
@@ -73,7 +102,7 @@ class Commands(TyperGroup):
             self._only_listed = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; a file in its place is answered with the command that was meant."""
+        """The command of this name; if it is a file, the error suggests the analyze command."""
         if self._only_listed:
             return TyperCommand(cmd_name, help=_help(_function(cmd_name)))
         command = super().get_command(ctx, cmd_name)
@@ -83,7 +112,7 @@ class Commands(TyperGroup):
 
 
 def _function(name: str) -> FunctionType:
-    """What the command ``name`` calls."""
+    """The function of the command ``name``."""
     function: FunctionType = getattr(import_module(f"perftool.commands.{_MODULES[name]}"), name)
     return function
 
@@ -91,11 +120,12 @@ def _function(name: str) -> FunctionType:
 def _command(name: str) -> Any:
     function = _function(name)
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=_Command, help=_help(function), context_settings=_SETTINGS.get(name))(function)
+    made = alone.command(name, cls=_Command, help=_help(function), context_settings=_SETTINGS.get(name))
+    made(with_options(name, function))
     return typer.main.get_command(alone)
 
 
 def _help(function: FunctionType) -> str:
-    """The docstring of ``function``, to fill the terminal: a paragraph is one line, of whatever width there is."""
+    """The docstring of ``function`` with each paragraph on one line, so that it fills the terminal's width."""
     paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)

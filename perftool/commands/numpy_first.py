@@ -1,4 +1,4 @@
-"""numpy as a command loads it."""
+"""Loads numpy for a command."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def load_numpy() -> None:
-    """Import numpy with one thread for its linear algebra, unless the environment names another number.
+    """Import numpy with a single linear algebra thread, unless the environment sets another number.
 
-    Its library starts a thread for each core when it is loaded, and nothing here uses them. The environment is the same
-    afterwards: programs that a command starts have their threads, and so does who imports ``perftool`` in Python.
+    Otherwise its library starts a thread per core on import, and nothing here uses them. The environment is restored
+    afterwards: programs started by a command, and Python code that imports ``perftool``, keep their threads.
     """
     given = os.environ.get(_THREADS)
     os.environ[_THREADS] = given or "1"

@@ -1,262 +1,191 @@
-"""Options that several commands share: the same name means the same everywhere."""
+"""Options on a command line, made from the rows of the table of keys and of those here.
+
+A parameter of a command that is annotated with CliSettings stands for all rows of that command.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
 
+from perftool.engine.settings.table import (
+    CONFIG,
+    CONFIGURED,
+    KEYS,
+    OUTPUT,
+    RANKS,
+    ROOT,
+    SPREAD,
+    Row,
+    row,
+    rows_of,
+)
 from perftool.errors import PerfToolError
-from perftool.model.choices import SEVERITIES, ReportFormat, one_of
+from perftool.model.choices import Color, one_of
 
-_SELECTION = "Rule selection"
-_CONFIG = "Configuration"
-_FILES = "File selection"
-_OUTPUT = "Output"
-_RANKS = "Many ranks"
-_GATE = "Gate"
 # The metavar of a flag; without one typer shows <bool>, as if a value followed.
 NO_VALUE = ""
+_REPORTS = ("analyze", "merge")
 
 
-class Color(str, Enum):
-    """When to colour the output."""
+@dataclass(frozen=True)
+class CliSettings:
+    """What a command line says: the options that are no keys of a configuration, and in ``given`` the keys.
 
-    auto = "auto"
-    always = "always"
-    never = "never"
+    ``given`` holds what was given only, by key, as a configuration would spell it.
+    """
+
+    top: int | None = row(
+        None, "Findings to show; the default fits the screen", panel=OUTPUT, metavar="N", on=_REPORTS, least=1
+    )
+    full: bool = row(False, "Print every table, not just the answer", panel=OUTPUT, on=(*_REPORTS, ROOT))
+    summary_jsonl: str | None = row(
+        None, "Append a line with the numbers of the run, and one per rank, to FILE, for trend",
+        panel=OUTPUT, metavar="FILE", on=_REPORTS,
+    )  # fmt: skip
+    redact: bool = row(
+        False, "Leave out likely tokens and passwords in the metadata of the trace",
+        panel=OUTPUT, on=("report", "annotate"),
+    )  # fmt: skip
+    color: Color = row(
+        Color.auto, "When to colour the output: auto, always, never",
+        panel=OUTPUT, metavar="WHEN", on=(*CONFIGURED, ROOT),
+    )  # fmt: skip
+    quiet: bool = row(
+        False, "Print the report only, no progress and no notes", "--quiet", "-q", panel=OUTPUT, on=(*CONFIGURED, ROOT)
+    )
+    silent: bool = row(
+        False, "Print nothing; only set the exit code", "--silent", "-s", panel=OUTPUT, on=("lint", "diff")
+    )
+    part: str | None = row(
+        None, "Write the analysed ranks to FILE (*.part) instead of a report, for merge",
+        panel=RANKS, metavar="FILE", on=_REPORTS,
+    )  # fmt: skip
+    scheduler: str | None = row(
+        None, "Where ranks are analysed: local (the default), dask://HOST:PORT, tls://..., or a scheduler file",
+        panel=RANKS, metavar="WHERE", env=True, on=SPREAD,
+    )  # fmt: skip
+    config: tuple[str, ...] = row(
+        (), "Use this configuration file, or set one key: 'fail-on = \"error\"'; repeatable",
+        panel=CONFIG, metavar="FILE|PAIR", env=True, on=CONFIGURED,
+    )  # fmt: skip
+    isolated: bool = row(False, "Ignore all configuration files", panel=CONFIG, on=CONFIGURED)
+    trust_config: bool = row(
+        False, "Let a configuration that was found write files, name any, and set jobs",
+        panel=CONFIG, on=(*CONFIGURED, ROOT),
+    )  # fmt: skip
+    show_settings: bool = row(False, "Print the settings in use and where they come from", panel=CONFIG, on=CONFIGURED)
+    command: str = "analyze"
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether to print neither progress nor notes."""
+        return self.quiet or self.silent
 
 
-def format_of(formats: type[Enum], document: str) -> Any:
-    """The option for the format of ``document``: one of ``formats``, of which text is the default."""
-    return typer.Option("--output-format", metavar="FORMAT", help=f"Format of {document}: {one_of(formats, 'text')}.")
-
-
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")]
-OutputFile = Annotated[
-    str | None,
-    typer.Option(
-        "--output-file", "-o", metavar="FILE", envvar="HABANA_PERF_TOOL_OUTPUT_FILE",
-        help="Write the report here instead of to stdout.", rich_help_panel=_OUTPUT,
-    ),
-]  # fmt: skip
-REPORT_FORMAT = typer.Option(
-    "--output-format", metavar="FORMAT", envvar="HABANA_PERF_TOOL_OUTPUT_FORMAT", rich_help_panel=_OUTPUT,
-    help=f"Format of the report: {one_of(ReportFormat, 'text')}.",
-)  # fmt: skip
-Full = Annotated[
-    bool,
-    typer.Option("--full", metavar=NO_VALUE, help="Print every table, not just the answer.", rich_help_panel=_OUTPUT),
-]
-ColorOption = Annotated[
-    Color,
-    typer.Option(metavar="WHEN", help="When to colour the output: auto, always, never.", rich_help_panel=_OUTPUT),
-]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        metavar=NO_VALUE,
-        help="Print the report only, no progress and no notes.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-Silent = Annotated[
-    bool,
-    typer.Option(
-        "--silent", "-s", metavar=NO_VALUE, help="Print nothing; the exit code tells.", rich_help_panel=_OUTPUT
-    ),
-]
-MinSeverity = Annotated[
-    str | None,
-    typer.Option(metavar="SEVERITY", help=f"Hide findings below: {one_of(SEVERITIES)}.", rich_help_panel=_OUTPUT),
-]
-Redact = Annotated[
-    bool,
-    typer.Option(
-        "--redact", metavar=NO_VALUE, rich_help_panel=_OUTPUT,
-        help="Leave out what looks like a token or a password in the metadata of the trace.",
-    ),
-]  # fmt: skip
-Logs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--log", metavar="FILE", rich_help_panel=_FILES,
-        help="Console or fallback log of the run; globs and '-' too; repeatable.",
-    ),
-]  # fmt: skip
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metrics", metavar="FILE", rich_help_panel=_FILES,
-        help="Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable.",
-    ),
-]  # fmt: skip
-Captures = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--capture", metavar="FILE", rich_help_panel=_FILES,
-        help="Trace of the capture of device graphs, whose ops stand for the kernels of their replays; repeatable.",
-    ),
-]  # fmt: skip
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option(metavar="GLOB", help="Leave out files that match; repeatable.", rich_help_panel=_FILES),
-]
+ROWS = (*KEYS, *rows_of(CliSettings))
+BY_NAME = {one.name: one for one in ROWS}
 
 
 def complete_code(incomplete: str) -> list[str]:
-    """The codes of the shipped rules that begin so, for the shell."""
+    """The codes of shipped rules that start with ``incomplete``, for shell completion."""
     from perftool.engine.rules.pack import builtin_folder
 
     return sorted(path.stem for path in builtin_folder().rglob("*.toml") if path.stem.startswith(incomplete))
 
 
-def _many(name: str, text: str, panel: str, metavar: str) -> Any:
-    complete = complete_code if metavar == "RULE" else None
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=panel, autocompletion=complete)
+def option(name: str, command: str = "") -> Any:
+    """The option of typer for the row ``name``, as ``command`` has it."""
+    made = BY_NAME[name]
+    return typer.Option(
+        *(made.flags or (made.flag,)), metavar=made.metavar or NO_VALUE, envvar=made.variable,
+        help=made.sentence(command), rich_help_panel=made.panel, min=made.least,
+        autocompletion=complete_code if made.metavar == "RULE" else None,
+    )  # fmt: skip
 
 
-Select = Annotated[
-    list[str] | None,
-    _many("--select", "Rules to run: codes, names, prefixes, ALL (the default).", _SELECTION, "RULE"),
-]
-Ignore = Annotated[
-    list[str] | None,
-    _many("--ignore", "Rules not to run; the more specific selector wins.", _SELECTION, "RULE"),
-]
-ExtendSelect = Annotated[
-    list[str] | None,
-    _many("--extend-select", "Rules to run besides those selected.", _SELECTION, "RULE"),
-]
-ExtendIgnore = Annotated[
-    list[str] | None,
-    _many("--extend-ignore", "Rules not to run besides those ignored.", _SELECTION, "RULE"),
-]
-PerFileIgnores = Annotated[
-    list[str] | None,
-    _many(
-        "--per-file-ignores",
-        "Quiet rules by file pattern: 'old/*.json:GAP,SYN101'.",
-        _GATE,
-        "GLOB:RULE",
+def format_of(formats: Any, document: str) -> Any:
+    """The option for the format of ``document``: one of ``formats``, with text as the default."""
+    return typer.Option("--output-format", metavar="FORMAT", help=f"Format of {document}: {one_of(formats, 'text')}.")
+
+
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")]
+# For commands that read no run, and no configuration.
+OutputFile = Annotated[str | None, option("output_file")]
+ColorOption = Annotated[Color, option("color")]
+Quiet = Annotated[bool, option("quiet")]
+Silent = Annotated[bool, option("silent")]
+RulePacks = Annotated[list[str] | None, option("rule_packs")]
+
+
+def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with an option for each row of the command ``name``, instead of its parameter of CliSettings."""
+    own = signature(command, eval_str=True).parameters.values()
+    settings = next((one.name for one in own if one.annotation is CliSettings), None)
+    if settings is None:
+        return command
+    rows = [one for one in ROWS if name in one.on]
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        given = {one.name: value for one in rows if _is_given(one, value := values.pop(one.name))}
+        command(**values, **{settings: _settings(name, given)})
+
+    made = [Parameter(one.name, Parameter.KEYWORD_ONLY, **_typed(one, name)) for one in rows]
+    kept = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name != settings]
+    call.__signature__ = signature(command).replace(parameters=[*made, *kept])  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def _typed(made: Row, command: str) -> dict[str, Any]:
+    """The annotation and the default of the parameter of typer for a row."""
+    # A variable of the environment may name a format that only a command has.
+    words = None if command == ROOT else made.formats.get(command)
+    switch = made.kind == "bool" and "/" not in made.flag
+    kind = bool if switch else words or _KINDS.get(made.kind, str)
+    default = made.default if switch or kind is Color else None
+    return {"annotation": Annotated[kind if switch or kind is Color else kind | None, option(made.name, command)],
+            "default": default}  # fmt: skip
+
+
+_KINDS: dict[str, Any] = {
+    "bool": bool, "int | None": int, "Color": Color, **dict.fromkeys(
+        ("tuple[str, ...]", "tuple[Path, ...]", "Mapping[str, Sequence[str]]"), list[str]
     ),
-]
-ExtendPerFileIgnores = Annotated[
-    list[str] | None,
-    _many("--extend-per-file-ignores", "The same, besides those of the configuration.", _GATE, "GLOB:RULE"),
-]
-Preview = Annotated[
-    bool | None,
-    typer.Option("--preview/--no-preview", metavar=NO_VALUE, help="Run preview rules too.", rich_help_panel=_SELECTION),
-]
-RulePacks = Annotated[
-    list[str] | None,
-    _many("--rules", "Folder with rules of your own (codes x9xx); repeatable.", _SELECTION, "DIR"),
-]
-SourceRoots = Annotated[
-    list[str] | None,
-    typer.Option("--source-root", metavar="DIR", rich_help_panel=_FILES,
-                 help="Folder with the source code that traces name, besides the project; repeatable."),
-]  # fmt: skip
-Config = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config", metavar="FILE|PAIR", envvar="HABANA_PERF_TOOL_CONFIG", rich_help_panel=_CONFIG,
-        help="Use this configuration file, or set one key: 'fail-on = \"error\"'; repeatable.",
-    ),
-]  # fmt: skip
-Isolated = Annotated[
-    bool, typer.Option("--isolated", metavar=NO_VALUE, help="Ignore all configuration files.", rich_help_panel=_CONFIG)
-]
-TrustConfig = Annotated[
-    bool,
-    typer.Option(
-        "--trust-config", metavar=NO_VALUE, rich_help_panel=_CONFIG,
-        help="Let a configuration that was found write files, and name any.",
-    ),
-]  # fmt: skip
-ShowSettings = Annotated[
-    bool,
-    typer.Option(
-        "--show-settings",
-        metavar=NO_VALUE,
-        help="Print the settings in use and where they come from.",
-        rich_help_panel=_CONFIG,
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs", metavar="N", rich_help_panel=_RANKS,
-        help="Worker processes for several ranks; the default suits cores, memory and files.",
-    ),
-]  # fmt: skip
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler", metavar="WHERE", envvar="HABANA_PERF_TOOL_SCHEDULER", rich_help_panel=_RANKS,
-        help="Where ranks are analysed: local (the default), dask://HOST:PORT, tls://..., or a scheduler file.",
-    ),
-]  # fmt: skip
+}  # fmt: skip
 
 
-AsOneRun = Annotated[
-    bool,
-    typer.Option(
-        "--as-one-run",
-        metavar=NO_VALUE,
-        help="Take all traces for ranks of one run, whatever they say.",
-        rich_help_panel=_RANKS,
-    ),
-]
+def _is_given(made: Row, value: Any) -> bool:
+    """Whether the command line has the option; a pair of switches (--preview/--no-preview) is None without it."""
+    return value not in (None, []) and (value is not False or "/" in made.flag)
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Which traces are ranks of a run and where they are analysed, as the command line says it."""
-
-    jobs: int | None = None
-    scheduler: str | None = None
-    as_one_run: bool = False
+def _settings(command: str, given: Mapping[str, Any]) -> CliSettings:
+    keys = {BY_NAME[name].key: _as_key(BY_NAME[name], value) for name, value in given.items() if BY_NAME[name] in KEYS}
+    others = {name: value for name, value in given.items() if BY_NAME[name] not in KEYS}
+    return CliSettings(**{name: _frozen(value) for name, value in others.items()}, command=command, given=keys)
 
 
-@dataclass(frozen=True)
-class Given:
-    """What the command line sets itself; None where it says nothing. The fields are keys of the configuration."""
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
-    select: list[str] | None = None
-    ignore: list[str] | None = None
-    extend_select: list[str] | None = None
-    extend_ignore: list[str] | None = None
-    preview: bool | None = None
-    rule_packs: list[str] | None = None
-    exclude: list[str] | None = None
-    output_format: str | None = None
-    output_file: str | None = None
-    fail_on: str | None = None
-    exit_zero: bool | None = None
-    min_severity: str | None = None
-    min_confidence: str | None = None
-    baseline: str | None = None
-    per_file_ignores: list[str] | None = None
-    extend_per_file_ignores: list[str] | None = None
-    source_roots: list[str] | None = None
-    baseline_paths: bool | None = None
 
-    def as_keys(self) -> Mapping[str, Any]:
-        """What was given under the names that the configuration uses."""
-        found = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
-        given = {key: value for key, value in found.items() if value not in (None, [])}
-        return {key: _per_file(value) if key.endswith("per-file-ignores") else value for key, value in given.items()}
+def _as_key(made: Row, value: Any) -> Any:
+    """``value`` as a configuration spells it."""
+    if made.kind == "Mapping[str, Sequence[str]]":
+        return _per_file(value)
+    return getattr(value, "value", value)
 
 
 def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
-    """The rules by file pattern of ``GLOB:RULE,RULE,GLOB:RULE``; raises PerfToolError for a rule without a pattern."""
+    """The rules by file pattern in ``GLOB:RULE,RULE,GLOB:RULE``; raises PerfToolError for a rule without a pattern."""
     rules: dict[str, list[str]] = {}
     for value in values:
         pattern = ""

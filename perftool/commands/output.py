@@ -1,16 +1,20 @@
-"""A document where the user wants it: on stdout, or in a file (``perftool.output_file``)."""
+"""Writes a document to stdout or to a file (``perftool.output_file``)."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from perftool.errors import OutputClosedError
-from perftool.output_file import require_no_input as require_no_input
+from perftool.model.choices import Color
 from perftool.output_file import write_file
+from perftool.reporters.escape import shown_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,16 +22,40 @@ if TYPE_CHECKING:
     from perftool.reporters.console import ColorMode
 
 
-def write_document(document: bytes, target: str | None) -> None:
+def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
+    """Print ``messages`` on stderr, one per line."""
+    if messages:
+        from perftool.reporters.console import make_console
+
+        console = make_console(color.value, stderr=True)
+        for message in messages:
+            console.print(message, soft_wrap=True)
+
+
+@contextmanager
+def exit_code(code: int) -> Iterator[None]:
+    """Print a gate's answer in this block, then exit with ``code``, even if the reader of stdout has left."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (OutputClosedError, BrokenPipeError):
+        raise OutputClosedError(code) from None
+    if code:
+        raise typer.Exit(code)
+
+
+def write_document(document: bytes, target: str | None, *, verbatim: bool = False) -> None:
     """Write ``document`` to the file ``target``, or to stdout when it is None or '-'.
 
-    A file appears whole or not at all. Raises OutputClosedError when the reader of stdout has left.
+    On stdout, nothing in the document can control a terminal or command a CI system, unless it is ``verbatim``: an HTML
+    page, or our own commands. A file appears whole or not at all. Raises OutputClosedError when the reader of stdout
+    left.
     """
-    write_blocks([document], target)
+    write_blocks([document if verbatim or is_file(target) else shown_document(document)], target)
 
 
 def print_document(show: Callable[[Console], None], target: str | None, color: ColorMode) -> None:
-    """Let ``show`` print to stdout, or to the file ``target`` as ``write_document`` does, without colour."""
+    """Let ``show`` print to stdout, or to the file ``target`` (see ``write_document``) without colour."""
     from perftool.reporters.console import make_console
 
     if not is_file(target):
@@ -39,17 +67,17 @@ def print_document(show: Callable[[Console], None], target: str | None, color: C
 
 
 def is_file(target: str | None) -> bool:
-    """Whether a document for ``target`` goes to a file, and not to stdout."""
+    """Whether ``target`` is a file rather than stdout."""
     return target not in (None, "-")
 
 
 def said(target: str | None) -> list[str]:
-    """What to say once a document is at ``target``: where, unless it went to stdout."""
+    """The message after writing a document to ``target``; none for stdout."""
     return [f"Wrote {target}"] if is_file(target) else []
 
 
 def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
-    """Write a document that is made block by block, like ``write_document``."""
+    """Write a document produced in blocks, like ``write_document``."""
     if is_file(target):
         write_file(blocks, Path(str(target)))
         return
@@ -63,10 +91,10 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
 
 
 def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:
-    """What to say of ``secrets`` (by name) in what was written."""
+    """Warnings about ``secrets`` (by name) in the output."""
     names = ", ".join(sorted(secrets))
     if not secrets:
         return []
     if redacted:
-        return [f"left out, as it looks like a secret: {names}"]
-    return [f"warning: what was written holds what looks like a secret ({names}); --redact leaves it out"]
+        return [f"left out as a likely secret: {names}"]
+    return [f"warning: the output contains a likely secret ({names}); --redact leaves it out"]

@@ -1,4 +1,4 @@
-"""Progress on stderr: a line that changes on a terminal, else a line every few seconds; nothing for short work."""
+"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing for short work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from perftool.reporters.escape import one_line
 from perftool.units import format_bytes
 
 _PATIENCE_S = 1.0
-# In a log a line each second would be noise.
+# In a log, a line per second would be noise.
 _LOG_EVERY_S = 10.0
 
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]:
-    """Yields a function to call with (what is being done, bytes done), or None when nobody would see it."""
+    """Yields a function to call with (current stage, bytes done), or None if ``quiet``."""
     if quiet:
         yield None
         return
@@ -27,12 +27,13 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
         return
     from rich.console import Console
     from rich.status import Status
+    from rich.text import Text
 
     status = Status("", console=Console(stderr=True))
     begun = time.monotonic()
 
     def show(stage: str, done: int) -> None:
-        status.update(_said(stage, done))
+        status.update(Text(_said(stage, done)))
         if time.monotonic() - begun > _PATIENCE_S:
             status.start()
 
@@ -43,7 +44,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
 
 
 def _lines() -> Callable[[str, int], None]:
-    """Says what is being done, a line each time that a while has gone by."""
+    """Prints the current stage at most once per interval."""
     last = time.monotonic()
 
     def show(stage: str, done: int) -> None:

@@ -1,22 +1,26 @@
-"""``query``: ask the tables directly."""
+"""``query``: runs SQL on the tables."""
 
 from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perftool.commands import options
-from perftool.commands.numpy_first import load_numpy
-from perftool.commands.options import Ranks
-from perftool.commands.output import require_no_input, said, write_document
-from perftool.commands.prepare import note
-from perftool.commands.progress import progress
+from perftool.commands.options import NO_VALUE, CliSettings, OutputFile
+from perftool.commands.output import print_notes, said, write_document
+from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError, QueryError
+from perftool.output_file import require_no_input
+
+if TYPE_CHECKING:
+    from perftool.engine.analysis import Run
+    from perftool.store.sandbox.sandbox import Bounds, Result
 
 
 class Format(str, Enum):
@@ -28,20 +32,26 @@ class Format(str, Enum):
 
 
 def query(
+    cli: CliSettings,
     path: Annotated[str | None, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")] = None,
-    sql: Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables.")] = None,
+    sql: Annotated[
+        str | None, typer.Argument(metavar="SQL", help="One SELECT over the tables; without it, a prompt opens.")
+    ] = None,
     tables: Annotated[
-        bool, typer.Option("--tables", metavar=options.NO_VALUE, help="List the tables and their columns.")
+        bool, typer.Option("--tables", metavar=NO_VALUE, help="List the tables and their columns.")
+    ] = False,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in FILE, each ended by ';'.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", metavar=NO_VALUE, help="Print the plan and its times instead of the rows.")
     ] = False,
     output_format: Annotated[
         Format,
         typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
     ] = Format.table,
-    output_file: options.OutputFile = None,
+    output_file: OutputFile = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
-    jobs: options.Jobs = None,
-    scheduler: options.Scheduler = None,
-    as_one_run: options.AsOneRun = False,
 ) -> None:
     """Ask the tables of a trace with SQL
 
@@ -52,39 +62,103 @@ def query(
       habana_perf_tool query --tables
 
       habana_perf_tool query run.json "SELECT cause, dur FROM gap_causes"
+
+      habana_perf_tool query run.json
     """
     if tables:
         _list_tables(output_file)
-    elif path is None or sql is None:
-        raise PerfToolError("query needs a PATH and a SELECT, or --tables")
+        return
+    if path is None or (sql is not None and file is not None):
+        raise PerfToolError("query needs a PATH and a SELECT, or -f FILE, or a terminal; or --tables")
+    from perftool.store.sandbox.sandbox import Bounds
+
+    bounds = Bounds(time_limit, explain=explain)
+    session = Session(cli, [path])
+    if sql is not None or file is not None:
+        asked = _statements(file) if file is not None else [str(sql)]
+        require_no_input([output_file], [file] if file else [])
+        _answer(session, path, asked, bounds, output_format, output_file)
+    elif output_file is not None or not sys.stdin.isatty():
+        raise PerfToolError("query needs a SELECT, or -f FILE; a prompt opens in a terminal only")
     else:
-        _run(path, sql, output_format, output_file, time_limit, Ranks(jobs, scheduler, as_one_run))
+        _converse(session, path, bounds, output_format)
 
 
-def _run(path: str, sql: str, output_format: Format, output_file: str | None, time_limit: float, ranks: Ranks) -> None:
-    """Run one SELECT over the tables of the traces at ``path``."""
-    load_numpy()
-    from perftool.engine.analysis import analysed
-    from perftool.engine.ranks.choice import choose_schedule
-    from perftool.readers.files.discover import find_inputs
-    from perftool.store.room.room import Bounds
+def _statements(file: str) -> list[str]:
+    """The statements in ``file``. Raises PerfToolError when it cannot be read or holds none."""
+    import duckdb
 
-    inputs = find_inputs([path], as_one_run=ranks.as_one_run)
-    require_no_input([output_file], inputs.files)
-    note(inputs.notes)
-    schedule = choose_schedule(inputs.traces, ranks.jobs, ranks.scheduler)
-    with progress() as show, analysed(inputs, (), schedule, show) as opened:
-        try:
-            result = opened.ask(sql, Bounds(time_limit))
-        except QueryError as error:
-            raise QueryError(f"{error}{_tables_there_are(str(error))}") from None
-    write_document(_RENDER[output_format](result.columns, result.rows), output_file)
-    cut = [f"only the first {len(result.rows):,} rows: a query gives no more at once"] if result.cut else []
-    note([*cut, *said(output_file)])
+    from perftool.readers.files.small_file import MOST_TEXT
+
+    try:
+        # A pipe is waited for: shells pass one for -f <(command).
+        with open(file, "rb") as opened:
+            data = opened.read(MOST_TEXT + 1)
+        if len(data) > MOST_TEXT:
+            raise OSError(0, f"is longer than {MOST_TEXT >> 20} MB")
+        text = data.decode()
+    except (OSError, ValueError) as error:
+        raise PerfToolError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    try:
+        found = [one.query.strip() for one in duckdb.extract_statements(text)]
+    except duckdb.Error as error:
+        raise QueryError(f"{file}: {str(error).splitlines()[0]}") from None
+    if not found:
+        raise PerfToolError(f"{file}: holds no statement")
+    return found
+
+
+def _answer(
+    session: Session, path: str, asked: Sequence[str], bounds: Bounds, form: Format, output_file: str | None
+) -> None:
+    """Write the answers to all statements, one after another."""
+    with open_run(session, session.inputs([path], [output_file]), rules=()) as opened:
+        results = [_result(opened, sql, bounds) for sql in asked]
+    write_document(b"".join(_rendered(result, form, bounds) for result in results), output_file)
+    cut = [note for one in results for note in _cut_note(one)]
+    session.note([*cut, *said(output_file)])
+
+
+def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None:
+    """Answer statements from the terminal; the trace is read once."""
+    from perftool.commands.query_prompt import prompt, terminal
+
+    read = terminal()
+
+    def say(text: str) -> None:
+        write_document(f"{text}\n".encode(), None)
+
+    def ask(sql: str) -> str:
+        result = _result(opened, sql, bounds)
+        return _rendered(result, form, bounds).decode() + "\n".join(_cut_note(result))
+
+    inputs = session.inputs([path])
+    # A spinner would draw over what is typed.
+    session.cli = replace(session.cli, quiet=True)
+    with open_run(session, inputs, rules=()) as opened:
+        prompt(read, ask, say)
+
+
+def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
+    try:
+        return opened.ask(sql, bounds)
+    except QueryError as error:
+        raise QueryError(f"{error}{_tables_there_are(str(error))}{_columns_there_are(str(error), sql)}") from None
+
+
+def _cut_note(result: Result) -> list[str]:
+    return [f"only the first {len(result.rows):,} rows: a query returns no more at once"] if result.cut else []
+
+
+def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
+    """The rows; the plan of an explained query is one text."""
+    if bounds.explain:
+        return "".join(f"{row[-1]}\n" for row in result.rows).encode()
+    return _RENDER[form](result.columns, result.rows)
 
 
 def _tables_there_are(error: str) -> str:
-    """What to add to an ``error`` about a table that there is not."""
+    """The existing tables, to append to an ``error`` about an unknown table."""
     from perftool.store.catalog import public_tables
 
     if not error.startswith("there is no table"):
@@ -92,17 +166,25 @@ def _tables_there_are(error: str) -> str:
     return f"; there are {', '.join(table.name for table in public_tables())}, raw"
 
 
+def _columns_there_are(error: str, sql: str) -> str:
+    """The columns of the tables in ``sql``, to append to an ``error`` about an unknown column."""
+    from perftool.store.catalog import names_in, public_tables
+
+    if "not found in FROM clause" not in error and "does not have a column named" not in error:
+        return ""
+    asked = set(names_in(sql))
+    tables = [f"{table.name} ({', '.join(column.name for column in table.columns)})" for table in public_tables()
+              if table.name in asked]  # fmt: skip
+    return f"; there are {'; '.join(tables)}" if tables else ""
+
+
 def _list_tables(output_file: str | None) -> None:
     """Print every public table with its columns."""
     from perftool.store.catalog import public_tables
 
-    text = []
-    for table in public_tables():
-        text.append(f"{table.name}: {' '.join(table.summary.split())}")
-        text += [f"  {column.name:16} {column.type:8} {column.meaning}" for column in table.columns]
-        text.append("")
-    write_document("\n".join(text).encode(), output_file)
-    note(said(output_file))
+    text = "\n".join(f"{table.name}: {table.description}\n{table.schema}\n" for table in public_tables())
+    write_document(text.encode(), output_file)
+    print_notes(said(output_file))
 
 
 def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:

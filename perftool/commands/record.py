@@ -1,4 +1,4 @@
-"""``record``: run a program as it is, record a few of its steps, and say what slows them down."""
+"""``record``: runs an unchanged program, records a few of its steps, and reports what slows them down."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from types import FrameType
@@ -16,90 +17,272 @@ from typing import Annotated
 
 import typer
 
-from perftool.commands import analyze
-from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Quiet
-from perftool.commands.prepare import note, prepare
+from perftool.commands.analyze import show_report_on
+from perftool.commands.options import NO_VALUE, ColorOption, Quiet
+from perftool.commands.output import print_notes
 from perftool.errors import InputError
-from perftool.integrations.record.plan import STEPS_FROM, Plan
+from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
+from perftool.model.choices import Color
 
-_NO_STEPS = (
-    "no step was found in the program: no step of an optimizer, no batch of a data loader, no call of a module; "
-    "is PyTorch used, and is this program installed for that Python?"
-)
+# Seconds between looks for what a process of the program has to say.
+_LOOK_S = 0.3
 StepsFrom = Enum("StepsFrom", {name: name for name in STEPS_FROM}, type=str)  # type: ignore[misc]
 
 
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND ...", help="The program and its arguments, as you would type it."),
+]
+Folder = Annotated[Path, typer.Option("--output-folder", "-o", metavar="DIR", help="Where each rank writes its trace.")]
+Wait = Annotated[int, typer.Option(min=0, metavar="N", help="Steps to skip after the first one.")]
+WarmUp = Annotated[int, typer.Option(min=0, metavar="N", help="Steps during which the profiler starts up.")]
+Active = Annotated[int, typer.Option(min=1, metavar="N", help="Steps to record.")]
+StepsOf = Annotated[StepsFrom, typer.Option(metavar="WHAT", help="What ends a step: auto, optimizer, loader, forward.")]
+Stacks = Annotated[
+    bool, typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks: findings name lines.")
+]
+Memory = Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Record allocations too.")]
+StopAfter = Annotated[
+    bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program when it is recorded.")
+]
+KeepCode = Annotated[
+    bool,
+    typer.Option("--program-exit-code", metavar=NO_VALUE, help="Exit as the program did, whatever was recorded."),
+]
+ShowReport = Annotated[
+    bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the traces.")
+]
+ServerAt = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="Profile the server of a language model at http://HOST:PORT instead."),
+]
+Seconds = Annotated[float, typer.Option(min=0.1, metavar="N", help="How long to profile the server.")]
+Profiles = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile-folder", metavar="DIR", help="Where the server writes its profiles, if not found by itself."
+    ),
+]
+
+
 def record(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND ...", help="The program and its arguments, as you would type it.")
-    ],
-    folder: Annotated[
-        Path, typer.Option("--output-folder", "-o", metavar="DIR", help="Where each rank writes its trace.")
-    ] = Path("perftool_record"),
-    wait: Annotated[int, typer.Option(min=0, metavar="N", help="Steps to skip after the first one.")] = 1,
-    warmup: Annotated[int, typer.Option(min=0, metavar="N", help="Steps during which the profiler starts up.")] = 1,
-    active: Annotated[int, typer.Option(min=1, metavar="N", help="Steps to record.")] = 3,
-    steps_from: Annotated[
-        StepsFrom, typer.Option(metavar="WHAT", help="What ends a step: auto, optimizer, loader, forward.")
-    ] = StepsFrom.auto,  # type: ignore[attr-defined]
-    stacks: Annotated[
-        bool, typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks: findings name lines.")
-    ] = True,
-    memory: Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Record allocations too.")] = False,
-    stop_after: Annotated[
-        bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program when it is recorded.")
-    ] = False,
-    report: Annotated[
-        bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the traces.")
-    ] = True,
+    command: Command = None,
+    folder: Folder = Path("perftool_record"),
+    wait: Wait = WAIT,
+    warmup: WarmUp = WARMUP,
+    active: Active = ACTIVE,
+    steps_from: StepsOf = StepsFrom.auto,  # type: ignore[attr-defined]
+    stacks: Stacks = True,
+    memory: Memory = False,
+    stop_after: StopAfter = False,
+    keep_code: KeepCode = False,
+    report: ShowReport = True,
+    server: ServerAt = None,
+    seconds: Seconds = 5.0,
+    profiles: Profiles = None,
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
 ) -> None:
     """Record a few steps of a program as it is, and report what slows it down
 
-    The program is not changed: its output, signals and exit code are its own. Each rank records itself.
+    The program is not changed, and its output and signals are its own. Each rank records itself. The exit code is that
+    of the program; if the program ended well and nothing was recorded, it is 2.
 
     Examples:
 
       habana_perf_tool record -- python train.py --epochs 3
 
       habana_perf_tool record -- torchrun --nproc-per-node 8 train.py
+
+      habana_perf_tool record --server http://localhost:8000 --seconds 5
     """
+    if (server is None) == (not command):
+        raise typer.BadParameter("give a program behind --, or a server with --server")
+    _require_writable(folder)
+    if server is not None:
+        _record_server(server, seconds, _own_folder(folder), profiles, report=report, color=color, quiet=quiet)
+        return
     with tempfile.TemporaryDirectory(prefix="perftool-") as notes:
-        plan = Plan(str(folder.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after)
-        before = _traces(folder)
-        code = _run(command, plan)
-        made = sorted(_traces(folder) - before)
-        said = plan.notes_left() or ([] if made else [_NO_STEPS])
+        place = _own_folder(folder)
+        plan = Plan(str(place.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after)
+        code = run_program(command or (), plan.environment(os.environ), None if quiet else _Estimate(plan, color))
+        left = plan.notes_left()
+    made = _made(left, _traces(place))
     sys.stdout.flush()
-    if not quiet:
-        wrote = [f"habana_perf_tool: wrote {path}" for path in made]
-        note([*(f"habana_perf_tool: {text}" for text in said), *wrote], color)
+    if not quiet or not made:
+        print_notes(_said(left, made, code), color)
     if made and report:
-        analyze.run([str(path) for path in made], [], prepare([str(folder)], [], False, Given()), color, quiet=True)
-    raise typer.Exit(code)
+        show_report_on([str(path) for path in made], color)
+    raise typer.Exit(code if code or made or keep_code else InputError.exit_code)
+
+
+def _record_server(
+    address: str, seconds: float, place: Path, profiles: Path | None, *, report: bool, color: Color, quiet: bool
+) -> None:
+    from perftool.integrations.server.client import server_at
+    from perftool.integrations.server.recording import record_server
+
+    server = server_at(address)
+    if not quiet:
+        slow = "writing the traces takes the server longer, and it may serve nothing meanwhile"
+        print_notes([f"habana_perf_tool: profiling {server.url} for {seconds:g} s; {slow}"], color)
+    made = record_server(server, seconds, place, profiles)
+    if not quiet:
+        print_notes([f"habana_perf_tool: wrote {path}" for path in (*made.traces, *made.pages)], color)
+    if made.idle:
+        print_notes(["habana_perf_tool: the server generated no token meanwhile; record it under load"], color)
+    if made.missing is not None:
+        raise InputError(f"{address}: {made.missing}")
+    if report:
+        show_report_on([str(place)], color)
+
+
+class _Estimate:
+    """Prints, while the program runs, how long recording will take, as soon as one of its processes knows."""
+
+    def __init__(self, plan: Plan, color: Color) -> None:
+        self._plan = plan
+        self._color = color
+
+    def __call__(self) -> bool:
+        """Whether it is printed by now."""
+        texts = [one.text for one in self._plan.notes_left() if one.stage == "recording"]
+        print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
+        return bool(texts)
+
+
+def _said(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
+    told = dict.fromkeys(one.text for one in left if one.text and one.stage in ("saved", "told"))
+    texts = [*told, *(f"wrote {path}" for path in made)] if made else [why_nothing(left, code)]
+    return [f"habana_perf_tool: {text}" for text in texts]
+
+
+def _require_writable(folder: Path) -> None:
+    """Make ``folder``, and raise InputError unless it is writable: before the program runs for hours."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"0" * 4096)
+    except OSError as error:
+        raise InputError(f"{folder}: no trace can be written there ({error.strerror or error})") from None
 
 
 def _traces(folder: Path) -> set[Path]:
-    return set(folder.glob("*.pt.trace.json.gz"))
+    return {path for end in ("", ".gz") for path in folder.glob(f"*.pt.trace.json{end}")}
 
 
-def _run(command: Sequence[str], plan: Plan) -> int:
-    """Run the program to its end; its exit code, 128 and the number of the signal that ended it."""
-    # A script alone is for the Python that runs us.
-    whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
+def _own_folder(folder: Path) -> Path:
+    """The folder in ``folder`` for this recording, named by date and time; created with the first trace."""
+    date = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    names = (date, *(f"{date}_{number}" for number in range(2, 1000)))
+    return next(place for name in names if not (place := folder / name).exists())
+
+
+def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
+    """The traces of the program: those in the folder, and those its processes wrote elsewhere."""
+    here = {path.resolve() for path in found}
+    for trace in (Path(one.trace) for one in left if one.trace):
+        # Our own recorders compress a trace after writing it.
+        place = next((path for path in (trace, Path(f"{trace}.gz")) if path.is_file()), None)
+        if place is not None and place.resolve() not in here:
+            found.add(place)
+    return sorted(found)
+
+
+def why_nothing(left: Sequence[Note], code: int) -> str:
+    """Why nothing was recorded, in one sentence; ``left`` are the processes' notes, ``code`` is the exit code."""
+    furthest = max((STAGES.index(one.stage) for one in left), default=-1)
+    stage = STAGES[furthest] if furthest >= 0 else None
+    texts = [one.text for one in left if one.stage == stage and one.text]
+    ended = f"it was ended by {_signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
+    if stage in ("saved", "told"):
+        return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
+    if stage == "recording":
+        return f"nothing was recorded: the program was recording when {ended}, and what is in memory then is lost"
+    if stage == "ready":
+        if code:
+            return f"nothing was recorded: {ended} before the end of its first step"
+        return (
+            "nothing was recorded: the program imported PyTorch, but no step was found: no optimizer stepped, no batch "
+            "came from a DataLoader, and no module was called"
+        )
+    if stage == "stranger":
+        return f"nothing was recorded: {texts[0]}; install habana_perf_tool for that Python"
+    if code:
+        return f"nothing was recorded: {ended} before it imported PyTorch"
+    return (
+        "nothing was recorded: no process of the program imported PyTorch, or its Python runs with -I, -E or -S, which "
+        "keep the recorder out"
+    )
+
+
+def _signal_name(number: int) -> str:
     try:
-        process = subprocess.Popen(whole, env=plan.environment(os.environ))
-    except OSError as error:
-        raise InputError(f"{whole[0]}: cannot be run ({error.strerror or error})") from None
-    with _signals_go_to(process):
-        code = process.wait()
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run_program(command: Sequence[str], environment: Mapping[str, str], said: Callable[[], bool] | None = None) -> int:
+    """Run the program to its end; returns its exit code, or 128 plus the number of the signal that ended it.
+
+    ``said`` is called a few times a second while the program runs, until it returns True.
+    """
+    # A bare script runs with our Python.
+    whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
+    with _signals_held() as held:
+        try:
+            process = subprocess.Popen(whole, env=environment, preexec_fn=held.release if held else None)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InputError(f"{whole[0]}: cannot be run ({getattr(error, 'strerror', None) or error})") from None
+        code = held.wait(process, said) if held else _wait(process)
     return code if code >= 0 else 128 - code
 
 
+class _Held:
+    """Blocks signals until they can be forwarded to the program."""
+
+    def __init__(self) -> None:
+        names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCHLD")
+        self._numbers = {getattr(signal, name) for name in names}
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
+
+    def release(self) -> None:
+        """Unblock the signals."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def wait(self, process: subprocess.Popen[bytes], said: Callable[[], bool] | None) -> int:
+        """Forward signals to ``process`` until it ends; returns its exit code as in Popen.
+
+        The terminal sends Ctrl-C and Ctrl-\\ to all processes in the foreground, so the program has them already.
+        """
+        while (code := process.poll()) is None:
+            if said is not None and said():
+                said = None
+            told = signal.sigtimedwait(self._numbers, _LOOK_S) if said else signal.sigwaitinfo(self._numbers)
+            if told is None:
+                continue
+            from_terminal = told.si_signo in (signal.SIGINT, signal.SIGQUIT) and told.si_code > 0
+            if told.si_signo != signal.SIGCHLD and not from_terminal:
+                process.send_signal(told.si_signo)
+        return code
+
+
 @contextmanager
-def _signals_go_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave interrupts to the program, which gets them from the terminal as we do, and hand a SIGTERM on."""
+def _signals_held() -> Iterator[_Held | None]:
+    """Block signals; yields None on systems that do not report a signal's sender (macOS, Windows)."""
+    if not hasattr(signal, "sigwaitinfo"):
+        yield None
+        return
+    held = _Held()
+    try:
+        yield held
+    finally:
+        held.release()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Forward SIGTERM to ``process`` until it ends; the terminal sends it interrupts itself."""
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
@@ -109,7 +292,7 @@ def _signals_go_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
         signal.SIGTERM: signal.signal(signal.SIGTERM, hand_on),
     }
     try:
-        yield
+        return process.wait()
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)

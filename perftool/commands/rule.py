@@ -1,4 +1,4 @@
-"""``rule``: explain rules, and check packs of one's own."""
+"""``rule``: explains rules, and checks user packs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.output import said, write_document
-from perftool.commands.prepare import note
+from perftool.commands.output import print_notes, said, write_document
 from perftool.errors import PerfToolError, RuleError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def rule(
 
     known = load_packs([Path(folder) for folder in rules or ()])
     write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
-    note(said(output_file))
+    print_notes(said(output_file))
 
 
 def _check(folder: Path, output_file: str | None) -> None:
@@ -71,9 +70,9 @@ def _check(folder: Path, output_file: str | None) -> None:
     total = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
     lines = [*result.problems, total]
     write_document("".join(f"{line}\n" for line in lines).encode(), output_file)
-    note(said(output_file))
+    print_notes(said(output_file))
     if not result.cases:
-        note([f"no cases were found in {folder / 'cases'}"])
+        print_notes([f"no cases were found in {folder / 'cases'}"])
     if result.problems:
         raise typer.Exit(1)
 
@@ -83,7 +82,7 @@ def _find(code: str, rules: list[Rule]) -> Rule:
 
     found = next((known for known in rules if code in (known.code, known.name)), None)
     if found is None and (found := successor(code, rules)):
-        note([f"{code} was retired: it is {found.code} ({found.name}) now"])
+        print_notes([f"{code} was retired: it is {found.code} ({found.name}) now"])
     if found is None:
         names = [text for known in rules for text in (known.code, known.name)]
         close = get_close_matches(code, names, n=1) or get_close_matches(code.upper(), names, n=1)

@@ -1,4 +1,4 @@
-"""Handing a file to the Perfetto UI, which runs in the user's browser."""
+"""Serves a file to the Perfetto UI in the user's browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from perftool.commands.prepare import note
+from perftool.commands.output import print_notes
 from perftool.errors import PerfToolError
 from perftool.reporters.perfetto import shown_ns
 
@@ -30,7 +30,7 @@ _EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^habana_perf_tool"
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves ``file``; ``served`` is set once somebody has fetched all of it."""
+    """Serves ``file``; ``served`` is set once the UI has fetched all of it."""
 
     # Browsers also open connections that they may never use.
     daemon_threads = True
@@ -41,7 +41,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a browser that breaks off will ask again."""
+        """Ignore errors: a browser that breaks off will retry."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            # Who else asks does not end what the UI is waited for.
+            # Only a fetch by the UI ends the wait.
             if self.headers.get("Origin") == UI:
                 self.server.served.set()
 
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_OPTIONS(self) -> None:
         self.send_response(HTTPStatus.NO_CONTENT)
         self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
-        # Browsers ask before a public page may reach the local machine.
+        # Browsers send a preflight request before a public page may access the local machine.
         self.send_header("Access-Control-Allow-Private-Network", "true")
         self.end_headers()
 
@@ -72,11 +72,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the user need not hear of each request."""
+        """Suppress the request log."""
 
     def _head(self) -> bool:
-        """Answer with the headers of the file; whether the file was what is wanted."""
-        # A page whose name was made to point here (DNS rebinding) says that name.
+        """Send the headers of the file, or an error; returns whether the request was valid."""
+        # Under DNS rebinding, a page reaches this server by its own host name.
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
-    """Show ``file``, in which ``drawn`` is, in the Perfetto UI: serve it until it was fetched once.
+    """Show ``file`` with the annotations ``drawn`` in the Perfetto UI: serve it until it has been fetched once.
 
     Prints the address when no browser can be opened. Raises PerfToolError when the port is taken, or when nobody
     fetches the file for ten minutes.
@@ -110,7 +110,9 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
     with server:
         address = ui_address(file.name, drawn, port)
         if not _open_browser(address):
-            note([f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address])
+            print_notes(
+                [f"Open this in a browser on this machine (or forward port {port} of 127.0.0.1 to it):", address]
+            )
         Thread(target=server.serve_forever, daemon=True).start()
         served = server.served.wait(_PATIENCE_S)
         server.shutdown()
@@ -119,26 +121,26 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
-    """The address at which the UI loads ``name`` from here, unfolds our tracks, and goes to the first finding."""
+    """The UI address that loads ``name`` from here, expands our tracks, and shows the first finding."""
     address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_EXPAND)}"
     if drawn.select:
         start, end = _shown(drawn.select)
         address += f"&ts={start}&dur={end - start}"
     start, end = _shown(drawn.view)
-    # The UI goes nowhere when the stretch reaches beyond the trace, be it by a rounded nanosecond.
+    # The UI does not navigate if the range exceeds the trace, even by a rounded nanosecond.
     if end - start > 2 * _MARGIN_NS:
         address += f"&visStart={start + _MARGIN_NS}&visEnd={end - _MARGIN_NS}"
     return address
 
 
 def _shown(place: Location) -> tuple[int, int]:
-    """Start and end of ``place`` as Perfetto has them."""
+    """Start and end of ``place`` as Perfetto rounds them."""
     start = place.ts_ns or 0
     return shown_ns(start), shown_ns(start + (place.dur_ns or 0))
 
 
 def _open_browser(address: str) -> bool:
-    """Whether a browser was opened: not in CI, nor where only one without a window could be."""
+    """Open a browser, but not in CI, nor where only text browsers exist; returns whether one was opened."""
     graphical = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     )

@@ -1,4 +1,4 @@
-"""``config`` and ``--show-settings``: what can be set, and what is set."""
+"""``config`` and ``--show-settings``: the available settings, and the current ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def config(
 
       habana_perf_tool config fail-on
     """
-    from perftool.engine.settings.setting_keys import BY_KEY, KEYS
+    from perftool.engine.settings.table import BY_KEY, KEYS
 
     if key is not None and key not in BY_KEY:
         close = get_close_matches(key, BY_KEY, n=1)
@@ -36,19 +36,21 @@ def config(
     lines = []
     for known in KEYS if key is None else (BY_KEY[key],):
         choices = f" ({', '.join(known.choices)})" if known.choices else ""
-        lines.append(f"{known.key}: {known.type}{choices}, default {_toml(known.default)}\n  {known.summary}\n")
+        default = "none" if known.written_default is None else _toml(known.written_default)
+        lines.append(f"{known.key}: {known.type}{choices}, default {default}\n  {known.help}\n")
     write_document("".join(lines).encode(), None)
 
 
 def show_settings(settings: Settings) -> None:
     """Print every key as TOML with the place that set it."""
-    from perftool.engine.settings.setting_keys import BY_KEY
     from perftool.engine.settings.settings import describe
+    from perftool.engine.settings.table import BY_KEY
 
     lines = []
     for key, value, origin in describe(settings):
-        shown = BY_KEY[key].default if value is None else value
-        lines.append(f"{key} = {_toml(shown)}  # {origin}\n")
+        shown = BY_KEY[key].written_default if value is None else value
+        # TOML has no word for nothing.
+        lines.append(f"# {key} is not set\n" if shown is None else f"{key} = {_toml(shown)}  # {origin}\n")
     write_document("".join(lines).encode(), None)
 
 
@@ -59,5 +61,5 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
-    # A JSON text is a TOML basic string.
+    # JSON texts are valid TOML basic strings.
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""``simulate``: run a script on a simulated Gaudi and report on the trace it leaves."""
+"""``simulate``: runs a script on a simulated Gaudi and reports on its trace."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perftool.commands import analyze
-from perftool.commands.options import NO_VALUE, Color, ColorOption, Given, Quiet
-from perftool.commands.prepare import note, prepare
+from perftool.commands.analyze import show_report_on
+from perftool.commands.options import NO_VALUE, ColorOption, Quiet
+from perftool.commands.output import print_notes
+from perftool.model.choices import Color
 from perftool.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from perftool.sim import Simulated
 
 
-# The log has the rest.
+# The log lists the rest.
 _MOST_CAUSES = 8
 
 
@@ -40,7 +41,7 @@ class Mode(str, Enum):
 
 
 class Steps(str, Enum):
-    """What a step is told by."""
+    """How steps are found."""
 
     profiler = "profiler"
     optimizer = "optimizer"
@@ -53,7 +54,7 @@ StepsOption = Annotated[
     Steps | None,
     typer.Option(
         metavar="WHAT",
-        help="What a step is told by: profiler, optimizer, loader, mark_step. Default: what the script has.",
+        help="What marks a step: profiler, optimizer, loader, mark_step. Default: what the script has.",
     ),
 ]
 OutputOption = Annotated[
@@ -126,10 +127,9 @@ def simulate(
         raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
-        note([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
+        print_notes([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
     if report and done.ranks == 1 and done.used and (done.steps or not skip_steps):
-        prepared = prepare([str(done.trace)], [], False, Given())
-        analyze.run([_shown(done.trace)], [_shown(done.log), _shown(done.metrics)], prepared, color, quiet=True)
+        show_report_on([_shown(done.trace)], color, [_shown(done.log), _shown(done.metrics)])
     raise typer.Exit(done.exit_code)
 
 
@@ -138,17 +138,17 @@ def _as_options(given: Mapping[str, object]) -> list[str]:
 
 
 def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
-    """What several ranks left, together; ``written`` may be less than all when one failed."""
+    """Report on the traces of several ranks together; ``written`` may be incomplete when one failed."""
     traces = [_shown(each) for each in written]
     sys.stdout.flush()
     if not quiet and traces:
-        note([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
+        print_notes([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
     if report and traces:
-        analyze.run(traces, [], prepare(traces, [], False, Given()), color, quiet=True)
+        show_report_on(traces, color)
 
 
 def _shown(path: Path) -> str:
-    """``path`` as one would type it here."""
+    """``path`` as one would type it in this folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -164,14 +164,14 @@ def _left(done: Simulated, skip_steps: int | None, told_by: str | None) -> list[
 
 
 def _causes(done: Simulated) -> list[str]:
-    """The lines of the script behind recompilations, fallbacks, reads and cuts; that mark_step cuts is no news."""
+    """The script lines behind recompilations, fallbacks, reads and graph cuts; omits mark_step's expected cuts."""
     told = [cause for cause in done.causes if cause.what != "host step marker"]
     if not told:
         return []
     left = len(told) - _MOST_CAUSES
     lines = [*(f"  {cause.text}" for cause in told[:_MOST_CAUSES])]
     more = [f"  and {left} more; all are in {_shown(done.log)}"] if left > 0 else []
-    return ["habana_perf_tool: what ends graphs, reads values or is compiled anew, in the whole run:", *lines, *more]
+    return ["habana_perf_tool: what ends graphs, reads values or is recompiled, in the whole run:", *lines, *more]
 
 
 def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.options import Color
-from perftool.commands.output import is_file, print_document, require_no_input, said, write_document
-from perftool.commands.prepare import note
+from perftool.commands.output import exit_code, is_file, print_document, print_notes, said, write_document
+from perftool.model.choices import Color
 from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
+from perftool.output_file import require_no_input
 
 
 class Format(str, Enum):
@@ -25,18 +25,18 @@ class Format(str, Enum):
 def trend(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Summary file of analyze --summary-jsonl, or '-'.")],
     metric: Annotated[
-        str, typer.Option(metavar="NAME", help="Number of the summary to look at.", show_default=True)
+        str, typer.Option(metavar="NAME", help="Number of the summary to show.", show_default=True)
     ] = DEFAULT_METRIC,
     threshold: Annotated[
         float, typer.Option(metavar="PERCENT", min=0, help="Exit 1 when worse by more: percent, of ratios points.")
     ] = DEFAULT_THRESHOLD,
-    rank: Annotated[int | None, typer.Option(metavar="N", help="Look at this rank instead of the whole run.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="Show this rank instead of the whole run.")] = None,
     only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only runs whose name matches.")] = None,
     since: Annotated[
-        str, typer.Option(metavar="DATE", help="Only runs from here on: 2026-01-31; accepts what came before.")
+        str, typer.Option(metavar="DATE", help="Only runs since this date, such as 2026-01-31; accepts earlier levels.")
     ] = "",
     last: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="How many runs to look at.")
+        int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="Number of runs to show.")
     ] = DEFAULT_LAST,
     output_format: Annotated[Format, options.format_of(Format, "the trend")] = Format.text,
     output_file: options.OutputFile = None,
@@ -62,11 +62,10 @@ def trend(
 
     require_no_input([output_file], [file])
     found = trend_of(read_history(file), metric, rank=rank, only=only, since=since, last=last, threshold=threshold)
-    if is_file(output_file) or not silent:
-        _write(found, file, output_format, output_file, color)
-    note(() if quiet or silent else said(output_file), color)
-    if found.fails:
-        raise typer.Exit(1)
+    with exit_code(1 if found.fails else 0):
+        if is_file(output_file) or not silent:
+            _write(found, file, output_format, output_file, color)
+        print_notes(() if quiet or silent else said(output_file), color)
 
 
 def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:
@@ -76,4 +75,5 @@ def _write(found: Trend, file: str, form: Format, target: str | None, color: Col
     if form is Format.text:
         print_document(lambda console: print_trend(found, file, console), target, color.value)
     else:
-        write_document(render_trend_json(found) if form is Format.json else render_trend_html(found, file), target)
+        document = render_trend_json(found) if form is Format.json else render_trend_html(found, file)
+        write_document(document, target, verbatim=form is not Format.json)

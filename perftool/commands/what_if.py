@@ -1,4 +1,4 @@
-"""``whatif``: the step after a fix, predicted by replaying the recorded steps."""
+"""``whatif``: predicts the step after a fix by replaying the recorded steps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perftool.commands import options
-from perftool.commands.options import Color, Given
-from perftool.commands.output import print_document, require_no_input, said, write_document
-from perftool.commands.prepare import Prepared, note, prepare
-from perftool.commands.progress import progress
+from perftool.commands.options import CliSettings, OutputFile, complete_code, format_of
+from perftool.commands.output import print_document, print_notes, said, write_document
+from perftool.commands.session import Session, open_run
 
 if TYPE_CHECKING:
     from perftool.model.what_if import WhatIf
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """The changes as the command line has them, and the rank."""
+    """The changes given on the command line, and the rank."""
 
     fixes: tuple[str, ...]
     scale: tuple[str, ...]
@@ -37,42 +35,35 @@ class Format(str, Enum):
 
 Fixes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--fix", metavar="RULE", help="Make the fix of this rule; repeatable.", autocompletion=options.complete_code
-    ),
+    typer.Option("--fix", metavar="RULE", help="Apply the fix of this rule; repeatable.", autocompletion=complete_code),
 ]
 Scale = Annotated[
     list[str] | None,
-    typer.Option(metavar="KIND:NAME=FACTOR", help="Let work take this share of its time; repeatable."),
+    typer.Option(metavar="KIND:NAME=FACTOR", help="Multiply the time of work by this factor; repeatable."),
 ]
 Without = Annotated[
     list[str] | None,
-    typer.Option(metavar="KIND:NAME", help="Leave work out, with all that it launches; repeatable."),
+    typer.Option(metavar="KIND:NAME", help="Leave work out, with everything it launches; repeatable."),
 ]
 OneRank = Annotated[int | None, typer.Option(metavar="N", help="Replay this rank; the default is the slowest.")]
 
 
 def whatif(
+    cli: CliSettings,
     trace: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or a folder with those of a few ranks.")],
     fix: Fixes = None,
     scale: Scale = None,
     without: Without = None,
     rank: OneRank = None,
-    output_format: Annotated[Format, options.format_of(Format, "the prediction")] = Format.text,
-    output_file: options.OutputFile = None,
-    log: options.Logs = None,
-    rules: options.RulePacks = None,
-    config: options.Config = None,
-    isolated: options.Isolated = False,
-    trust_config: options.TrustConfig = False,
-    color: options.ColorOption = Color.auto,
-    quiet: options.Quiet = False,
+    output_format: Annotated[Format, format_of(Format, "the prediction")] = Format.text,
+    output_file: OutputFile = None,
 ) -> None:
     """Predict a step after fixes, by replaying it
 
     The recorded steps are replayed as a graph of dependencies, unchanged and with the changes. Kinds of work are op,
     runtime, kernel, memcpy, memset and collective; names may hold * and ?. Without any change it says who bounds the
-    step as it is. Exit code 1 when these steps cannot be replayed well enough to predict anything; it says why.
+    step as it is. A fix that cannot be replayed has a bound. Exit code 1 when the steps cannot be replayed well enough
+    and there is no bound either; it says why.
 
     Examples:
 
@@ -84,31 +75,24 @@ def whatif(
     """
     from perftool.reporters.what_if import print_what_if, render_what_if_json
 
-    given = Given(rule_packs=rules)
-    prepared = prepare([trace], config or [], isolated, given, trust_config)
+    session = Session(cli, [trace])
     asked = Asked(tuple(fix or ()), tuple(scale or ()), tuple(without or ()), rank)
-    result = _predicted(trace, log or [], prepared, asked, output_file, quiet)
+    result = _predicted(session, trace, asked, output_file)
     if output_format is Format.json:
         write_document(render_what_if_json(result), output_file)
     else:
-        print_document(lambda console: print_what_if(result, console), output_file, color.value)
-    note([] if result.why_not is None else [f"Nothing is predicted: {result.why_not}"])
-    note([] if quiet else said(output_file))
-    if result.why_not is not None:
+        print_document(lambda console: print_what_if(result, console), output_file, cli.color.value)
+    print_notes([] if result.why_not is None else [f"Nothing is predicted: {result.why_not}"], cli.color)
+    session.note(said(output_file))
+    if result.why_not is not None and not result.bounds:
         raise typer.Exit(1)
 
 
-def _predicted(
-    trace: str, logs: list[str], prepared: Prepared, asked: Asked, output_file: str | None, quiet: bool
-) -> WhatIf:
-    from perftool.engine.analysis import analysed
+def _predicted(session: Session, trace: str, asked: Asked, output_file: str | None) -> WhatIf:
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
-    from perftool.readers.files.discover import find_inputs
 
-    # A fix may be asked for whether or not its rule is selected.
-    fixes = rules_named(asked.fixes, prepared.known)
+    # A fix may be requested even if its rule is not selected.
+    fixes = rules_named(asked.fixes, session.choice.known)
     tasks = [*map(parse_scale, asked.scale), *map(parse_without, asked.without)]
-    inputs = find_inputs([trace], logs)
-    require_no_input([output_file], inputs.files)
-    with progress(quiet) as show, analysed(inputs, progress=show) as run:
+    with open_run(session, session.inputs([trace], [output_file]), rules=()) as run:
         return what_if(run.whole, fixes, tasks, asked.rank)

@@ -1,1 +1,1 @@
-"""The machine that runs rules over the tables. The rules themselves are data, in the top-level ``rules`` folder."""
+"""Runs rules over the tables. The rules themselves are data, in the top-level ``rules`` folder."""

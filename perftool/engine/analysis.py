@@ -1,4 +1,4 @@
-"""Files in, run out: the one way through readers, store and rules."""
+"""From files to a run: the single path through readers, store and rules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perftool.engine.ranks.batch import batches, number_files
-from perftool.engine.ranks.joined import analyse, asked_apart, evaluate_joined, join, unpredicted
+from perftool.engine.ranks.joined import analyse, evaluate_joined, join, per_rank, unpredicted
 from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
 from perftool.engine.ranks.part_file import PartFile, digests, first_path, read_part, require_same_rules, together
-from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Lost, Progress, Schedule
+from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Schedule, TaskFailed
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
-from perftool.engine.report.verdict import Told, verdict
+from perftool.engine.report.verdict import VerdictInput, verdict
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -23,26 +23,26 @@ from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
-from perftool.replay.path_rows import critical_path_rows
+from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
-from perftool.store.handover import sound_tables, spans_ranks
-from perftool.store.room.room import Bounds, Result
+from perftool.store.rank_export import corrupt_as_input_error, spans_ranks
+from perftool.store.sandbox.sandbox import Bounds, Result
 from perftool.store.trace_store import QUERY_TIME_LIMIT_S, TraceStore
 
 if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
-# Makes an answer from a store, rules, the device of the run, and what the rules find once their context is known.
+# Produces an answer from a store, rules, the run's device, and a function that evaluates the rules in a context.
 Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
 class Run:
-    """The ranks of one run, read when somebody first asks. Each answer is the same whatever the schedule.
+    """The ranks of one run, read on first use. Results do not depend on the schedule.
 
-    Few files are read into one store. Many are read by several tasks, each with a store over some ranks, which hand on
-    small tables and what the rules found; these are joined. Raises InputError when no input can be read.
+    A few files are read into one store. Many files are read by several tasks, each with a store over some ranks. The
+    tasks export small tables and findings of rules, which are then joined. Raises InputError when no input can be read.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Run:
         self._inputs, self._rules, self._schedule, self._progress = inputs, tuple(rules), schedule, progress
         self._open_until = open_until
         self._files = number_files(inputs.traces, inputs.set_aside)
-        apart = any(map(asked_apart, rules))
+        apart = any(map(per_rank, rules))
         self._batches = batches(self._files, schedule.workers, apart=apart)
-        self._texts = read_texts(inputs.texts, inputs.captures)
+        self._texts = read_texts(inputs.texts, inputs.captures, inputs.device)
         self._before = together([(path, self._read_part(path)) for path in inputs.parts])
 
     @cached_property
     def report(self) -> Report:
-        """What the rules say about the run, and the numbers that every report shows."""
+        """The findings of the rules, and the numbers shown in every report."""
         return self._answered(compose)
 
     @cached_property
     def outcome(self) -> Outcome:
-        """What the rules say, without the numbers: for who asks nothing else, such as their tests."""
+        """The findings of the rules without the numbers, for callers that need nothing else, such as rule tests."""
         return self._answered(conclude_only)
 
     def _answered(self, answer: Answering[Answer]) -> Answer:
@@ -79,11 +79,11 @@ class Run:
                 return answered_by(answer, store, self._rules)
             except PerfToolError:
                 raise
-            except Exception as error:  # a trace that breaks the program costs its own rank only
+            except Exception as error:  # a trace that crashes the analysis costs only its own rank
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
-        with sound_tables() if self._before.parts else nullcontext():
+        with corrupt_as_input_error() if self._before.parts else nullcontext():
             return self._joined_answer(answer)
 
     def _joined_answer(self, answer: Answering[Answer]) -> Answer:
@@ -94,12 +94,12 @@ class Run:
 
     @property
     def store(self) -> TraceStore:
-        """The tables that ``report`` was made from: of all ranks, but those of single events only in one store."""
+        """The tables behind ``report``, over all ranks; tables of single events exist only if there is one store."""
         return self.whole if self._one_store else self._joined[0]
 
     @cached_property
     def whole(self) -> TraceStore:
-        """Every table over all ranks, in one store. Raises InputError where ranks were analysed before."""
+        """Every table over all ranks, in one store. Raises InputError if ranks come from parts."""
         if self._before.parts:
             raise InputError("parts hold tables over whole ranks, not their events: this needs the traces")
         store = self._new_store(self._inputs.traces)
@@ -113,7 +113,7 @@ class Run:
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         read = next((read for read in self.store.inputs if read.rank == rank), None)
-        # What a part names is a file of another machine.
+        # A path in a part belongs to another machine.
         if read is None or read.path not in self._inputs.traces:
             raise InputError(f"no trace of rank {rank} could be read")
         store = self._new_store([read.path])
@@ -123,21 +123,21 @@ class Run:
         return store
 
     def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """What a SELECT over the tables of all ranks gives: the names of its columns, and rows. Raises QueryError."""
+        """The result of a SELECT over the tables of all ranks: column names and rows. Raises QueryError."""
         result = self.ask(sql, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, bounds: Bounds) -> Result:
-        """The same with other bounds, and whether there was more.
+        """Like ``query``, with other bounds; the result also says whether it was cut.
 
-        SQL that names tables of single events reads all ranks into one store.
+        SQL that uses tables of single events reads all ranks into one store.
         """
         joined = not self._one_store and all(map(spans_ranks, names_in(sql)))
         return (self.store if joined else self.whole).ask(sql, None, bounds)
 
     @cached_property
     def pictures(self) -> Pictures:
-        """What an HTML report draws of the run, each made where the events of its rank are."""
+        """The pictures of an HTML report, each drawn where the events of its rank are."""
         from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 
         report = self.report
@@ -146,12 +146,12 @@ class Run:
         wanted = choose_pictures(self.store, report)
         shown = [part for batch in self._batches if (part := batch.only(wanted.ranks)).files]
         work = partial(draw_batch, shared=self._shared, wanted=wanted, base_ns=self.store.base_ns)
-        taken = [made for made in self._schedule.run(shown, work, self._progress) if not isinstance(made, Lost)]
+        taken = [made for made in self._schedule.run(shown, work, self._progress) if not isinstance(made, TaskFailed)]
         return merge_pictures(self.store, report, taken)
 
     @property
     def _one_store(self) -> bool:
-        """Whether the files are few enough for this process to read them together, and keep them."""
+        """Whether this process can read all files together and keep them."""
         return isinstance(self._schedule, InProcess) and len(self._batches) < 2 and not self._before.parts
 
     @cached_property
@@ -165,7 +165,7 @@ class Run:
 
     @property
     def part(self) -> PartFile:
-        """What is known of the run, to be joined with other parts of it anywhere."""
+        """The analysis of the run as a part, to be joined with other parts anywhere."""
         readings, failed = self._texts
         made = PartFile(tuple(self._parts), tuple(readings), tuple(failed), digests(self._rules))
         before = replace(self._before, rules=made.rules)
@@ -173,7 +173,7 @@ class Run:
 
     @cached_property
     def _parts(self) -> list[Part]:
-        """The ranks that were analysed before and those that are now, without replays where there are many."""
+        """The ranks from parts and those analysed now, without replays if there are many."""
         made = analyse(self._batches, self._shared, self._schedule, self._progress)
         before = self._before.parts
         return unpredicted(sorted([*before, *made], key=first_path)) if before else made
@@ -189,7 +189,7 @@ class Run:
         return Shared(self._rules, tuple(self._texts[0]), memory_mb, threads, len(self._files))
 
     def _new_store(self, paths: Sequence[str]) -> TraceStore:
-        return self._open_until.enter_context(TraceStore.for_files(paths, critical_path_rows))
+        return self._open_until.enter_context(TraceStore.for_files(paths, replayed_rows))
 
     def _add_texts(self, store: TraceStore) -> None:
         readings, failed = self._texts
@@ -206,7 +206,7 @@ class Run:
 def analysed(
     inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
 ) -> Iterator[Run]:
-    """The run whose ranks the traces of ``inputs`` are, looked at with ``rules``; its stores are open until the end."""
+    """The run made of the traces of ``inputs``, analysed with ``rules``; its stores stay open until the end."""
     with ExitStack() as open_until:
         yield Run(inputs, rules, schedule, progress, open_until)
 
@@ -218,15 +218,18 @@ def analyze(
     logs: Sequence[str] = (),
     schedule: Schedule = IN_PROCESS,
     as_one_run: bool = False,
+    run: str | None = None,
+    device: str | None = None,
 ) -> Report:
-    """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
+    """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack; of ``device`` if given.
 
-    Raises InputError when no file can be read, and for traces of several runs unless ``as_one_run``; a file among
-    others that cannot be read is a TRC000 finding.
+    Raises InputError when no file can be read, and when named traces are of several runs unless ``as_one_run`` is set
+    or ``run`` names one of them. An unreadable file among others is a TRC000 finding.
     """
     chosen = list(rules) if rules is not None else load_pack(builtin_folder())
-    with analysed(find_inputs(paths, logs, as_one_run=as_one_run), chosen, schedule, progress) as run:
-        return run.report
+    inputs = replace(find_inputs(paths, logs, as_one_run=as_one_run, run=run), device=device)
+    with analysed(inputs, chosen, schedule, progress) as opened:
+        return opened.report
 
 
 def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
@@ -235,15 +238,15 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 
 
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
-    """What ``answer`` makes of ``store``, which holds all ranks, and of what ``rules`` find in it."""
+    """The result of ``answer`` for ``store``, which holds all ranks, and for the findings of ``rules`` in it."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    # The work of the device tells what it is. Beside it the second core has only ops to make, which every answer needs.
+    # Device work identifies the device. Meanwhile the second core can build only ops, which every answer needs.
     store.build(["device_ops", "ops"])
     return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:
-    """The report over no input at all: every number is missing, and no rule has anything to say."""
+    """The report without any input: all numbers are missing, and no rule applies."""
     reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
     summary = overview.metrics([])
     return Report(
@@ -259,6 +262,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
-        verdict=verdict(Told((), summary, (), (), reasons, rules)),
+        verdict=verdict(VerdictInput((), summary, (), (), reasons, rules)),
         rules=tuple(rules),
     )

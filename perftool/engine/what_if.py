@@ -1,24 +1,24 @@
-"""What a step would take with fixes of rules, and with work made longer, shorter or left out."""
+"""Predicts the step time with fixes of rules, and with work made longer, shorter or left out."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of
 from perftool.engine.rules.asking import Context
-from perftool.engine.rules.evaluate import ask
+from perftool.engine.rules.evaluate import ask, make_finding
 from perftool.engine.rules.predict import changes_of
 from perftool.engine.rules.predict_run import changes_of_ranks
 from perftool.engine.rules.selection import Selector, redirect, require_known
 from perftool.errors import PerfToolError, QueryError
 from perftool.model.replayed import BoundShare
 from perftool.model.rule import Rule
-from perftool.model.what_if import Applied, Path, PathTask, WhatIf
+from perftool.model.what_if import Applied, FixBound, Path, PathTask, WhatIf
 from perftool.replay.changes import Change
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.model import Model, model_of
@@ -44,9 +44,9 @@ WHERE rank = $rank AND valid AND kind = $kind AND name GLOB $pattern AND ts < $e
 
 @dataclass(frozen=True)
 class Wanted:
-    """Tasks of one kind whose names match ``pattern``, and the ``factor`` of their time that is left.
+    """Tasks of one kind whose names match ``pattern``, and the remaining ``factor`` of their time.
 
-    ``factor`` is None for tasks that are left out, with what they launch.
+    ``factor`` is None for tasks that are left out together with everything they launch.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Wanted:
 
     @property
     def change(self) -> Literal["scale", "without"]:
-        """What is done to them."""
+        """The kind of change made to the tasks."""
         return "without" if self.factor is None else "scale"
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Wanted:
 
 
 def parse_without(text: str) -> Wanted:
-    """The tasks that ``KIND:PATTERN`` means. Raises PerfToolError for an unknown kind, or an empty pattern."""
+    """The tasks matched by ``KIND:PATTERN``. Raises PerfToolError for an unknown kind, or an empty pattern."""
     kind, _, pattern = text.partition(":")
     if kind not in TASK_KINDS or not pattern:
         raise PerfToolError(f"{text!r}: must be KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}")
@@ -72,7 +72,7 @@ def parse_without(text: str) -> Wanted:
 
 
 def parse_scale(text: str) -> Wanted:
-    """The tasks that ``KIND:PATTERN=FACTOR`` means. Raises PerfToolError like ``parse_without``, and for no factor."""
+    """The tasks matched by ``KIND:PATTERN=FACTOR``. Raises PerfToolError as ``parse_without``, or without a factor."""
     tasks, _, factor = text.rpartition("=")
     try:
         value = float(factor)
@@ -85,74 +85,109 @@ def parse_scale(text: str) -> Wanted:
 
 
 def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules whose codes or names (also retired ones) ``names`` are. Raises RuleError for others."""
+    """The rules with the codes or names ``names``, including retired ones. Raises RuleError for unknown ones."""
     found = []
     for selector in redirect(map(Selector, names), rules).selectors:
         rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)
         if rule is None:
             require_known(selector, rules)
             raise PerfToolError(f"{selector.text} means several rules; --fix takes the code of one")
-        if rule.whatif is None and rule.whatif_ranks is None:
-            raise PerfToolError(
-                f"{rule.code} ({rule.name}): its fix cannot be modelled, so its gain is a bound at most"
-            )
         found.append(rule)
     return tuple(dict.fromkeys(found))
 
 
 def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None = None) -> WhatIf:
-    """What a step of ``rank``, by default of the slowest, would take with ``fixes`` and the changes to ``tasks``.
+    """The step time of ``rank``, by default the slowest, with ``fixes`` and the changes to ``tasks``.
 
-    Raises PerfToolError when one of them changes nothing in the replayed steps, and for an unknown rank.
+    A fix that cannot be replayed contributes the bound of its gain, if its findings have one. Raises PerfToolError when
+    a rule finds nothing, when a change matches no task in the replayed steps, and for an unknown rank.
     """
+    modelled = [rule for rule in fixes if rule.whatif is not None or rule.whatif_ranks is not None]
+    context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
+    bounds = tuple(_bound(store, rule, context) for rule in fixes if rule not in modelled)
+    result = _replayed(store, modelled, tasks, rank, context)
+    if result.why_not is not None:
+        bounds += tuple(bound for rule in modelled if (bound := _bound_or_none(store, rule, context)))
+    return replace(result, bounds=(*bounds, *result.bounds))
+
+
+def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:
+    bound = _bound_or_none(store, rule, context)
+    if bound is None:
+        raise PerfToolError(f"{rule.code} ({rule.name}): it finds nothing here")
+    return bound
+
+
+def _bound_or_none(store: TraceStore, rule: Rule, context: Context) -> FixBound | None:
+    """The upper bound on the gain of all findings of ``rule`` together; None if it finds nothing."""
+    if rule.sql is None:
+        # The program itself makes these findings, about inputs it cannot read and rules that fail.
+        return FixBound(rule.code, None)
+    answer = ask(store, rule, context)
+    if answer.error:
+        raise QueryError(f"{rule.code}: {answer.error}")
+    found = [make_finding(rule, row, context) for row in answer.rows]
+    gains = [finding.gain.ns_per_step for finding in found if finding.gain is not None]
+    most = min(sum(gains), context.step_ns) if gains else None
+    return FixBound(rule.code, most) if found else None
+
+
+def _replayed(
+    store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
+) -> WhatIf:
     if any(rule.whatif_ranks is not None for rule in fixes):
-        return _of_the_run(store, fixes, tasks, rank)
+        return _of_the_run(store, fixes, tasks, rank, context)
     number, model = _chosen(store, rank)
     if isinstance(model, str):
         return WhatIf(number, 0, None, None, None, None, (), None, None, model)
     known = (number, model.steps, model.measured_ns, model.replayed_ns, model.error_ratio)
     if model.why_not:
         return WhatIf(*known, None, (), None, None, model.why_not)
-    context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
-    applied, changes = [], []
+    applied, changes, bounds = [], [], []
     for kind, what, made in [*_of_fixes(store, model, fixes, context), *_of_tasks(store, model, tasks)]:
+        if not made:
+            bounds.append(_bound(store, next(rule for rule in fixes if rule.code == what), context))
+            continue
         applied.append(Applied(kind, what, len({change.task for change in made}), model.predict(made).step_ns))
         changes += made
     predicted = model.predict(changes)
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
-        # What was moved beside the steps takes longer than they do.
+        # Work that the changes made concurrent takes longer than the steps.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
-    return WhatIf(*known, predicted.step_ns, tuple(applied), before, after)
+    return WhatIf(*known, predicted.step_ns, tuple(applied), before, after, bounds=tuple(bounds))
 
 
-def _of_the_run(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None) -> WhatIf:
-    """What a step of all ranks would take with ``fixes`` of what keeps them waiting."""
+def _of_the_run(
+    store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
+) -> WhatIf:
+    """The step time of all ranks with ``fixes`` of what delays them."""
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
         raise PerfToolError(f"{one} is about all ranks together, {others[0] if others else f'--rank {rank}'} about one")
-    context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
     model = run_model_of(store)
     if isinstance(model, str):
         return WhatIf(None, 0, None, None, None, None, (), None, None, model, len(store.metadata))
-    known = (None, model.meetings.steps, model.measured_ns, model.replayed_ns, model.error_ratio)
+    known = (None, len(model.meetings.steps), model.measured_ns, model.replayed_ns, model.error_ratio)
     if model.why_not:
         return WhatIf(*known, None, (), None, None, model.why_not, len(model.meetings.ranks))
-    applied, changes = [], []
+    applied, changes, bounds = [], [], []
     for rule in fixes:
         made = _found_changes(store, rule, context)
         if not made:
-            raise PerfToolError(f"{rule.code} ({rule.name}): it finds nothing here, or not what the rank does longer")
+            bounds.append(_bound(store, rule, context))
+            continue
         applied.append(Applied("fix", rule.code, len(made), model.predict(made)))
         changes += made
     predicted = model.predict(changes)
-    return WhatIf(*known, predicted, tuple(applied), None, None, None, len(model.meetings.ranks))
+    ranks = len(model.meetings.ranks)
+    return WhatIf(*known, predicted, tuple(applied), None, None, None, ranks, tuple(bounds))
 
 
 def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less]:
-    """What the fixes of all that ``rule``, one over ranks, finds in ``store`` change. Raises QueryError."""
+    """The changes made by the fixes of all findings of ``rule``, a rule over ranks. Raises QueryError."""
     answer = ask(store, rule, context)
     if answer.error:
         raise QueryError(f"{rule.code}: {answer.error}")
@@ -160,15 +195,15 @@ def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less
     return [change for row in answer.rows for change in changes.get(str(row.get("subject")), [])]
 
 
-def _chosen(store: TraceStore, rank: int | None) -> tuple[int, Model | str]:
-    """The model of ``rank``, by default of the one with the longest steps of those that can be replayed."""
+def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | str]:
+    """The model of ``rank``, by default the replayable rank with the longest steps; or why there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
         raise PerfToolError(f"there is no trace of rank {rank}; there are {', '.join(map(str, ranks))}")
     if rank is None and len(ranks) > MOST_RANKS:
-        raise PerfToolError(f"{len(ranks)} ranks are too many to replay; give the trace of one")
+        return None, f"{len(ranks)} ranks are too many to replay; choose one with --rank"
     if not ranks:
-        raise PerfToolError("there is no trace to replay")
+        return None, "there is no trace to replay"
     models = {number: model_of(store, number) for number in ([rank] if rank is not None else ranks)}
 
     def usable(number: int) -> tuple[bool, bool, int]:
@@ -185,9 +220,8 @@ Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
 def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
     found: list[Made] = []
     for rule in fixes:
+        # A fix without changes falls back to the bound, if the rule finds anything.
         made = [change for _, change in changes_of(store, rule, model, context)]
-        if not made:
-            raise PerfToolError(f"{rule.code} ({rule.name}): its fix changes nothing in the steps that are replayed")
         found.append(("fix", rule.code, made))
     return found
 

@@ -11,21 +11,21 @@ from typing import Any
 from perftool.errors import MissingExtraError
 
 _MODULE_OF = {
-    "CTCLoss": "functions.plain_ops",
-    "CustomSoftmax": "functions.plain_ops",
+    "CTCLoss": "functions",
+    "CustomSoftmax": "functions",
     "FusedAdagrad": "optimizers.adagrad",
     "FusedAdamW": "optimizers.adamw",
     "FusedClipNorm": "optimizers.clip_norm",
     "FusedEMA": "optimizers.ema",
     "FusedLamb": "optimizers.lamb",
     "FusedLars": "optimizers.lars",
-    "FusedRMSNorm": "functions.rms_norm",
+    "FusedRMSNorm": "functions",
     "FusedResourceApplyMomentum": "optimizers.resource_momentum",
     "FusedSDPA": "attention",
     "FusedSGD": "optimizers.sgd",
     "HPUGraph": "graphs",
     "ModuleCacher": "graphs",
-    "RmsNormBwdMode": "functions.rms_norm",
+    "RmsNormBwdMode": "functions",
     "RotaryPosEmbeddingHelperV1": "attention.rotary",
     "RotaryPosEmbeddingHelperV2": "attention.rotary",
     "RotaryPosEmbeddingHelperV3": "attention.rotary",
@@ -37,7 +37,7 @@ _MODULE_OF = {
     "graph": "graphs",
     "install": "porting",
     "make_graphed_callables": "graphs",
-    "mixture_of_experts": "moe",
+    "mixture_of_experts": "experts",
     "recompute_sdp_enabled": "attention",
     "sdp_kernel": "attention",
     "wrap_in_hpu_graph": "graphs",
@@ -58,7 +58,8 @@ def __getattr__(name: str) -> Any:
         raise MissingExtraError(
             f"perftool.fused.{name} needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
         ) from error
-    return module if name == "distributed" else getattr(module, name)
+    globals()[name] = module if name == "distributed" else getattr(module, name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

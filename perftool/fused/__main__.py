@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         fused.install()
     except PerfToolError as error:
         return _refused(str(error), error.exit_code)
-    from perftool.fused.porting import script  # it needs nothing but Python, but stands where torch is needed
+    from perftool.fused.porting import script  # imported here: it needs only Python, but its package needs torch
 
     script.hide_what_stands_between()
     if arguments[0] == "-m":

@@ -1,6 +1,6 @@
 """`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
 
-A lightweight stand-in for DistributedDataParallel after the backward pass. Gradients are copied into one flat
+A lightweight replacement for DistributedDataParallel after the backward pass. Gradients are copied into one flat
 buffer, which may be narrower than they are, reduced there, and copied back.
 """
 
@@ -21,7 +21,7 @@ OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
-# The Gaudi form is this one with its packing recorded in native graphs, so that is what it needs.
+# The Gaudi form is this one with its packing recorded in native graphs, so it needs those.
 register(Implementation(OP, "habana", ("hpu",), lambda: native_obstacle("hpu", "HPUGraph")))
 register(Implementation(OP, "fast", ("*",), always))
 register(Implementation(OP, "reference", ("*",), always))
@@ -83,7 +83,7 @@ def all_reduce_gradients(
     with torch.no_grad():
         _run(buffer, "pack", buffer.pack, recorded)
         pending = dist.all_reduce(buffer.flat, async_op=True)
-        # A Gaudi orders the copies behind the collective by its stream; other backends only promise a handle.
+        # A Gaudi's stream runs the copies after the collective; other backends only promise a handle.
         if device_type != "hpu" and pending is not None:
             pending.wait()
         _run(buffer, "unpack", buffer.unpack, recorded)

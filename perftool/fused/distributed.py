@@ -1,4 +1,4 @@
-"""The functional FusedAdamW: its step takes the gradients, as torch.distributed.optim hands them over."""
+"""The functional FusedAdamW: its step takes the gradients, as torch.distributed.optim passes them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import choose, native, register_native
-from perftool.fused.optimizers.adamw import MOMENTS, SCALES, MomentsDtype, adamw_step, moment_dtypes
-from perftool.fused.optimizers.kernels import best_kernel, register_stages
-from perftool.fused.optimizers.memory import conform, is_dense
-from perftool.fused.optimizers.moments import is_scaled
+from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, SCALES, MomentsDtype, adamw_step, is_scaled, moment_dtypes
+from perftool.fused.optimizers.kernels import register_kernel
+from perftool.fused.optimizers.tensors import is_dense, is_ordinary
 
 NATIVE_MODULE = "hpex.optimizers.distributed"
 OP = "distributed.FusedAdamW"
 
 register_native(OP, NATIVE_MODULE, "FusedAdamW")
-register_stages(OP, "adamw")
+register_kernel(OP, ADAMW)
 
 
 class FusedAdamW:
@@ -84,14 +83,13 @@ class FusedAdamW:
             self._step_alike(group, count)
 
     def _step_alike(self, pairs: list[tuple[Tensor, Tensor]], count: int) -> None:
-        params = [param.detach() for param, _ in pairs]
-        grads = [conform(grad, param) for param, grad in pairs]
+        params, grads = [param.detach() for param, _ in pairs], [grad for _, grad in pairs]
         states = [self.state[param] for param, _ in pairs]
         names = [name for name in (*MOMENTS, *SCALES) if name in states[0]]
-        stage = choose(OP, params[0].device.type).name if is_dense(params[0]) else "reference"
-        options = {**self.defaults, "step": count, "bias_correction": True}
+        like = params[0]
+        fast = is_dense(like) and is_ordinary(like) and choose(OP, like.device.type).name == "fast"
         operands = {name: [state[name] for state in states] for name in names}
-        adamw_step(best_kernel("adamw", stage, params[0]), params, grads, operands, options)
+        adamw_step(fast, params, grads, operands, **self.defaults, step=count, bias_correction=True)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         if param not in self.state:

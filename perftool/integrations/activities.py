@@ -1,4 +1,4 @@
-"""torch.profiler, and what it can record here; without PyTorch, one sentence that names the extra."""
+"""torch.profiler, and the activities it can record here; without PyTorch, an error that names the extra."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -19,32 +18,31 @@ if TYPE_CHECKING:
 
 
 class ProfileCallback(TrainerCallback):
-    """Records a few steps of a training and prints what slows it down when the training ends.
+    """Records a few training steps, and prints what slows them down when the training ends.
 
     ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is one of the optimizer, whatever the gradient
-    accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. A
-    training that ends by an exception leaves what was recorded, without a report.
+    accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. If the
+    training ends in any other way (the Trainer then does not call its callbacks), the recording is kept, without a
+    report.
     """
 
     def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:
         self._folder = folder
         self._options = options
         self._recording: Recording | None = None
-        # Wrong options are said where they were written, not when the training has begun.
+        # Wrong options raise an error here, where they were written, not after the training has begun.
         profile(folder, **options)
 
     @property
     def report(self) -> Report:
-        """What the trace of this rank says. Raises PerfToolError when nothing was recorded."""
+        """The report on the trace of this rank. Raises PerfToolError when nothing was recorded."""
         if self._recording is None:
             raise PerfToolError("nothing was recorded: no training has begun")
         return self._recording.report
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Start to record."""
+        """Start recording."""
         self._recording = profile(self._folder, **self._options).__enter__()
-        # The Trainer tells its callbacks nothing when a training crashes.
-        atexit.register(self._recording.close)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Count a step."""
@@ -54,5 +52,4 @@ class ProfileCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         """Save and report."""
         if self._recording is not None:
-            atexit.unregister(self._recording.close)
             self._recording.__exit__(None, None, None)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perftool.errors import MissingExtraError, PerfToolError
 from perftool.integrations.activities import ProfilerActivity, activities_here, torch_profiler
-from perftool.integrations.call_lines import save_trace
+from perftool.integrations.endings import Endings
+from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
+from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.recording import analyze_trace, never_in_the_way, show
+from perftool.integrations.saving import save_trace
 
 if TYPE_CHECKING:
     from pytorch_lightning.profilers import PyTorchProfiler as _PyTorchProfiler
 
     from perftool.model.report import Report
 else:
-    # Which of the two packages it is shows when a profiler is made.
+    # Which of the two packages to use is known only when a profiler is created.
     _PyTorchProfiler = object
 
 _HOMES = ("lightning.pytorch.profilers", "pytorch_lightning.profilers")
@@ -27,20 +32,20 @@ _STEP_FUNCTIONS = ("training_step", "validation_step", "test_step", "predict_ste
 
 
 class HPUProfiler(_PyTorchProfiler):
-    """Records a few steps of what a Trainer does, host and device, and says at the end what slows it down.
+    """Records a few steps of a Trainer, host and device, and says at the end what slows them down.
 
     ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler with the activities of this machine (on a
-    machine without a Gaudi or another device the trace holds the host only). Every rank saves its trace in
-    ``dirpath`` (else the Trainer's log directory, else ``hpu_profile``); ``filename`` begins its name. Own actions are
-    recorded by ``with profiler.profile("name"):`` or ``start`` and ``stop``. ``report`` switches off the text at the
-    end. Other arguments are those of PyTorchProfiler and torch.profiler.profile.
+    machine without a Gaudi or another device the trace holds the host only). Every rank saves its trace in ``dirpath``
+    (else the Trainer's log directory, else ``hpu_profile``); ``filename`` begins its name. Record your own actions with
+    ``with profiler.profile("name"):``, or ``start`` and ``stop``. ``report`` switches off the text at the end. Other
+    arguments are those of PyTorchProfiler and torch.profiler.profile.
 
-    Limits: recording makes a run slower, so its wall-clock time is not that of the run (SimpleProfiler measures
-    that); ``summary()`` is not supported; the Trainer knows no profiler by the name of "hpu", give the object.
+    Limits: recording slows the run down (use SimpleProfiler to time it); ``summary()`` is not supported; the Trainer
+    does not accept the name "hpu", so pass the object.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> HPUProfiler:
-        """A profiler of the Lightning in use. Raises MissingExtraError when there is none."""
+        """A profiler for the Lightning package in use. Raises MissingExtraError if there is none."""
         base = _pytorch_profiler()
         made: HPUProfiler = super().__new__(cls if issubclass(cls, base) else _joined(cls, base))
         return made
@@ -59,6 +64,8 @@ class HPUProfiler(_PyTorchProfiler):
         self._shows_report = report
         self._last_action = ""
         others.setdefault("on_trace_ready", self._save)
+        self._endings = Endings(self._save_the_rest)
+        self._owner = os.getpid()
         super().__init__(
             dirpath=dirpath,
             filename=filename,
@@ -66,10 +73,13 @@ class HPUProfiler(_PyTorchProfiler):
             record_shapes=record_shapes,
             **others,
         )
+        self._watch = Watch(self._schedule)
+        if self._schedule is not None:
+            self._profiler_kwargs["schedule"] = self._watch.schedule
 
     @property
     def report(self) -> Report:
-        """What the newest trace of this rank says. Raises PerfToolError when nothing was recorded."""
+        """The report on the newest trace of this rank. Raises PerfToolError when nothing was recorded."""
         if not self.traces:
             raise PerfToolError("nothing was recorded yet; Lightning records from the third step on")
         return analyze_trace(self.traces[-1])
@@ -91,24 +101,48 @@ class HPUProfiler(_PyTorchProfiler):
 
     def describe(self) -> None:
         """Save what is still being recorded, and print the report of rank 0."""
-        with never_in_the_way("the recording could not be saved"):
-            self._delete_profilers()
+        self._save_the_rest()
         if self.traces and self._shows_report and rank_here() in (None, 0):
             with never_in_the_way("the recording could not be analysed"):
                 show(self.report, self.traces[-1])
         self.teardown(stage=self._stage)
 
+    @staticmethod
+    @lru_cache(1)
+    def _default_schedule() -> Schedule:
+        return torch_profiler.schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE)
+
+    def _should_override_schedule(self) -> bool:
+        # A run that ends before its schedule does is recorded completely.
+        mine = self._schedule is not None and self._schedule._schedule == self._default_schedule()
+        return mine and self._lightning_module is not None and self._total_steps < WAIT + WARMUP + ACTIVE
+
+    def start(self, action_name: str) -> None:
+        """Begin an action."""
+        self._endings.watch()
+        super().start(action_name)
+
+    def _save_the_rest(self) -> None:
+        if os.getpid() != self._owner:
+            # A forked child leaves the recording to this process.
+            return
+        with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
+            self._watch.end()
+            self._delete_profilers()
+        self._endings.release()
+
     def _save(self, profiler: torch_profiler.profile) -> None:
+        if os.getpid() != self._owner:
+            return
         folder = Path(self.dirpath or "hpu_profile")
         folder.mkdir(parents=True, exist_ok=True)
         step = next((name for name in _STEP_FUNCTIONS if self._last_action.endswith(name)), None)
         path = new_trace(folder, "-".join(part for part in (self._stage, self.filename, step) if part))
-        save_trace(profiler, path)
-        self.traces.append(path)
+        self.traces.append(save_trace(profiler, path, self._watch.facts))
 
 
 def _pytorch_profiler() -> type:
-    """The class to build on: that of the package which the script has imported, else of the one installed."""
+    """The base class: from the package that the script has imported, else from the installed one."""
     loaded = [name for name in _HOMES if name.split(".")[0] in sys.modules]
     for name in dict.fromkeys((*loaded, *_HOMES)):
         try:

@@ -1,4 +1,4 @@
-"""Which process of the run this is, and what its files are called."""
+"""Identifies the process within the run, and names its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def rank_here() -> int | None:
-    """The rank of this process; None when it is the only one as far as anybody told it."""
+    """The rank of this process; None if nothing says that there are others."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     told = (os.environ.get(name, "") for name in _RANK_VARIABLES)
@@ -22,7 +22,7 @@ def rank_here() -> int | None:
 
 
 def new_trace(folder: Path, name: str = "") -> Path:
-    """A path in ``folder`` that no other process, and no other recording of this one, uses.
+    """A path in ``folder`` that is unique to this process and recording.
 
     It has the form of TensorBoard's handler, ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``, so that
     TensorBoard finds the file too.

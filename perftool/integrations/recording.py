@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
-from perftool.integrations.call_lines import save_trace
+from perftool.integrations.endings import Endings
+from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace, rank_here
+from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
+from perftool.integrations.saving import save_trace
 from perftool.readers.files.discover import TRACE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -23,9 +27,9 @@ if TYPE_CHECKING:
 def profile(
     folder: str | PathLike[str],
     *,
-    wait: int = 1,
-    warmup: int = 1,
-    active: int = 3,
+    wait: int = WAIT,
+    warmup: int = WARMUP,
+    active: int = ACTIVE,
     repeat: int = 1,
     activities: Iterable[ProfilerActivity] | None = None,
     record_shapes: bool = True,
@@ -33,43 +37,45 @@ def profile(
     with_stack: bool = False,
     quiet: bool = False,
 ) -> Recording:
-    """Record the block it is used around, save the trace in ``folder`` and print the report at its end.
-
-    Call ``step()`` on what ``as`` gives after each step: ``wait`` steps are waited for, ``warmup`` steps only switch
-    the profiler on, ``active`` steps are recorded, and that ``repeat`` times (0: over and over). When the block never
-    calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; without them, the host and
-    every device there is. ``quiet`` prints nothing.
-
-    The profiler never ends a run: past the start, what goes wrong in it is a warning, and the block's own exception
-    leaves the block unchanged, after what had been recorded is saved. Raises PerfToolError for a ``folder`` that
-    cannot be made or a schedule without active steps.
+    """Record a ``with`` block, save the trace in ``folder`` and print the report at its end. Call ``step()`` on the
+    object after each step: ``wait`` steps are skipped, the profiler starts up during ``warmup`` steps, ``active`` steps
+    are recorded, and this happens ``repeat`` times (0: until the end). If the block never calls ``step()``, all of it
+    is recorded. ``activities`` are those of torch.profiler; by default the host and every device. ``quiet`` prints
+    nothing. The profiler never ends a run: after the start, its errors become warnings, and an exception of the block
+    passes through unchanged, after the recording is saved. The recording is also saved if a signal or ``os._exit`` ends
+    the process. Raises PerfToolError for a ``folder`` that cannot be made or a schedule without active steps.
     """
     place = Path(folder)
     if place.name.endswith(TRACE_SUFFIXES):
         raise PerfToolError(f"{place}: profile needs a folder, it names the files in it itself")
     if active < 1 or min(wait, warmup, repeat) < 0:
         raise PerfToolError("profile needs active of at least 1, and wait, warmup and repeat of at least 0")
+    watch = Watch(_schedule(wait, warmup, active, repeat))
     profiler = torch_profiler.profile(
         activities=activities_here() if activities is None else activities,
-        schedule=_schedule(wait, warmup, active, repeat),
+        schedule=watch.schedule,
         record_shapes=record_shapes,
         profile_memory=profile_memory,
         with_stack=with_stack,
     )
-    return Recording(place, profiler, wait + warmup, quiet)
+    return Recording(place, profiler, watch, wait + warmup, quiet)
 
 
 class Recording:
-    """A recording: ``traces`` holds the files saved so far, ``report`` what the newest of them says."""
+    """A recording: ``traces`` holds the files saved so far, ``report`` the report on the newest one."""
 
-    def __init__(self, folder: Path, profiler: torch_profiler.profile, before: int, quiet: bool) -> None:
+    def __init__(self, folder: Path, profiler: torch_profiler.profile, watch: Watch, before: int, quiet: bool) -> None:
         self.traces: list[Path] = []
         self._folder = folder
         self._profiler = profiler
+        self._watch = watch
+        self._endings = Endings(self.close)
         self._before = before
         self._quiet = quiet
         self._steps = 0
         self._running = False
+        # A forked child leaves the recording to this process.
+        self._owner = os.getpid()
         self._report: Report | None = None
         profiler.on_trace_ready = self._save
 
@@ -80,12 +86,16 @@ class Recording:
             raise InputError(f"{self._folder}: cannot be made ({error.strerror or error})") from None
         self._profiler.start()
         self._running = True
+        self._owner = os.getpid()
+        self._endings.watch()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if os.getpid() != self._owner:
+            return
         if not self.traces and error is None:
             warnings.warn(self._nothing(), stacklevel=2)
         elif error is None and not self._quiet and rank_here() in (None, 0):
@@ -93,27 +103,31 @@ class Recording:
                 show(self.report, self.traces[-1])
 
     def step(self) -> None:
-        """Say that a step has ended and the next begins."""
+        """Mark the end of a step and the beginning of the next."""
+        if os.getpid() != self._owner:
+            return
         self._steps += 1
-        with never_in_the_way("the profiler failed"):
+        with self._endings.undisturbed(), never_in_the_way("the profiler failed"):
             self._end_trial() if self._steps == 1 else self._profiler.step()
 
     def close(self) -> None:
-        """Stop, and save what is still being recorded; nothing when that has happened already."""
-        if self._running:
+        """Stop, and save what is still being recorded; does nothing the second time."""
+        if self._running and os.getpid() == self._owner:
             self._running = False
-            with never_in_the_way("the recording could not be saved"):
+            with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
+                self._watch.end()
                 self._profiler.stop()
+            self._endings.release()
 
     def _end_trial(self) -> None:
         with warnings.catch_warnings():
-            # The user need not hear that the first recording is dropped.
+            # The user need not know that the first recording is dropped.
             warnings.filterwarnings("ignore", message=".*Profiler clears events")
             self._profiler.step()
 
     @property
     def report(self) -> Report:
-        """What the newest trace says (that of this rank). Raises PerfToolError when nothing was recorded."""
+        """The report on the newest trace (that of this rank). Raises PerfToolError when nothing was recorded."""
         if self._report is None:
             if not self.traces:
                 raise PerfToolError(self._nothing())
@@ -121,14 +135,12 @@ class Recording:
         return self._report
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        # The first step was recorded in case there would be no other.
+        # The first step was recorded in case no other follows.
         trial = self._steps == 1 and self._before > 0
-        # A block that ends here never did any work after the steps before the recording.
+        # A block that ends here did no work after the skipped steps.
         if trial or 0 < self._steps <= self._before:
             return
-        path = new_trace(self._folder)
-        save_trace(profiler, path)
-        self.traces.append(path)
+        self.traces.append(save_trace(profiler, new_trace(self._folder), self._watch.facts))
         self._report = None
 
     def _nothing(self) -> str:
@@ -146,18 +158,18 @@ def analyze_trace(path: Path) -> Report:
 
 
 def show(report: Report, path: Path) -> None:
-    """Print ``report``, and where the trace lies."""
+    """Print ``report``, and the path of the trace."""
     from perftool.reporters.console import make_console
     from perftool.reporters.terminal.answer import print_answer
 
     console = make_console()
     print_answer(report, console)
-    console.print(f"The trace: {path}", markup=False, soft_wrap=True)
+    console.print(f"The trace: {path}", soft_wrap=True)
 
 
 @contextmanager
 def never_in_the_way(what: str) -> Iterator[None]:
-    """Make a warning of whatever goes wrong inside: a run must not end because of its profiler."""
+    """Turn any error inside into a warning: a run must not end because of its profiler."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - hours of training are worth more than a trace
@@ -170,7 +182,7 @@ def _schedule(wait: int, warmup: int, active: int, repeat: int) -> Callable[[int
     usual = torch_profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
 
     def action(step: int) -> ProfilerAction:
-        # Whether there will be steps shows only when the first one ends; until then everything is recorded.
+        # Only the end of the first step shows that there are steps; until then everything is recorded.
         alone = step == 0 and wait + warmup > 0
         return ProfilerAction.RECORD_AND_SAVE if alone else usual(step)
 

@@ -1,1 +1,1 @@
-"""Plain data that crosses module boundaries: frozen dataclasses, nothing that acts."""
+"""Plain data that crosses module boundaries: frozen dataclasses without behaviour."""

@@ -1,4 +1,4 @@
-"""What is drawn into a trace: slices and counters of our own, beside those of the recording."""
+"""Annotations of a trace: our own slices and counters, beside those of the recording."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from perftool.model.report import Location
 
-# Every event that this program adds to a trace is of this category, so that it is never read as part of the run.
+# Category of every event that this program adds to a trace, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A slice to draw; times in ns as in the trace, ``args`` are shown when it is clicked on."""
+    """A slice to draw; times in ns as in the trace, ``args`` appear on a click."""
 
     name: str
     ts_ns: int
@@ -24,7 +24,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track of marks that follow or contain each other. They may come from a query, so they can be read once."""
+    """A track of marks that follow or contain each other. They may come from a query, so read them only once."""
 
     name: str
     marks: Iterable[Mark]
@@ -40,7 +40,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time; the samples are in order of time and can be read once."""
+    """Values over time; the samples are in time order and can be read only once."""
 
     name: str
     samples: Iterable[Sample]
@@ -48,7 +48,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Flow:
-    """An arrow from one mark to another: the numbers of their lanes, and when they begin."""
+    """An arrow from one mark to another: the numbers of their lanes, and their start times."""
 
     source: int
     source_ts_ns: int
@@ -58,11 +58,11 @@ class Flow:
 
 @dataclass(frozen=True)
 class Annotations:
-    """All that is drawn for one rank: ``findings`` of the report, the critical path, idle time and counters.
+    """All annotations of one rank: ``findings`` of the report, the critical path, idle time and counters.
 
     ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
     trace does not use. ``view`` is the stretch of the trace to look at first, and ``select`` the place to click on
-    there: where the finding that comes first is, or its first example when it speaks of the whole window.
+    there: the place of the first finding, or its first example when the finding covers the whole window.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""What a benchmark found: measured, simulated, and what the rules said about its two traces."""
+"""Results of a benchmark: measurements, simulations, and the findings of rules on its two traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "fail
 
 @dataclass(frozen=True)
 class Machine:
-    """Where benchmarks were measured. ``load`` is how many processes wanted to run when they began, if known."""
+    """Where benchmarks were measured. ``load`` is the number of runnable processes at their start, if known."""
 
     processor: str
     cores: int
@@ -26,7 +26,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times more the naive form takes: the median over rounds, and an interval for it.
+    """The naive form's time over the advised one's: the median over rounds, and its confidence interval.
 
     ``confidence`` is the coverage of the interval, 0 to 1; few rounds cannot give 95 %, and one gives 0.
     """
@@ -48,7 +48,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class FormFigures:
-    """One form: seconds per run (median), distance of the quartiles relative to it, bytes held at most, page faults."""
+    """One form: seconds per run (median), relative interquartile range, peak memory in bytes, page faults."""
 
     title: str
     seconds: float
@@ -61,7 +61,7 @@ class FormFigures:
 class Measurement:
     """Both forms at one size, timed in the same rounds in one state of the heap.
 
-    ``torch`` is the best of torch's own where there is one, and ``torch_ratio`` the naive form over it.
+    ``torch`` is the best form that torch itself has, if any, and ``torch_ratio`` the naive form over it.
     ``bandwidth`` is that of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest difference
     of the results, relative to their largest value.
     """
@@ -88,14 +88,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Proof:
-    """What all rules said about the traces of both forms.
+    """The findings of all rules on the traces of both forms.
 
-    ``fired_before`` and ``fired_after`` are of those that the row is about, ``newly_fired`` the others that are silent
-    on the naive form and fire on the advised one: what is the next thing to do, or what the advice cost.
-    ``gain_estimated`` is the share of the naive step that the finding promised at most, in the trace, and
-    ``gain_predicted`` what the replay predicts (None where it does not); ``ratio`` how many times longer the naive step
-    really takes: measured without the profiler, or taken from the simulated traces.
-    ``max_error`` is how far the results of simulated scripts are apart, relative to the naive one.
+    ``fired_before`` and ``fired_after`` concern the rules of the row; ``newly_fired`` lists the others that fire only
+    on the advised form: the next thing to do, or a cost of the advice. ``gain_estimated`` is the finding's upper bound
+    in the trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one).
+    ``ratio`` is the real ratio of the naive step to the advised one: measured without the profiler, or taken from the
+    simulated traces. ``interval`` bounds the measured gain, as shares of the naive step; None where it is unknown.
+    ``max_error`` is the difference of the results of simulated scripts, relative to the naive one.
     """
 
     simulated: bool
@@ -106,6 +106,7 @@ class Proof:
     max_error: float | None = None
     gain_predicted: float | None = None
     newly_fired: tuple[str, ...] = ()
+    interval: tuple[float, float] | None = None
 
     @property
     def gain(self) -> float | None:
@@ -115,7 +116,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One row: the first measurement is the one the row stands for. ``seconds`` is how long it took to make the row."""
+    """One row: the first measurement is the one the row stands for. ``seconds`` is the time it took to make the row."""
 
     name: str
     rules: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The words of which options, settings and rules choose: the one list of each."""
+"""The choices of options, settings and rules: the only list of each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 
-# The worst, and the surest, first.
+# The worst severity, and the highest confidence, first.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
-# From which severity on findings fail a run.
+# The lowest severity at which findings fail a run.
 FAIL_ON = (*SEVERITIES, "never")
 
 
@@ -33,6 +33,14 @@ class ReportFormat(str, Enum):
     text = "text"
     json = "json"
     openmetrics = "openmetrics"
+
+
+class Color(str, Enum):
+    """When to colour the output."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
 
 
 # What a configuration may name; where a command lacks one it prints text.

@@ -1,7 +1,8 @@
-"""Facts of devices, from ``devices.toml``: what a rule or a simulator may hold a run against."""
+"""Facts about devices, from ``devices.toml``, with which rules and simulators compare a run."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -9,9 +10,13 @@ from typing import Any
 
 import tomli
 
+from perftool.errors import InputError
+
 _FILE = Path(__file__).parent.parent / "devices.toml"
-# A part of a device (MIG, a compute partition) goes by the name of the whole; error correction takes up to a sixteenth.
+# A part of a device (MIG, a compute partition) has the name of the whole; error correction takes up to a sixteenth.
 _LEAST_SHARE = 0.9
+# FLOP/s or bytes/s that no device has.
+_HIGHEST_RATE = 1e21
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,9 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """What is known of a device. ``spellings`` is how traces name it (``name`` alone when there are none);
-    bandwidths are in bytes/s, ``link_bandwidth`` that of all links to other devices of the host, one way."""
+    """Facts about a device. ``spellings`` lists its names in traces (only ``name`` when empty); bandwidths are in
+    bytes/s, ``link_bandwidth`` for all links to other devices of the host together, one way. ``matrix_clock`` is the
+    clock, in Hz, in which Gaudi's graph compiler counts the cycles of the MME."""
 
     type: str
     name: str
@@ -40,6 +46,8 @@ class DeviceFacts:
     peaks: tuple[Peak, ...]
     link_bandwidth: float | None = None
     link_source: str = ""
+    matrix_clock: float | None = None
+    matrix_clock_source: str = ""
     engines: dict[str, int] = field(default_factory=dict)
     spellings: tuple[str, ...] = ()
 
@@ -51,16 +59,70 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace means by ``spelling``; None when nothing says that exactly.
+    """The device that a trace calls ``spelling``; None without an exact match.
 
-    ``memory_bytes`` is what the trace gives as its memory: one with clearly less is a part of a device, whose rates
-    nothing states.
+    ``memory_bytes`` is the memory stated in the trace: a device with clearly less is a partition, whose rates are
+    unknown.
     """
     for device in known_devices():
         if spelling in (device.spellings or (device.name,)):
             whole = memory_bytes is None or memory_bytes >= _LEAST_SHARE * device.memory_bytes
             return device if whole else None
     return None
+
+
+def device_named(text: str) -> DeviceFacts | None:
+    """The device that a person calls ``text``: by its name, or the first with all of its words (H100, A100 PCIe).
+
+    One of the words has a digit: a vendor alone is no device.
+    """
+    wanted = _words(text)
+    for device in known_devices():
+        if text.casefold() in (one.casefold() for one in (device.name, device.title, *device.spellings)):
+            return device
+    if not any(letter.isdigit() for letter in text):
+        return None
+    return next((device for device in known_devices() if wanted <= _words(f"{device.name} {device.title}")), None)
+
+
+def device_of_text(text: str, path: str) -> DeviceFacts:
+    """The device in the ``text`` of a file of one's own: an entry of devices.toml without its heading. Raises
+    InputError, which names the file by its ``path``.
+
+    It has at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit`` (matrix or
+    vector) and ``rate`` in FLOP/s.
+    """
+    try:
+        entry = tomli.loads(text)
+    except RecursionError:
+        raise InputError(f"{path}: no file of peaks: values nest too deeply") from None
+    except ValueError as error:
+        raise InputError(f"{path}: no file of peaks: {error}") from None
+    name, peaks = entry.get("name"), entry.get("peaks")
+    if not isinstance(name, str) or not name.strip() or not _is_rate(entry.get("memory_bandwidth")):
+        raise InputError(f"{path}: a file of peaks has a name, and memory_bandwidth in bytes/s")
+    if not isinstance(peaks, list) or not peaks or not all(map(_is_peak, peaks)):
+        raise InputError(f"{path}: each of the peaks has a dtype, a unit (matrix or vector) and a rate in FLOP/s")
+    source = str(entry.get("source") or f"measured, {Path(path).name}")
+    return DeviceFacts(
+        type=str(entry.get("type") or ""), name=name, title=name, memory_bytes=0, pcie_bandwidth=0.0, source=source,
+        memory_bandwidth=float(entry["memory_bandwidth"]),
+        peaks=tuple(Peak(peak["dtype"], peak["unit"], float(peak["rate"]), source) for peak in peaks),
+    )  # fmt: skip
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < _HIGHEST_RATE
+
+
+def _is_peak(peak: Any) -> bool:
+    if not isinstance(peak, dict) or peak.get("unit") not in ("matrix", "vector") or not _is_rate(peak.get("rate")):
+        return False
+    return isinstance(peak.get("dtype"), str)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", text.casefold()))
 
 
 def _device(entry: dict[str, Any]) -> DeviceFacts:

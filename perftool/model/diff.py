@@ -1,9 +1,9 @@
-"""Two runs side by side."""
+"""Comparison of two runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perftool.model.efficiency import OpRate
@@ -24,7 +24,7 @@ class OpTotal:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a run ran: its device (None when unknown), the ranks that were given, and how many it had."""
+    """The setting of a run: its device (None when unknown), the ranks given, and its total number of ranks."""
 
     device: str | None = None
     ranks: tuple[int, ...] = ()
@@ -36,11 +36,12 @@ UNKNOWN = Setting()
 
 @dataclass(frozen=True)
 class RunSide:
-    """What is compared of one run.
+    """The data of one run that a comparison uses.
 
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
-    ``rates`` are what the ops that take most time on ``device`` reached.
+    ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
+    summary that only a server of a language model has.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RunSide:
     setting: Setting = UNKNOWN
     rates: tuple[OpRate, ...] = ()
     device: str | None = None
+    served: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class OpChange:
-    """How an op differs between the runs; per step, None on the side that does not have it."""
+    """The change of an op between the runs, per step; None on the side without it."""
 
     name: str
     kind: ChangeKind
@@ -81,8 +83,8 @@ class OpChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """An op that both runs have, by the name that all devices share. ``shapes`` are its inputs as JSON, empty where no
-    shapes agree and all calls of the op stand together."""
+    """An op of both runs, by the name that all devices share. ``shapes`` holds its inputs as JSON; it is empty when no
+    shapes agree, and then covers all calls of the op."""
 
     name: str
     shapes: str
@@ -91,18 +93,50 @@ class RateChange:
 
     @property
     def factor(self) -> float | None:
-        """How much longer a call takes in the new run; of all shapes together only their rates compare."""
+        """How much longer a call takes in the new run; with all shapes together, only rates are comparable."""
         if not self.shapes or not self.base.kernel_ns or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
 
     @property
+    def by_peaks(self) -> float | None:
+        """How much longer a call takes if both devices come as close to their best; None where that is unknown."""
+        one, other = self.base.roofline_ratio, self.new.roofline_ratio
+        return self.factor * other / one if self.factor and one and other else None
+
+    @property
+    def by_kernels(self) -> float | None:
+        """The rest of ``factor``: how much closer the base comes to the best of its device."""
+        one, other = self.base.roofline_ratio, self.new.roofline_ratio
+        return one / other if self.factor and one and other else None
+
+    @property
     def delta_ns(self) -> float:
-        """How much longer the calls of the base would take, by the time of a call or by the rate."""
+        """How much longer the base's calls would take, by the time per call or by the rate."""
         if self.factor is not None:
             return (self.factor - 1) * self.base.kernel_ns
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return (one / other - 1) * self.base.kernel_ns if one and other else 0.0
+
+
+@dataclass(frozen=True)
+class FusedSide:
+    """Ops by name, with their time in ns and their calls, both per step."""
+
+    names: tuple[str, ...]
+    ns: float
+    calls: float
+
+
+@dataclass(frozen=True)
+class FusionChange:
+    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` is the fix."""
+
+    work: str
+    on_base: bool
+    fused: FusedSide
+    apart: FusedSide
+    closes: str
 
 
 @dataclass(frozen=True)
@@ -115,11 +149,25 @@ class PartChange:
 
 
 @dataclass(frozen=True)
+class NumberChange:
+    """A number of the summary, by its name, on both sides."""
+
+    name: str
+    base: float
+    new: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The relative change; None from zero."""
+        return self.new / self.base - 1 if self.base else None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
 
-    ``differences`` are those of the settings, in words. Findings that one side lacks and that stand just above the
-    threshold of their rule on the other have crossed it, which little may do: they are neither new nor fixed.
+    ``differences`` describes those of the settings. A finding of only one side that is just above its rule's threshold
+    may have crossed it by a small change: it counts as neither new nor fixed.
     """
 
     base: RunSide
@@ -135,3 +183,5 @@ class Comparison:
     crossed_findings: tuple[Finding, ...] = ()
     differences: tuple[str, ...] = ()
     rates: tuple[RateChange, ...] = ()
+    fusions: tuple[FusionChange, ...] = ()
+    served: tuple[NumberChange, ...] = ()

@@ -1,4 +1,4 @@
-"""What ops reached of what the device could do."""
+"""Rates that ops reached, against the peaks of the device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpRate:
 
 @dataclass(frozen=True)
 class AssumedPeak:
-    """A rate that ops were held against, in FLOP/s, and the bandwidth of the memory in bytes/s."""
+    """A reference rate for ops, in FLOP/s, and the memory bandwidth in bytes/s."""
 
     device: str
     dtype: str
@@ -40,10 +40,10 @@ class AssumedPeak:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The ops that took most time on the devices, and the peaks that were assumed.
+    """The ops that took most time on the devices, and the assumed peaks.
 
-    ``work_ns`` is the length of all work of devices but transfers, ``bounded_ns`` that of ops whose best is known and
-    ``best_ns`` that best. ``missing`` says what the input lacks to say more, empty where it lacks nothing.
+    ``work_ns`` is the length of all device work except transfers, ``bounded_ns`` that of ops with a known best time,
+    and ``best_ns`` that best time. ``missing`` names signals that the input lacks; empty when it lacks none.
     """
 
     ops: tuple[OpRate, ...]

@@ -1,4 +1,4 @@
-"""What reports on Gaudi add: engines, recipes, and ops that ran on the CPU."""
+"""Additions to reports on Gaudi: engines, recipes, and ops that ran on the CPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator that ran on the CPU: how often in the run, and how long in the trace (None without one)."""
+    """An operator that ran on the CPU: its count in the run, and its time in the trace (None without one)."""
 
     op: str
     dtypes: str | None

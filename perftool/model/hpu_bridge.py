@@ -1,4 +1,4 @@
-"""Facts of Gaudi's bridge beyond its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
+"""Facts about Gaudi's bridge beyond its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 
 @dataclass(frozen=True)
 class HpuBridge:
-    """``cuts`` are the reasons of a graph cut that a simulated script can meet, ``other_cuts`` the others, with why.
+    """``cuts`` lists the reasons for a graph cut that a simulated script can meet; ``other_cuts`` explains the others.
 
     Ops of the autocast lists have no namespace; ``numbers_as_tensors`` are full op names. ``computed_as`` and
-    ``stored_as`` map a type to the one in its place.
+    ``stored_as`` map a type to its substitute.
     """
 
     cuts: frozenset[str]
@@ -33,7 +33,7 @@ class HpuBridge:
 
 @cache
 def hpu_bridge() -> HpuBridge:
-    """The facts as shipped."""
+    """The shipped facts."""
     data = orjson.loads(_FILE.read_bytes())
     cuts, autocast, dtypes = data["graph_cuts"], data["autocast"], data["dtypes"]
     return HpuBridge(

@@ -1,4 +1,4 @@
-"""Which operators Gaudi's bridge registers, and for which data types (``perftool/hpu_ops.json``)."""
+"""The operators that Gaudi's bridge registers, and their data types (``perftool/hpu_ops.json``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from perftool.model.hpu_bridge import hpu_bridge
 
 _FILE = Path(__file__).parent.parent / "hpu_ops.json"
-# No arithmetic unit of any Gaudi works on these, and the bridge computes them as no other type.
+# No arithmetic unit of any Gaudi supports these types, and the bridge does not convert them to others.
 MISSING_EVERYWHERE = frozenset({"complex64", "complex128"})
 ANY_ARGUMENT = "*"
 
@@ -55,7 +55,7 @@ def is_registered(op: str) -> bool:
 
 
 def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Which of ``dtypes`` every Gaudi lacks for ``op``, and which it has (empty when no list is known)."""
+    """The ``dtypes`` that every Gaudi lacks for ``op``, and the types it supports (empty when no list is known)."""
     listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
     known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
     if not known:
@@ -65,7 +65,7 @@ def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[s
 
 
 def accepts(op: str, device: str, argument: str, dtype: str) -> bool:
-    """Whether ``device`` (``GAUDI2``) takes ``dtype`` for an argument of ``op``; True when no list says otherwise."""
+    """Whether ``device`` (``GAUDI2``) accepts ``dtype`` for an argument of ``op``; True unless a list excludes it."""
     if dtype in MISSING_EVERYWHERE:
         return False
     arguments = hpu_ops().dtypes.get(op, {}).get(device, {})

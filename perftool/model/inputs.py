@@ -1,17 +1,31 @@
-"""What was read, and what went wrong while reading it."""
+"""Inputs, and the issues found while reading them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-InputKind = Literal["trace", "fallback_log", "metrics", "runtime_log", "config", "capture", "flight_record"]
+ReadingKind = Literal[
+    "fallback_log",
+    "metrics",
+    "runtime_log",
+    "config",
+    "capture",
+    "flight_record",
+    "nodes",
+    "graph",
+    "serving",
+    "device",
+]
+InputKind = Literal["trace", ReadingKind]
+# The kind of an issue that is no repair: the file has parts that only another program reads.
+UNREAD = "not read"
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
 
 @dataclass(frozen=True)
 class ImportIssue:
-    """Something a reader dropped or repaired.
+    """A loss or a repair by a reader.
 
     ``count`` is in events (or records, or lines), ``bytes`` the length of the text concerned, ``offset`` the
     place of the first one in bytes from the start of the uncompressed input; both are None when unknown.
@@ -29,7 +43,7 @@ class InputFile:
     """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk.
 
     ``events_end`` is the offset, in uncompressed text, of the bracket that closes a trace's events; None when the file
-    has none, its place is not known, or there is damage before it.
+    has none, its place is unknown, or there is damage before it.
     """
 
     path: str

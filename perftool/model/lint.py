@@ -1,4 +1,4 @@
-"""The result of a lint run: everything the formats for CI may show."""
+"""The result of a lint run: all data for the CI formats."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BaselineState = Literal["new", "unchanged"]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """A finding with the place that CI shows it at.
+    """A finding with its place for CI.
 
     ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline;
-    what is ``unchanged`` is accepted and fails nothing.
+    an ``unchanged`` finding is accepted and fails nothing.
     """
 
     finding: Finding
@@ -26,12 +26,12 @@ class LintFinding:
 
     @property
     def source(self) -> Source | None:
-        """The heaviest line of code that lies in the project; CI shows the finding there."""
+        """The heaviest line of code in the project, where CI shows the finding."""
         return next((source for source in self.finding.location.sources if source.here), None)
 
     @property
     def place(self) -> tuple[str, int]:
-        """File and line that CI shows the finding at: its source, else the first line of its input."""
+        """File and line for CI: the finding's source, else the first line of its input."""
         source = self.source
         return (source.file, source.line or 1) if source and source.file else (self.file, 1)
 
@@ -42,7 +42,7 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class BaselineEntry:
-    """Findings that were accepted: ``count`` of one fingerprint. ``message`` is for people and not compared."""
+    """Accepted findings: ``count`` of one fingerprint. ``message`` is for people and is not compared."""
 
     fingerprint: str
     code: str
@@ -56,10 +56,10 @@ class BaselineEntry:
 class LintReport:
     """One lint run.
 
-    ``report`` carries no absolute paths. ``findings`` are sorted, the worst first, and hold the suppressed ones
-    too; ``report.rules`` are the rules that were selected. ``stale`` are the entries of the baseline that were
-    not found again, ``idle_ignores`` the per-file ignores (pattern and selector) that silenced nothing in the files
-    they mean. ``hidden`` counts the findings below --min-severity or --min-confidence.
+    ``report`` has no absolute paths. ``findings`` are sorted, the worst first, and include suppressed ones;
+    ``report.rules`` holds the selected rules, ``stale`` the baseline entries that were not found again, and
+    ``idle_ignores`` the per-file ignores (pattern and selector) that silenced nothing in the files they match.
+    ``hidden`` counts the findings below --min-severity or --min-confidence.
     """
 
     report: Report
@@ -76,11 +76,11 @@ class LintReport:
 
     @property
     def suppressed(self) -> int:
-        """How many findings the baseline accepts."""
+        """The number of findings that the baseline accepts."""
         return len(self.findings) - len(self.active)
 
     def count(self, severity: Severity) -> int:
-        """How many findings of ``severity`` are not suppressed."""
+        """The number of findings of ``severity`` that are not suppressed."""
         return sum(found.finding.severity == severity for found in self.active)
 
     @property

@@ -1,4 +1,4 @@
-"""What the numbers of the summary are, from ``metrics.toml``: the one list of them."""
+"""Definitions of the summary's numbers, from ``metrics.toml``, their only list."""
 
 from __future__ import annotations
 
@@ -11,24 +11,30 @@ import tomli
 
 _FILE = Path(__file__).parent.parent / "metrics.toml"
 
-Unit = Literal["ratio", "ms", "count", "bytes"]
+Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 
 
 @dataclass(frozen=True)
 class MetricKind:
-    """A number of the summary. Those with a ``label`` stand in the tables of reports; ``gaudi`` ones only where a Gaudi
-    ran. ``better`` says which way the number should go, None where neither is better by itself."""
+    """A number of the summary. Reports show those with a ``label`` in tables, ``gaudi`` ones only for runs on a Gaudi,
+    ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the device, empty for
+    numbers that say nothing there.
+    ``better`` is the desired direction of the number; None where neither is better by itself."""
 
     name: str
     unit: Unit
     meaning: str
     label: str | None = None
+    on_cpu: str | None = None
     gaudi: bool = False
+    serving: bool = False
     better: Literal["lower", "higher"] | None = None
 
-    def shown_for(self, device: str | None) -> bool:
-        """Whether a device of this type can have it."""
-        return device == "hpu" or not self.gaudi
+    def label_for(self, device: str | None) -> str | None:
+        """The label in tables about a device of this type; None where it cannot have the number."""
+        if self.gaudi and device != "hpu":
+            return None
+        return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which lines of a recorded stack are the user's own."""
+"""Finds the user's own lines in a recorded stack."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from collections.abc import Collection
 from itertools import pairwise
 
-# Below these folders lie packages that somebody installed.
+# Folders of installed packages.
 _INSTALLED = {"site-packages", "dist-packages"}
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# The profiler writes paths without the folders that Python imports from, so these are known by their first part only.
+# The profiler strips the import folders from paths, so packages are recognised by the first part of a path.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
-# Of the top level of a trace that was recorded here: packages that were installed where it was recorded.
+# Top-level key in traces from our recorder: the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
 _FRAME = re.compile(r"(.+)\((\d+)\): (.+)")
 
@@ -24,9 +24,9 @@ Line = tuple[str | None, int | None, str]
 
 
 def is_own(file: str, installed: Collection[str] = ()) -> bool:
-    """Whether ``file``, as a trace names it, is neither Python's, nor the framework's, nor of an installed package.
+    """Whether ``file``, as a trace names it, belongs neither to Python, nor a framework, nor an installed package.
 
-    ``installed`` are packages (the first parts of relative paths) that are known to be installed ones.
+    ``installed`` lists further installed packages (the first parts of relative paths).
     """
     if file.startswith("<"):
         return False
@@ -41,13 +41,13 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
 
 
 def package_of(file: str) -> str:
-    """The first part of the path ``file``: of a relative one, the package or module it belongs to."""
+    """The first part of the path ``file``; for a relative path, its package or module."""
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     return parts[0].removesuffix(".py") if parts else ""
 
 
 def innermost(stack: str, installed: Collection[str] = ()) -> Line | None:
-    """The innermost line of the user's own in a call stack, whose lines are separated by semicolons."""
+    """The innermost of the user's own lines in a call stack, whose lines are separated by semicolons."""
     for text in stack.split(";"):
         found = _FRAME.fullmatch(text.strip())
         if found and is_own(found[1], installed):

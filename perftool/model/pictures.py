@@ -1,4 +1,4 @@
-"""What the pictures of a report show: made from the tables while they are there, drawn by a reporter."""
+"""Data for the pictures of a report: made from the tables while they exist, drawn by a reporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LaneSide = Literal["idle", "device", "host", "path"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of a lane: one slice, or ``count`` of a kind that are too short to be told apart (then unnamed)."""
+    """A stretch of a lane: one slice, or ``count`` of a kind that are too short to show separately (then unnamed)."""
 
     ts_ns: int
     dur_ns: int
@@ -23,9 +23,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A host thread, a device lane (on Gaudi: all lanes of an engine), or the causes of idle time, cut to a view.
+    """A host thread, a device lane (on Gaudi: all lanes of an engine), or the causes of idle time, clipped to a view.
 
-    ``key`` is the track (tracks.id) or the engine whose lane it is.
+    ``key`` is the lane's track (tracks.id) or engine.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What went on around the place of a finding: the view in ns, the marked stretch in it, and its lanes.
+    """The timeline around a finding: the view in ns, the marked stretch in it, and its lanes.
 
     ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` are stretches of the critical path
     (start and length) by the ``key`` of their lane.
@@ -57,9 +57,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Strip:
-    """The whole window of a rank in bins of ``bin_ns``: the share of each bin by what the device did.
+    """The whole window of a rank in bins of ``bin_ns``: the shares of each bin by kind of device activity.
 
-    The kinds are those of device work, and behind ``idle:`` the causes of idle time; in each bin they add up to 1.
+    The kinds are those of device work and, prefixed ``idle:``, the causes of idle time; each bin adds up to 1.
     """
 
     rank: int
@@ -81,12 +81,26 @@ class MemoryCurve:
 
 
 @dataclass(frozen=True)
+class MemorySteps:
+    """What lives in the memory of a device at the peak of each step: bytes by kind, with a value for each of ``steps``.
+
+    In a long recording, ``per_column`` steps are one, the fullest of them.
+    """
+
+    rank: int
+    device: str
+    steps: tuple[int, ...]
+    kinds: Mapping[str, tuple[int, ...]]
+    per_column: int
+
+
+@dataclass(frozen=True)
 class RankTimes:
-    """One rank beside the others, over its complete steps.
+    """One rank in comparison with the others, over its complete steps.
 
     ``step_ns`` is the median length, ``breakdown_ns`` the mean over the steps, ``busy_ratio`` the share of the window
-    in which the device works (None without a device), ``exposed_ns`` the mean time per step in which collectives run
-    and nothing is computed.
+    in which the device works (None without a device), ``exposed_ns`` the mean exposed communication per step:
+    collectives without concurrent compute.
     """
 
     rank: int
@@ -100,9 +114,9 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """How much longer ranks take than the median rank, as shares of a step: a row of ``shares`` for each of ``rows``.
+    """Excess time of ranks over the median rank, as shares of a step: a row of ``shares`` for each of ``rows``.
 
-    Each row has a value for each of ``ranks``.
+    Each row has one value per rank of ``ranks``.
     """
 
     name: str
@@ -114,7 +128,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Pictures:
-    """All pictures of a report; ``timelines`` by the number of the finding, from 0; ``path`` that of a median step."""
+    """All pictures of a report; ``timelines`` by index of the finding, from 0; ``path`` is that of a median step."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]
@@ -122,6 +136,7 @@ class Pictures:
     ranks: tuple[RankTimes, ...]
     path: Timeline | None = None
     heat: tuple[HeatMap, ...] = ()
+    memory_steps: tuple[MemorySteps, ...] = ()
 
 
 NO_PICTURES = Pictures({}, (), (), ())

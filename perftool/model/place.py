@@ -1,4 +1,4 @@
-"""Where something is: in the trace, and in the user's code."""
+"""Places in the trace and in the user's code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A line of the user's code, or (``file`` None) a module by name; ``ns``, this ``share`` of the time at stake.
+    """A line of the user's code, or (``file`` None) a module by name, with ``ns``, a ``share`` of the time at stake.
 
-    ``file`` is as recorded, unless it was found ``here``: then it is relative to the root of the project.
+    ``file`` is as recorded; if it exists ``here``, it is relative to the root of the project.
     """
 
     file: str | None
@@ -20,16 +20,16 @@ class Source:
     here: bool = False
 
     def __str__(self) -> str:
-        """``file:line function``, which editors and terminals open; a module by its name alone."""
+        """``file:line function``, which editors and terminals can open; only the name for a module."""
         line = f":{self.line}" if self.line else ""
         return self.function if self.file is None else f"{self.file}{line} {self.function}"
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where in the trace something is: all optional, times in ns as in the file.
+    """A place in the trace: all fields are optional, times in ns as in the file.
 
-    ``sources`` are the lines of code behind it, at most three, those with most of the time first.
+    ``sources`` holds the lines of code behind it, at most three, in descending order of time.
     """
 
     track: str | None = None
@@ -41,5 +41,5 @@ class Location:
 
     @property
     def source(self) -> Source | None:
-        """The line that most of the time is spent in."""
+        """The line with most of the time."""
         return next(iter(self.sources), None)

@@ -1,4 +1,4 @@
-"""What the readers of logs, metrics and configuration hand on.
+"""Records that the readers of logs, metrics and configuration return.
 
 Every duration and time is integer nanoseconds, whatever unit the file used. A time (``time_ns``) counts since
 local midnight when the line carried no date, and since 1970 of the writer's own clock when it did; it orders
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-from perftool.model.inputs import ImportIssue
+from perftool.model.devices import DeviceFacts
+from perftool.model.inputs import ImportIssue, ReadingKind
+from perftool.model.nodes import CompilerAdvice, GraphNode, NodeRun
+from perftool.model.serving import Bucket, ClientResult, MetricsPage, ServingInterval
 
 FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
 CompilationSource = Literal["metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"]
-ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json"]
-ReadingKind = Literal["fallback_log", "metrics", "runtime_log", "config", "capture", "flight_record"]
+ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "json", "server"]
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedKernel:
-    """A kernel that an op launched while a device graph was captured, in order; ``op`` numbers the call of the op.
+    """A kernel that an op launched during the capture of a device graph, in order; ``op`` numbers the op's call.
 
     Shapes, types and arguments are the JSON of the profiler's record, None where none is recorded.
     """
@@ -38,14 +40,14 @@ class CapturedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FallbackRecord:
-    """Executions of one op on the CPU, as one witness tells it.
+    """CPU executions of one op, as one witness reports them.
 
     ``origin`` says which: a ``table`` printed at exit and the ``metrics`` file both count every execution
-    of a process, a ``call`` line is printed for each of them when the log level asks for it, a ``refusal``
+    of a process, a ``call`` line is printed for each of them at a sufficient log level, a ``refusal``
     is an argument the device kernel rejected, a ``graph_cut`` the lazy graph flushed for it. The same
     execution can appear under all five, so counts of different origins must not be added.
 
-    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` has not (``aten::index``). ``dtypes`` are
+    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are
     the argument types of a call line, in order. ``table`` numbers the tables of a file from 0; ``time_ns``
     and ``tid`` of a table identify the process that printed it.
     """
@@ -65,10 +67,10 @@ class FallbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompilationRecord:
-    """``count`` compilations that took ``dur_ns`` together; records of one source never overlap.
+    """``count`` compilations that took ``dur_ns`` in total; records of one source never overlap.
 
     ``ordinal`` orders the records of one source: the number of the metrics snapshot that first shows them,
-    the position in the log otherwise. ``step`` is set where the source counts steps. ``reason`` is ``new
+    else the position in the log. ``step`` is set where the source counts steps. ``reason`` is ``new
     shapes``, ``same shapes`` or None when the source does not say.
     """
 
@@ -88,8 +90,8 @@ class CompilationRecord:
 class MetricValue:
     """One number of a snapshot.
 
-    ``total`` is cumulative since the process started or reset the metric; ``increment`` is what it grew by
-    since the snapshot before, None for averages and maxima. ``name`` is the op or recipe of a per-name
+    ``total`` is cumulative since the process started or reset the metric; ``increment`` is its growth
+    since the previous snapshot, None for averages and maxima. ``name`` is the op or recipe of a per-name
     counter and None otherwise; a snapshot lists only the names that grew.
     """
 
@@ -105,7 +107,7 @@ class MetricSnapshot:
     """One record of a metrics file.
 
     ``ordinal`` numbers the snapshots of one metric from 0. ``after_reset`` is true when a counter went down
-    since the one before: its increments then count from zero.
+    since the previous one: its increments then count from zero.
     """
 
     metric: str
@@ -152,8 +154,8 @@ class ConfigEntry:
 class FlightEntry:
     """A collective in the flight recorder of a rank: the ``number``-th of its group.
 
-    ``state`` is scheduled, started or completed, ``sizes`` the lengths of its inputs, ``created_ns`` when it was called
-    (of that host's clock), ``place`` the line of the program.
+    ``state`` is scheduled, started or completed, ``sizes`` the lengths of its inputs, ``created_ns`` the time of its
+    call (by that host's clock), ``place`` the line of the program.
     """
 
     rank: int
@@ -171,8 +173,8 @@ class FlightEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightGroup:
-    """A process group as one rank knows it: its ``members`` (empty: unknown), and the numbers of the last collective
-    that this rank called and of the last that it completed, 0 for none."""
+    """A process group as one rank knows it: its ``members`` (empty: unknown), and the numbers of the last collectives
+    that this rank called and completed, 0 for none."""
 
     rank: int
     group: str
@@ -182,12 +184,15 @@ class FlightGroup:
     completed: int
 
 
-_Ranked = FlightEntry | FlightGroup | FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
+_Ranked = (
+    FlightEntry | FlightGroup | FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
+    | NodeRun | GraphNode | CompilerAdvice | Bucket | ServingInterval
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """Everything one input (or several, combined) says, in the order of the input."""
+    """The records of one input (or several, combined), in the order of the input."""
 
     fallbacks: tuple[FallbackRecord, ...] = ()
     compilations: tuple[CompilationRecord, ...] = ()
@@ -197,25 +202,40 @@ class LogReading:
     captured: tuple[CapturedKernel, ...] = ()
     flight: tuple[FlightEntry, ...] = ()
     flight_groups: tuple[FlightGroup, ...] = ()
+    nodes: tuple[NodeRun, ...] = ()
+    graph_nodes: tuple[GraphNode, ...] = ()
+    advice: tuple[CompilerAdvice, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
+    intervals: tuple[ServingInterval, ...] = ()
+    results: tuple[ClientResult, ...] = ()
+    pages: tuple[MetricsPage, ...] = ()
     issues: tuple[ImportIssue, ...] = ()
     kind: ReadingKind | None = None
+    device: DeviceFacts | None = None
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that any record names, ascending."""
-        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups)
+        parts = (
+            self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups, self.nodes,
+            self.graph_nodes, self.advice, self.buckets, self.intervals,
+        )  # fmt: skip
         records: Iterator[_Ranked] = chain.from_iterable(parts)
         return tuple(sorted({record.rank for record in records if record.rank is not None}))
 
     @property
     def records(self) -> int:
-        """How many records were used: the ``events`` of an input in the report."""
-        parts = (self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured, self.flight)
-        return sum(map(len, parts))
+        """The number of records used: the ``events`` of an input in the report."""
+        parts = (
+            self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured, self.flight,
+            self.nodes, self.graph_nodes, self.advice, self.buckets, self.intervals, self.results,
+        )  # fmt: skip
+        pages = sum(len(page.totals) for page in self.pages)
+        return pages + sum(map(len, parts))
 
 
 def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> LogReading:
-    """All records of ``readings`` behind one another, nothing merged."""
+    """The concatenated records of ``readings``, without merging."""
     parts = tuple(readings)
     return LogReading(
         fallbacks=tuple(record for part in parts for record in part.fallbacks),
@@ -226,6 +246,13 @@ def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> 
         captured=tuple(record for part in parts for record in part.captured),
         flight=tuple(record for part in parts for record in part.flight),
         flight_groups=tuple(record for part in parts for record in part.flight_groups),
+        nodes=tuple(record for part in parts for record in part.nodes),
+        graph_nodes=tuple(record for part in parts for record in part.graph_nodes),
+        advice=tuple(record for part in parts for record in part.advice),
+        buckets=tuple(record for part in parts for record in part.buckets),
+        intervals=tuple(record for part in parts for record in part.intervals),
+        results=tuple(record for part in parts for record in part.results),
+        pages=tuple(page for part in parts for page in part.pages),
         issues=tuple(issue for part in parts for issue in part.issues),
         kind=kind,
     )

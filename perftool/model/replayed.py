@@ -1,4 +1,4 @@
-"""What a report says of the replay of the recorded steps."""
+"""Results of replaying the recorded steps, for reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Together:
-    """What a step would take with the fixes of all of ``codes``, by one replay."""
+    """The length of a step with all fixes of ``codes``, from one replay."""
 
     codes: tuple[str, ...]
     step_ns: int
@@ -15,7 +15,7 @@ class Together:
 
 @dataclass(frozen=True)
 class BoundShare:
-    """How much of the critical path is of one kind: host, dataloader, kernel, memcpy, memset, collective or delay."""
+    """The share of one kind in the critical path: host, dataloader, kernel, memcpy, memset, collective or delay."""
 
     kind: str
     share: float
@@ -23,7 +23,7 @@ class BoundShare:
 
 @dataclass(frozen=True)
 class ReplayedRun:
-    """The steps of ``ranks`` replayed together, joined by their collectives; numbers as in ``ReplayModel``."""
+    """The steps of ``ranks`` ranks replayed together, linked by their collectives; fields as in ``ReplayModel``."""
 
     ranks: int
     steps: int
@@ -37,9 +37,9 @@ class ReplayedRun:
 class ReplayModel:
     """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
 
-    ``why_not`` is one sentence when nothing is predicted from it; the numbers are None when there is nothing to replay.
-    ``best`` are the fix, the two and the three that give most together, as far as there are so many.
-    ``bounds`` says who bounds the step, the largest share first; empty when nothing is predicted.
+    ``why_not`` is one sentence when the replay predicts nothing; the numbers are None when there is nothing to replay.
+    ``best`` holds the best single fix, pair and triple of fixes, as far as there are so many.
+    ``bounds`` breaks down the critical path, the largest share first; empty when nothing is predicted.
     """
 
     rank: int

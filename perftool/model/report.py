@@ -1,4 +1,4 @@
-"""The result of an analysis: everything a reporter may show."""
+"""The result of an analysis: all data for reporters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from perftool.model.chains import Chain
 from perftool.model.choices import Confidence, Severity
 from perftool.model.efficiency import Efficiency
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.inputs import InputFile
+from perftool.model.iterations import Serving
+from perftool.model.memory import MemoryUse
 from perftool.model.metrics import Unit
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 # What a notebook or a debugger shows on a line.
 _LONGEST_REPR = 120
+StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
 FrameName = Literal[
     "findings", "steps", "idle_causes", "top_device_ops", "top_ops", "engines", "recipes", "fallbacks", "inputs",
@@ -32,10 +36,10 @@ FrameName = Literal[
 
 @dataclass(frozen=True)
 class Gain:
-    """The time a fix would give back per step, in ns and as a share of the median step.
+    """The time a fix would save per step, in ns and as a share of the median step.
 
-    ``predicted``: the difference of two replays of the recorded steps. ``bound``: no more than this, by the evidence.
-    ``bound_share`` is what the evidence allows, also where a prediction takes its place; None where it says nothing.
+    ``predicted``: the difference of two replays of the recorded steps. ``bound``: an upper bound from the evidence.
+    ``bound_share`` is that upper bound, also where a prediction replaces it; None without one.
     """
 
     ns_per_step: int
@@ -45,12 +49,12 @@ class Gain:
 
     @property
     def most(self) -> float:
-        """The share of the step that the evidence allows; that of the prediction where it says nothing."""
+        """The upper bound as a share of the step; the predicted share where there is no bound."""
         return self.share_of_step if self.bound_share is None else self.bound_share
 
     @property
     def worth(self) -> str:
-        """The time in words that say what is known of it."""
+        """The time as text, marked as a prediction or an upper bound."""
         text = format_ns(self.ns_per_step)
         return f"{text} (predicted)" if self.kind == "predicted" else f"up to {text}"
 
@@ -59,8 +63,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for what concerns the trace instead of the run; ``explained_by`` is the code of the finding that
-    names the cause of the largest part of its time, which its gain leaves out.
+    ``advice`` is false for findings about the trace instead of the run; ``explained_by`` is the code of the finding
+    that names the cause of the largest part of its time, which its gain excludes.
     """
 
     code: str
@@ -91,7 +95,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """A rule that could not be checked, and why."""
+    """A rule that could not be checked, and the reason."""
 
     code: str
     reason: str
@@ -110,8 +114,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """A profiler step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
-    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why a ``partial`` step counts in no number."""
+    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
+    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why no number counts a ``partial`` step."""
 
     rank: int
     name: str
@@ -130,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Device:
-    """What the run used: hpu, cuda, rocm, xpu, mtia or cpu; None when the input does not tell."""
+    """The device of the run: hpu, cuda, rocm, xpu, mtia or cpu; None when the input does not show it."""
 
     type: str | None
     name: str | None
@@ -139,17 +143,64 @@ class Device:
 
 @dataclass(frozen=True)
 class Run:
-    """What the run did. ``kind`` is None when its traces do not show it, ``world_size`` when they state none."""
+    """The kind of a run. ``kind`` is None when its traces do not show it, ``world_size`` when they state none.
 
-    kind: Literal["training", "inference"] | None
+    ``steps_from`` names the signal that separates steps (None without steps), ``steps_confidence`` its reliability.
+    ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
+    """
+
+    kind: Literal["training", "inference", "serving"] | None
     world_size: int | None = None
+    steps_from: StepSource | None = None
+    steps_confidence: Confidence | None = None
+    parallel: str | None = None
+
+    @property
+    def step_word(self) -> str:
+        """What the program calls one of its steps."""
+        return "iteration" if self.steps_from == "iteration" else "step"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Ranks that wait alike: ``ns_per_step`` in the mean, while nothing else runs on their devices."""
+
+    ranks: tuple[int, ...]
+    ns_per_step: int
+
+
+@dataclass(frozen=True)
+class GroupRole:
+    """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role by shape.
+
+    ``wire_ns`` is what the collectives of one group take in a step once all ranks have come.
+    """
+
+    role: str
+    size: int
+    groups: int
+    named: bool
+    wire_ns: int
+    waiting: tuple[Waiting, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of phase in a recording, over all ranks: start-up, warm-up, graph capture, profiler overhead,
+    checkpoints, evaluation or the steady phase. ``evidence`` is the call, function or annotation that shows it."""
+
+    name: str
+    total_ns: int
+    count: int
+    share: float
+    evidence: str | None
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that takes a large part of the window while the device does not compute.
+    """A cause for a large part of the window in which the device does not compute.
 
-    ``name`` is an idle cause (the table gap_causes) or ``exposed_collectives``, ``text`` the same as a clause.
+    ``name`` is an idle cause (the table gap_causes) or ``exposed_collectives``, ``text`` expresses it as a clause.
     ``share`` is of the window, ``ns_per_step`` the mean, ``codes`` are the findings that explain it, and ``longest`` is
     its longest stretch.
     """
@@ -164,8 +215,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an expert would say first: ``headline`` in a sentence, ``detail`` how the time goes, the large causes, and
-    ``together``: what all fixes that can be modelled would come to, empty where nothing is predicted.
+    """An expert's first summary: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the
+    effect of all fixes that can be modelled (empty where nothing is predicted). ``apart`` names the signal that
+    separates steps, and the parts of the recording outside the steady phase; empty where those are small.
+    ``caveats`` limit what the rest says: ranks without a trace, an overloaded machine.
 
     ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.
     """
@@ -174,16 +227,18 @@ class Verdict:
     detail: str
     causes: tuple[Cause, ...]
     together: str = ""
+    apart: str = ""
+    caveats: str = ""
 
     @property
     def below(self) -> str:
-        """What stands below the headline."""
-        return " ".join(filter(None, (self.detail, self.together)))
+        """The text below the headline."""
+        return " ".join(filter(None, (self.caveats, self.detail, self.apart, self.together)))
 
 
 @dataclass(frozen=True)
 class Share:
-    """A row of a ranking: how much time ``name`` takes in the window, in ns, and how often it occurs."""
+    """A row of a ranking: the time of ``name`` in the window, in ns, and its number of occurrences."""
 
     name: str
     total_ns: int
@@ -195,10 +250,9 @@ class Share:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``host`` is the machine it ran on, None when nothing tells; ``status`` is ok or unreadable; ``step_ns`` the median
-    step; ``exposed_ns`` the part of the collectives that no compute hides, ``waited_ns`` the part spent waiting for
-    other ranks. ``offset_ns`` added to its times makes them comparable with those of the lowest rank, give or take
-    ``spread_ns``.
+    ``host`` is the machine it ran on, None when unknown; ``status`` is ok or unreadable; ``step_ns`` the median
+    step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
+    ranks. Adding ``offset_ns`` to its times makes them comparable with those of the lowest rank, within ``spread_ns``.
     """
 
     rank: int
@@ -219,7 +273,7 @@ class RankSummary:
 
 @dataclass(frozen=True)
 class Report:
-    """One analysis. The rankings are over the window, all ranks together, largest first."""
+    """One analysis. The rankings cover the window and all ranks, largest first."""
 
     inputs: tuple[InputFile, ...]
     device: Device
@@ -240,13 +294,18 @@ class Report:
     model: ReplayModel | None = None
     replayed_run: ReplayedRun | None = None
     efficiency: Efficiency | None = None
+    phases: tuple[Phase, ...] = field(default=())
+    serving: Serving | None = None
+    groups: tuple[GroupRole, ...] = field(default=())
+    chains: tuple[Chain, ...] = field(default=())
+    memory: tuple[MemoryUse, ...] = field(default=())
 
     @property
     def advice(self) -> tuple[Finding, ...]:
-        """The findings that say what to change in the run, the most worthwhile first."""
+        """The findings that advise a change of the run, the most worthwhile first."""
         return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
-    # How a notebook shows a report is a reporter's business; the Python door puts it here.
+    # Reporters render a report for notebooks; the Python API sets this hook.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None
 
     def __repr__(self) -> str:
@@ -256,14 +315,14 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """A fragment of HTML for notebooks; None (they show the text then) for who came in by another door."""
+        """A fragment of HTML for notebooks; None without the hook, and then they show the text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 
     def frame(self, name: FrameName) -> pd.DataFrame:
-        """A part of the report as a DataFrame, a row for each finding, step and so on; times in ns.
+        """A part of the report as a DataFrame, with a row for each finding, step and so on; times in ns.
 
-        Nested values become columns of their own: ``gain.ns_per_step``, ``breakdown_ns.kernel``.
+        Nested values become separate columns: ``gain.ns_per_step``, ``breakdown_ns.kernel``.
         """
         import pandas as pd
 

@@ -1,4 +1,4 @@
-"""A rule as its file declares it."""
+"""A rule, as declared in its file."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to change, where it differs by device: a text for each device type, for ``any`` other, or for a variant
+    """Advice that depends on the device: a text for each device type, for ``any`` other, or for a variant
     that the rule's query names in its column ``fix_for``."""
 
     texts: tuple[tuple[str, str], ...]
 
     def text_for(self, device: str | None, variant: str | None = None) -> str:
-        """The text for ``variant`` if there is one, else for ``device`` (None when unknown), else for any."""
+        """The text for ``variant`` on ``device`` (``slower_cuda``), else for the variant, for the device (None when
+        unknown), or for any."""
         known = dict(self.texts)
-        return next((known[key] for key in (variant, device, "any") if key in known), self.texts[0][1])
+        return next(
+            (known[key] for key in (f"{variant}_{device}", variant, device, "any") if key in known), self.texts[0][1]
+        )
 
     @property
     def by_device(self) -> tuple[tuple[str, str], ...]:
-        """Each different text once, with the devices (or the variant) it is for."""
+        """Each distinct text once, with its devices (or its variant)."""
         merged: dict[str, list[str]] = {}
         for key, text in self.texts:
             merged.setdefault(text, []).append(key)
@@ -49,7 +52,7 @@ class Advice:
 
     @property
     def whole(self) -> str:
-        """Everything it says: one text, or a paragraph for each device."""
+        """The complete advice: one text, or a paragraph for each device."""
         texts = self.by_device
         return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 
@@ -58,15 +61,16 @@ class Advice:
 class Rule:
     """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
 
-    ``scope`` says whether it is asked of each rank on its own or once of all of them. ``retired`` are codes and names
-    that meant this rule, or what it took over, in earlier versions. ``explained_by`` are codes, or how these
-    begin, of rules that name causes of what this one sees; it ranks below the cause that explains it.
-    ``needs_names`` are names of host slices, with ``*`` for any text: where none occurs the rule finds nothing, and its
-    query is not run. ``advice`` is false for a rule that speaks of the trace instead of the run. ``explains`` are the
+    ``scope`` says whether it runs for each rank separately or once over all ranks. ``retired`` lists codes and names
+    of this rule, or of rules merged into it, in earlier versions. ``explained_by`` lists codes, or prefixes of codes,
+    of rules that name causes of this finding; it ranks below the cause that explains it.
+    ``needs_names`` lists names of host slices, with ``*`` as a wildcard: where none occurs the rule finds nothing, and
+    its query does not run. ``advice`` is false for a rule about the trace instead of the run. ``explains`` lists the
     causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
     ``relieves`` is the side that the fix takes work from: the schedule then limits the gain (the table gain_limits).
-    ``whatif`` is a query for what the fix changes in the schedule of a rank, ``whatif_ranks`` for what ranks that keep
-    others waiting do less.
+    ``severity`` applies to findings without a gain, or to all of them if ``severity_is_set`` (by the user).
+    ``whatif`` is a query for the fix's changes to the schedule of a rank, ``whatif_ranks`` for the work that
+    stragglers no longer do.
     """
 
     code: str
@@ -97,11 +101,18 @@ class Rule:
     relieves: Side | None = None
     whatif: str | None = None
     whatif_ranks: str | None = None
+    severity_is_set: bool = False
+
+    @property
+    def shown_severity(self) -> str:
+        """The severity as text: that of the rule, or the criterion for findings with a gain."""
+        by_cost = self.advice and self.severity != "error" and not self.severity_is_set
+        return f"by cost, {self.severity} without one" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 
     def applies_to(self, device: str | None) -> bool:
-        """Whether the rule is meant for runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
+        """Whether the rule applies to runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
 
-        A configuration file alone names no device: then nothing speaks against a rule.
+        A configuration file alone names no device: then no rule is ruled out.
         """
         if device is None or self.devices == ("any",) or device in self.devices:
             return True

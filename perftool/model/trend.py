@@ -1,4 +1,4 @@
-"""A number over many runs: what a line of a summary file says, and what the runs together come to."""
+"""Trends of numbers over many runs: lines of a summary file, and the levels of a number over them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Literal
 
 from perftool.model.metrics import MetricKind
 
-# Of the lines of a summary file; docs/trend.md documents them.
+# Version of the lines of a summary file; docs/trend.md documents them.
 LINE_VERSION = 1
 DEFAULT_METRIC = "step_time_ms"
-# In percent, of ratios in points.
+# In percent; for ratios, in points.
 DEFAULT_THRESHOLD = 5.0
 DEFAULT_LAST, MOST_LAST = 100, 500
-# A level rests on so many runs at least, so that one bad night changes nothing; with fewer than twice as many nothing
-# is judged.
+# The least number of runs in a level, so that one bad night changes nothing; with fewer than twice as many runs there
+# is no verdict.
 FEWEST_RUNS = 3
 TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged"]
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """One line of a summary file: a run, or, where ``rank`` is a number, a rank of one.
+    """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
 
-    ``time`` is when it was analysed (ISO 8601, UTC), ``name`` that of its inputs, ``metrics`` are numbers of the
-    summary by name (None: the input did not show it), ``codes`` those of the findings with advice, the first first,
-    ``origin`` says that no device left the inputs behind (simulated, handMade).
+    ``time`` is the time of the analysis, ``recorded`` that of the recording (ISO 8601, UTC; empty where its trace does
+    not state it), ``name`` the name of its inputs, ``folder`` their folder. ``metrics`` holds numbers of the summary by
+    name (None: absent from the input), ``codes`` those of the findings with advice, in their order. ``origin`` marks
+    inputs that no device recorded (simulated, handMade).
     """
 
     time: str
@@ -37,11 +38,23 @@ class RunLine:
     codes: tuple[str, ...] = ()
     rank: int | None = None
     origin: str = ""
+    recorded: str = ""
+    folder: str = ""
+
+    @property
+    def at(self) -> str:
+        """The time of the recording, else of the analysis."""
+        return self.recorded or self.time
+
+    @property
+    def label(self) -> str:
+        """The name that a reader recognises: its folder, since the names of traces are generated."""
+        return self.folder or self.name
 
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a summary file in its order, and how many others it holds that could not be read."""
+    """The lines of a summary file in order, and the number of unreadable ones."""
 
     lines: tuple[RunLine, ...]
     damaged: int
@@ -49,7 +62,7 @@ class History:
 
 @dataclass(frozen=True)
 class Point:
-    """The number in one run."""
+    """The value of the number in one run."""
 
     time: str
     name: str
@@ -60,8 +73,8 @@ class Point:
 class Level:
     """Runs between two changes: the first and the last of them, their number, and their median.
 
-    ``change`` is the relative change from the level before, None for the first and where that was 0; ``new_codes`` are
-    of findings that most of these runs have and most of the runs of the level before have not.
+    ``change`` is the relative change from the previous level, None for the first and where that was 0; ``new_codes``
+    lists findings that most of these runs have and most runs of the previous level do not.
     """
 
     first: str
@@ -78,8 +91,8 @@ class Trend:
 
     ``best`` is the best level before the last, ``worse`` by what share of it the last level is worse, for ratios by how
     many points / 100 (negative when better); both None while there is one level, or where neither direction is better.
-    ``left_out`` counts the runs that cannot be compared with the last one, ``absent`` those whose inputs did not show
-    the number.
+    ``left_out`` counts the runs that are not comparable with the last one, ``absent`` those whose inputs lack the
+    number.
     """
 
     kind: MetricKind
@@ -98,5 +111,5 @@ class Trend:
 
     @property
     def fails(self) -> bool:
-        """Whether the number is worse than it was, by more than the threshold."""
+        """Whether the number got worse by more than the threshold."""
         return self.verdict == "worse"

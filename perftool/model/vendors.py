@@ -1,8 +1,8 @@
-"""The names that traces use and what each says, from the files of ``vendors``."""
+"""The names that traces use, with their meanings, from the files of ``vendors``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,12 +12,12 @@ from typing import Any
 import tomli
 
 FOLDER = Path(__file__).parent.parent / "vendors"
-_FACTS = {"title", "type", "precedence", "lane"}
+_FACTS = {"title", "type", "precedence", "unsigned", "lane", "arguments"}
 
 
 @dataclass(frozen=True)
 class Name:
-    """A pattern of names in lower case, of a ``subject`` (runtime, kernel, category), and the ``role`` it gives."""
+    """A lower-case pattern of names of a ``subject`` (runtime, kernel, category), and the ``role`` it assigns."""
 
     subject: str
     role: str
@@ -26,7 +26,7 @@ class Name:
 
 @dataclass(frozen=True)
 class LanePattern:
-    """A lane shows ``engine`` when ``pattern``, a regular expression, fits its ``field``: process or base."""
+    """A lane belongs to ``engine`` when ``pattern``, a regular expression, matches its ``field``: process or base."""
 
     engine: str
     field: str
@@ -35,26 +35,44 @@ class LanePattern:
 
 @dataclass(frozen=True)
 class Vendor:
-    """One file of names. ``type`` is the device type in reports and rules, None for what is common to all devices."""
+    """One file of names. ``type`` is the device type in reports and rules, None for names common to all devices.
+
+    ``unsigned``: device work without the sign of any vendor is this vendor's. ``arguments`` maps an argument of events
+    to its names in the vendor's other profilers.
+    """
 
     title: str
     type: str | None
     precedence: int
+    unsigned: bool
     names: tuple[Name, ...]
     lanes: tuple[LanePattern, ...]
+    arguments: Mapping[str, tuple[str, ...]]
 
 
 @cache
 def vendors(folder: Path = FOLDER) -> tuple[Vendor, ...]:
-    """Every vendor; of two that a run shows, the first one is the run's."""
+    """Every vendor, in order of precedence when a run shows signs of several."""
     files = sorted(folder.glob("*.toml"))
     read = [_vendor(tomli.loads(file.read_text(encoding="utf-8"))) for file in files]
     return tuple(sorted(read, key=lambda vendor: vendor.precedence))
 
 
 def accelerators() -> tuple[str, ...]:
-    """The types of devices besides the CPU."""
+    """The device types other than the CPU."""
     return tuple(vendor.type for vendor in vendors(FOLDER) if vendor.type)
+
+
+def type_of_unsigned() -> str | None:
+    """The device type of work without the sign of any vendor."""
+    return next((vendor.type for vendor in vendors(FOLDER) if vendor.unsigned), None)
+
+
+@cache
+def backends() -> frozenset[str]:
+    """The backends of process groups that only move tensors of accelerators."""
+    names = (name for vendor in vendors(FOLDER) for name in vendor.names)
+    return frozenset(name.pattern for name in names if name.subject == "backend")
 
 
 def type_of_name(name: str) -> str | None:
@@ -67,7 +85,16 @@ def type_of_name(name: str) -> str | None:
 
 def _vendor(data: dict[str, Any]) -> Vendor:
     lanes = (LanePattern(entry["engine"], *_field(entry)) for entry in data.get("lane", ()))
-    return Vendor(data["title"], data.get("type"), data.get("precedence", 0), tuple(_names(data)), tuple(lanes))
+    arguments = {key: tuple(names) for key, names in data.get("arguments", {}).items()}
+    return Vendor(
+        data["title"],
+        data.get("type"),
+        data.get("precedence", 0),
+        data.get("unsigned", False),
+        tuple(_names(data)),
+        tuple(lanes),
+        arguments,
+    )
 
 
 def _field(entry: dict[str, str]) -> tuple[str, str]:

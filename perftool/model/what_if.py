@@ -1,4 +1,4 @@
-"""A step as it was, as the replay gives it, and as it would be after changes."""
+"""A step as measured, as replayed, and as predicted after changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.replayed import BoundShare
 
 @dataclass(frozen=True)
 class PathTask:
-    """What bounds the step under one ``name`` (None where no slice says what the host did), in ns of a step."""
+    """The part of the critical path under one ``name`` (None where no slice names the host's work), in ns per step."""
 
     kind: str
     name: str | None
@@ -20,7 +20,7 @@ class PathTask:
 
 @dataclass(frozen=True)
 class Path:
-    """Who bounds the replayed step: shares by kind, and the tasks with most of it; the largest first."""
+    """The critical path of the replayed step: shares by kind, and the tasks with most of it; the largest first."""
 
     bounds: tuple[BoundShare, ...]
     tasks: tuple[PathTask, ...]
@@ -28,9 +28,9 @@ class Path:
 
 @dataclass(frozen=True)
 class Applied:
-    """One change that was asked for: ``what`` as the command line has it, and how many tasks it is about.
+    """One requested change: ``what`` as on the command line, and the number of tasks it affects.
 
-    ``step_ns`` is what a step would take with this change alone.
+    ``step_ns`` is the length of a step with this change alone.
     """
 
     kind: Literal["fix", "scale", "without"]
@@ -40,14 +40,25 @@ class Applied:
 
 
 @dataclass(frozen=True)
+class FixBound:
+    """The most that the fix of rule ``code`` saves per step, in ns, where no replay can show the fix.
+
+    ``ns_per_step`` is None if nothing in the recording bounds what the fix saves.
+    """
+
+    code: str
+    ns_per_step: int | None
+
+
+@dataclass(frozen=True)
 class WhatIf:
     """The replayed steps of ``rank`` with ``changes``; times are mean lengths of a step in ns.
 
-    With fixes of rules over ranks it is all ``ranks`` together that are replayed, and ``rank`` is None.
+    With fixes of rules over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
 
-    ``predicted_step_ns`` and the path ``after`` are None when nothing may be predicted, and ``why_not`` is one sentence
-    then; the other numbers are None where there is nothing to replay. ``error_ratio`` is how far the unchanged replay
-    is off the measured step.
+    When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` is one
+    sentence; the other numbers are None where there is nothing to replay. ``error_ratio`` is the deviation of the
+    unchanged replay from the measured step. ``bounds`` belong to the fixes that no replay shows.
     """
 
     rank: int | None
@@ -61,10 +72,11 @@ class WhatIf:
     after: Path | None
     why_not: str | None = None
     ranks: int = 1
+    bounds: tuple[FixBound, ...] = ()
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """The codes of the rules whose fixes were made."""
+        """The codes of the rules whose fixes were applied."""
         return tuple(applied.what for applied in self.changes if applied.kind == "fix")
 
     def __repr__(self) -> str:

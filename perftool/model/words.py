@@ -1,8 +1,8 @@
-"""What people read for parts of a step, device work, causes of idle time and what host threads do."""
+"""Readable labels for parts of a step, device work, causes of idle time and activities of host threads."""
 
 from __future__ import annotations
 
-# One word means one thing everywhere.
+# Each word has the same meaning everywhere.
 KIND_LABELS = {
     "kernel": "kernels", "MME": "MME", "TPC": "TPC", "NIC": "NIC", "memcpy": "copies", "memset": "fills",
     "collective": "collectives", "communication": "collectives", "runtime": "runtime calls",
@@ -10,11 +10,14 @@ KIND_LABELS = {
     "compile": "compiling", "fallback": "CPU fallback", "sync": "host waits for device", "copy": "copying",
     "graph_build": "building graphs", "launch_latency": "launch latency", "queued": "work queued, not started",
     "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
-    "python": "Python", "host": "host", "delay": "delays",
-    "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "unknown",
+    "python": "Python", "capture": "capturing a graph", "profiler": "the profiler itself",
+    "queue": "waiting for a queue", "pipe": "waiting for a pipe or socket", "lock": "waiting for a lock",
+    "sleep": "sleeping", "host": "host", "delay": "delays",
+    "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
+    "before_recording": "before the recording", "undecided": "use not shown",
 }  # fmt: skip
 
 
 def kind_label(kind: str) -> str:
-    """What to call a kind of work or a cause; names that nobody foresaw are shown as they are."""
+    """The label of a kind of work or a cause; unknown names are shown unchanged."""
     return KIND_LABELS.get(kind, kind.replace("_", " "))

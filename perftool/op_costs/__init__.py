@@ -1,1 +1,1 @@
-"""How many operations and bytes a framework op needs, by the shapes of its inputs. The only place of these formulas."""
+"""Operations and bytes that a framework op needs, from the shapes of its inputs. All such formulas are here."""

@@ -1,8 +1,6 @@
-"""Attention without the matrix of scores in memory.
-
-Forward takes two matrix products, backward five, one of which makes the scores anew (Dao, FlashAttention-2, 2023,
-whose benchmarks also halve the work under a causal mask). Softmax is left out, as there. Every head of the queries
-counts; keys and values that heads share are read once.
+"""Attention without the score matrix in memory. Forward takes two matrix products, backward five, one of which
+recomputes the scores (Dao, FlashAttention-2, 2023, whose benchmarks also halve the work under a causal mask). Softmax
+is left out, as there. Every head of the queries counts; keys and values that heads share are read once.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from perftool.op_costs.cost import Cost, moved
 class AttentionLayout:
     """Positions of the arguments: ``query`` is followed by key and value; ``heads`` is the dimension of the heads.
 
-    ``packed`` is the argument that joins sequences of several lengths, which the shapes do not tell.
+    ``packed`` is the argument that joins sequences of several lengths, which the shapes do not show.
     """
 
     causal: int
@@ -49,7 +47,7 @@ class AttentionLayout:
 
 
 def _pairs(queries: int, keys: int, causal: bool) -> float:
-    """How many products of a query and a key a head needs; a causal mask ends at the last of both."""
+    """The number of query-key products per head; a causal mask is aligned at the last query and key."""
     if not causal:
         return queries * keys
     return queries * (keys - queries / 2) if queries <= keys else keys * keys / 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from perftool.op_costs.seen import Results, Shape
 
-# Types of tensors as traces spell them: bytes of an element, and the name that peak rates go by.
+# Tensor types as traces spell them: bytes per element, and the name used for peak rates.
 _TYPES = {
     "double": (8, "fp64"), "float": (4, "fp32"), "c10::Half": (2, "fp16"), "c10::BFloat16": (2, "bf16"),
     "c10::Float8_e4m3fn": (1, "fp8"), "c10::Float8_e5m2": (1, "fp8"), "c10::Float8_e4m3fnuz": (1, "fp8"),
@@ -17,11 +18,11 @@ _TYPES = {
     "long int": (8, None), "long": (8, None), "int": (4, None), "short": (2, None), "signed char": (1, "int8"),
     "unsigned char": (1, None), "bool": (1, None),
 }  # fmt: skip
-# Kinds in the order in which the type of a result rises: truth values, whole numbers, real numbers, complex ones.
+# Integer types; type promotion goes bool, integer, float, complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
-# A type of each size, for elements of which only the size is known.
+# A stand-in type for elements whose size alone is known.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
-# c10::ScalarType, by which arguments name a type.
+# c10::ScalarType numbers, as arguments give them.
 _SCALAR_TYPES = {
     "0": "unsigned char", "1": "signed char", "2": "short", "3": "int", "4": "long int", "5": "c10::Half",
     "6": "float", "7": "double", "11": "bool", "15": "c10::BFloat16", "23": "c10::Float8_e5m2",
@@ -31,7 +32,7 @@ _LARGEST = 2**53
 
 
 class NoModelError(ValueError):
-    """The call does not say enough, or says something that the formula does not cover."""
+    """The record lacks an argument, or the formula does not cover the call."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Tensor:
 
     @property
     def rate_name(self) -> str | None:
-        """The name under which devices.toml gives peak rates of the type, None when it gives none."""
+        """The type's name in devices.toml, or None if no peak rate is published for it."""
         return _TYPES[self.type][1]
 
     def shaped(self, dims: tuple[int, ...]) -> Tensor:
@@ -69,8 +70,9 @@ class Tensor:
 class Call:
     """The inputs of one call, by position.
 
-    ``element_bytes`` is the size of the elements that its kernels work on: records do not say it of lists of tensors.
-    ``outer`` are the shapes of the op that it is part of, ``seen`` the results of the recording's convolutions.
+    ``element_bytes`` is the element size of its kernels, which records omit for lists of tensors. ``outer`` are
+    the shapes of the enclosing op, ``seen`` the results of the recording's convolutions. ``around`` is the annotation
+    around a call of a serving engine, ``grids`` are names and grids of its kernels.
     """
 
     dims: list[Any]
@@ -79,6 +81,8 @@ class Call:
     element_bytes: int | None = None
     outer: list[Any] = field(default_factory=list)
     seen: Results = field(default_factory=dict)
+    around: str = ""
+    grids: Sequence[tuple[str, Shape]] = ()
 
     def has(self, position: int) -> bool:
         """Whether a tensor is given at ``position``."""
@@ -153,21 +157,21 @@ def shape_of(dims: Any) -> Shape:
 
 
 def promoted(tensors: list[Tensor]) -> str:
-    """The type of what tensors of several types give: that of the highest kind, and the widest of that kind.
+    """The type that an op on ``tensors`` of several types returns: the highest kind, and the widest type of that kind.
 
-    One without dimensions counts only when its kind is higher (PyTorch's tensor attributes, "type promotion").
+    A zero-dimensional tensor counts only if its kind is higher (PyTorch, "Tensor Attributes", type promotion).
     """
     kinds = [(_kind(one.type), bool(one.dims), _TYPES[one.type][0], one.type) for one in tensors]
     return max(kinds)[3]
 
 
 def is_whole(name: str) -> bool:
-    """Whether the type holds whole numbers or truth values."""
+    """Whether the type is integer or bool."""
     return _kind(name) < 2
 
 
 def broadcast(tensors: list[Tensor]) -> tuple[int, ...]:
-    """The shape that the tensors share once those of size 1 are repeated."""
+    """The broadcast shape of the tensors."""
     rank = max(len(one.dims) for one in tensors)
     padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
     shape = tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))

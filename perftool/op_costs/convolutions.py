@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from perftool.op_costs.call import Call, NoModelError, Tensor, shape_of
 from perftool.op_costs.cost import Cost, moved
@@ -15,8 +16,8 @@ from perftool.op_costs.windows import each, slid
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """Positions of the arguments of a convolution; None where the op has none."""
+class Convolution:
+    """Positions of the arguments of a convolution op; None where the op has no such argument."""
 
     stride: int
     padding: int
@@ -27,18 +28,26 @@ class _Layout:
 
     def __call__(self, call: Call) -> Cost:
         x, weight = call.tensor(0), call.tensor(1)
-        result = x.shaped(self._result(call, x, weight))
+        result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        # Forwards each element of the result meets a filter, backwards (transposed) each of the input.
-        met = x if self._backwards(call) else result
+        # A convolution applies a filter per element of the result, a transposed one per element of the input.
+        met = x if self.backwards(call) else result
         return Cost(
             _inner(met, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
         )
 
-    def _backwards(self, call: Call) -> bool:
+    def backwards(self, call: Call) -> bool:
+        """Whether it is a transposed convolution."""
         return self.transposed is not None and call.recorded(self.transposed) and call.flag(self.transposed)
 
-    def _result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+    def step(self, call: Call) -> int | None:
+        """The largest dilation, None where it is not recorded."""
+        if self.dilation is None or not call.recorded(self.dilation):
+            return None
+        return max(call.numbers(self.dilation), default=1)
+
+    def result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+        """The shape of the result; NoModelError if the record does not show it."""
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")
@@ -48,7 +57,7 @@ class _Layout:
             return found
         stride, padding = each(call, self.stride, len(kernel)), each(call, self.padding, len(kernel))
         dilation = [1] * len(kernel) if self.dilation is None else each(call, self.dilation, len(kernel))
-        if not self._backwards(call):
+        if not self.backwards(call):
             return (x.dims[0], weight.dims[0], *slid(inside, kernel, stride, padding, dilation))
         assert self.transposed is not None
         more, groups = each(call, self.transposed + 1, len(kernel)), call.numbers(self.transposed + 2)
@@ -74,40 +83,48 @@ def _backward(call: Call) -> Cost:
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
     once = _inner(x if call.flag(7) else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
-    # Input and weight each are read for the other's gradient, and are as large as their own.
+    # Input and weight are each read for the other's gradient, and are as large as their own gradients.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
 
 
-def _gradient(call: Call) -> Cost:
-    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11; the whole has all shapes."""
+def _gradient(call: Call, of_weight: bool) -> Cost:
+    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11: the size of their output, the gradient of
+    the result, and the filter or the input. If that size is not recorded, the enclosing op has it.
+    """
     gradient = call.tensor(1)
-    if len(call.outer) < 3:
+    if call.recorded(0) and call.has(2):
+        made, other = gradient.shaped(tuple(call.numbers(0))), call.tensor(2)
+        x, weight = (other, made) if of_weight else (made, other)
+    elif len(call.outer) > 2:
+        x, weight = (gradient.shaped(shape_of(call.outer[at])) for at in (0, 2))
+    else:
         raise NoModelError("a shape is not recorded")
-    x, weight = (gradient.shaped(shape_of(call.outer[at])) for at in (0, 2))
     return Cost(_inner(gradient, weight), moved(gradient, x, weight), "matrix", gradient.rate_name)
 
 
-# Ops that have input, filter and gradient of the result, and where they stand.
+# Ops with input, filter and gradient of the result, and the positions of these.
 WHOLE = {
     "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1),
     "aten::miopen_convolution_backward": (0, 2, 1),
 }  # fmt: skip
 CONVOLUTIONS: dict[str, Callable[[Call], Cost]] = {
-    "aten::convolution": _Layout(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::_convolution": _Layout(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::convolution_overrideable": _Layout(stride=3, padding=4, dilation=5, transposed=6),
-    "aten::cudnn_convolution": _Layout(padding=2, stride=3, dilation=4, bias=None),
-    "aten::cudnn_convolution_relu": _Layout(stride=3, padding=4, dilation=5),
-    "aten::cudnn_convolution_add_relu": _Layout(stride=5, padding=6, dilation=7, bias=4, term=2),
-    "aten::miopen_convolution": _Layout(padding=3, stride=4, dilation=5),
-    "aten::miopen_depthwise_convolution": _Layout(padding=3, stride=4, dilation=5),
-    "aten::mkldnn_convolution": _Layout(padding=3, stride=4, dilation=5),
-    "aten::_slow_conv2d_forward": _Layout(stride=4, padding=5, dilation=None, bias=3),
-    "aten::_conv_depthwise2d": _Layout(stride=4, padding=5, dilation=6, bias=3),
-    "aten::cudnn_convolution_backward_input": _gradient, "aten::cudnn_convolution_backward_weight": _gradient,
-    "aten::miopen_convolution_backward_input": _gradient, "aten::miopen_convolution_backward_weight": _gradient,
+    "aten::convolution": Convolution(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::_convolution": Convolution(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::convolution_overrideable": Convolution(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::cudnn_convolution": Convolution(padding=2, stride=3, dilation=4, bias=None),
+    "aten::cudnn_convolution_relu": Convolution(stride=3, padding=4, dilation=5),
+    "aten::cudnn_convolution_add_relu": Convolution(stride=5, padding=6, dilation=7, bias=4, term=2),
+    "aten::miopen_convolution": Convolution(padding=3, stride=4, dilation=5),
+    "aten::miopen_depthwise_convolution": Convolution(padding=3, stride=4, dilation=5),
+    "aten::mkldnn_convolution": Convolution(padding=3, stride=4, dilation=5),
+    "aten::_slow_conv2d_forward": Convolution(stride=4, padding=5, dilation=None, bias=3),
+    "aten::_conv_depthwise2d": Convolution(stride=4, padding=5, dilation=6, bias=3),
+    **{
+        f"aten::{library}_convolution_backward_{part}": partial(_gradient, of_weight=part == "weight")
+        for library in ("cudnn", "miopen") for part in ("input", "weight")
+    },
     "aten::convolution_backward": _backward,
     "aten::convolution_backward_overrideable": _backward,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an op needs at least."""
+"""The least that an op needs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Unit = Literal["matrix", "vector"]
 class Cost:
     """Operations of one call, and bytes of device memory when each input is read once and each result written once.
 
-    A multiplication and an addition are two operations; ``flops`` is None where only the bytes are known. ``unit``
-    tells which peak rate applies, ``dtype`` its type.
+    A multiplication and an addition are two operations; ``flops`` is None where only the bytes are known. ``unit`` and
+    ``dtype`` select the peak rate.
     """
 
     flops: int | None

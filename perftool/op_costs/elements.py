@@ -13,7 +13,7 @@ from functools import partial
 from perftool.op_costs.call import Call, NoModelError, broadcast, is_whole, promoted
 from perftool.op_costs.cost import Cost, moved
 
-# By the number of leading arguments that may be tensors; the same ops that end in "_" write to their first argument.
+# Keyed by the number of leading tensor arguments; the in-place forms write to their first argument.
 _POINTWISE = {
     1: "abs ceil cos erf exp expm1 floor gelu hardswish leaky_relu log log1p log2 mish neg reciprocal relu round rsqrt "
        "sigmoid sign silu sin softplus sqrt square tan tanh clamp_min clamp_max hardtanh elu bitwise_not "
@@ -26,7 +26,7 @@ _POINTWISE = {
 _TRUTH = {
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf",
 }  # fmt: skip
-# Give real numbers for whole ones.
+# Return floats for integers.
 _REAL = {
     "cos", "erf", "exp", "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sqrt", "tan",
     "tanh", "div",
@@ -45,7 +45,7 @@ def _pointwise(call: Call, operands: int, name: str, in_place: bool) -> Cost:
 
 
 def _dropout(call: Call) -> Cost:
-    """The kept elements, scaled, and which they are."""
+    """Dropout: the kept elements, scaled, and their mask."""
     x = call.tensor(0)
     return Cost(2 * x.count, moved(x, x, x.typed("bool")), "vector", x.rate_name)
 
@@ -89,7 +89,7 @@ def _fill(call: Call) -> Cost:
 
 
 def _drawn(call: Call) -> Cost:
-    """Random numbers; what a generator computes for one differs by device."""
+    """Random numbers; the cost of a generator differs by device."""
     return Cost(None, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
 
 
@@ -99,7 +99,7 @@ def _moved_about(call: Call) -> Cost:
 
 
 def _added_by_index(call: Call) -> Cost:
-    """``index_add_`` and ``scatter_add_`` (self, dimension, index, source): what is touched is read and written."""
+    """``index_add_`` and ``scatter_add_`` (self, dimension, index, source) read and write the touched elements."""
     x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
     return Cost(source.count, 3 * source.bytes + index.bytes, "vector", x.rate_name)
 

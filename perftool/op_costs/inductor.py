@@ -1,7 +1,9 @@
 """Kernels that TorchInductor generates: each tensor among the arguments is read or written once.
 
-Their names tell the ops that were fused, but not how often each is evaluated, so operations stay unknown. Templates of
-products (``triton_tem``) and kernels that pick rows by index have no model: the arguments do not say what they touch.
+Their names list the fused ops, but not how often each is evaluated, so the number of operations is unknown. A template
+of a product (``triton_tem``) has the operations of the product: its last matrix is the result, whose sizes and one more
+the operands share. Kernels that select rows by index have no model: the arguments do not show which elements they
+touch.
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ from collections.abc import Callable
 
 from perftool.op_costs.call import Call, NoModelError
 from perftool.op_costs.cost import Cost, moved
+from perftool.op_costs.seen import Shape
 
 _POINTWISE = re.compile(r"triton_(poi|red|per|for)_fused_")
+_PRODUCT = re.compile(r"triton_tem_fused_(?:\w*_)?(?:mm|addmm|bmm|baddbmm)(?:_|$)")
 _BY_INDEX = re.compile(r"embedding|index|gather|scatter|slice|select")
 
 
 def inductor_model(name: str) -> Callable[[Call], Cost] | None:
-    """The model of a generated kernel called ``name``; None for any other op."""
+    """The cost model for the generated kernel ``name``, or None for any other op."""
+    if _PRODUCT.match(name):
+        return _product
     return _arguments if _POINTWISE.match(name) and not _BY_INDEX.search(name) else None
 
 
@@ -27,3 +33,22 @@ def _arguments(call: Call) -> Cost:
         raise NoModelError("no tensors")
     largest = max(tensors, key=lambda one: one.count)
     return Cost(None, moved(*tensors), "vector", largest.rate_name)
+
+
+def _product(call: Call) -> Cost:
+    """Operands may be stored transposed, so each has its sizes in either order."""
+    tensors = call.tensors()
+    matrices = [one for one in tensors if len(one.dims) in (2, 3)]
+    if len(matrices) < 3 or len({one.dims[:-2] for one in matrices}) != 1:
+        raise NoModelError("not one product")
+    first, second, result = (one.dims[-2:] for one in (*matrices[:2], matrices[-1]))
+    found = {terms for a, b in ((first, second), (second, first)) for terms in _terms(a, b, result)}
+    if len(found) != 1:
+        raise NoModelError("operands of other sizes")
+    return Cost(2 * matrices[-1].count * found.pop(), moved(*tensors), "matrix", matrices[0].rate_name)
+
+
+def _terms(a: Shape, b: Shape, result: Shape) -> set[int]:
+    """The sizes that make ``a`` m x k and ``b`` k x n, for a result of m x n."""
+    m, n = result
+    return {k for k in a if sorted(a) == sorted((m, k)) and sorted(b) == sorted((k, n))}

@@ -43,7 +43,7 @@ def _softmax_backward(call: Call) -> Cost:
 
 
 def _embedding(call: Call) -> Cost:
-    """Rows of a table by their numbers: only these are read."""
+    """Embedding lookup: only the rows looked up are read."""
     weight, chosen = call.tensor(0), call.tensor(1)
     if len(weight.dims) != 2:
         raise NoModelError("not rows of a table")
@@ -68,7 +68,7 @@ def _gather(call: Call) -> Cost:
 
 
 def _embedding_backward(call: Call) -> Cost:
-    """Adds each row of the gradient to that of the table, which is written whole."""
+    """Adds gradient rows to the table's gradient, all of which is written."""
     gradient, chosen = call.tensor(0), call.tensor(1)
     rows = call.numbers(2)
     if len(rows) != 1 or not gradient.dims or rows[0] < 0:

@@ -39,7 +39,7 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """Parameters are the first list; what is not used (momentum, maxima) is an empty list and counts nothing."""
+    """Parameters are the first list; unused lists (momentum, maxima) are empty and count nothing."""
     parameters = call.many(0)
     both = [call.many(at) for at in written if at < len(call.dims) and call.dims[at]]
     once = [call.many(at) for at in read_only if at < len(call.dims) and call.dims[at]]

@@ -6,22 +6,31 @@ import json
 from collections.abc import Callable, Mapping
 
 from perftool.op_costs.attention import ATTENTION
-from perftool.op_costs.call import Call, NoModelError
+from perftool.op_costs.call import Call, NoModelError, shape_of
 from perftool.op_costs.convolutions import CONVOLUTIONS
 from perftool.op_costs.cost import Cost
 from perftool.op_costs.elements import COPIES, FILLS, POINTWISE, REDUCTIONS, SCATTERED
+from perftool.op_costs.experts import MIXTURES
 from perftool.op_costs.inductor import inductor_model
 from perftool.op_costs.layers import EMBEDDINGS, NORMS, SOFTMAX
 from perftool.op_costs.lists import JOINS, LISTS, OPTIMIZERS
 from perftool.op_costs.pools import LOSSES, POOLS
 from perftool.op_costs.products import PRODUCTS
-from perftool.op_costs.seen import Results
+from perftool.op_costs.quantised import QUANTISED
+from perftool.op_costs.seen import Results, Shape
 from perftool.op_costs.serving import SERVING_ATTENTION, SERVING_NORMS, SERVING_POINTWISE
 
 Models = Mapping[str, Callable[[Call], Cost]]
-# The kinds of ops; the table of op_efficiency and the rules know them by these words.
+
+
+def _mixture(name: str) -> Callable[[Call], Cost]:
+    return lambda call: MIXTURES[name](call).cost()
+
+
+# The kinds of ops, as named in the table op_efficiency and in rules.
 KINDS: Mapping[str, Models] = {
-    "product": PRODUCTS, "convolution": CONVOLUTIONS, "attention": {**ATTENTION, **SERVING_ATTENTION},
+    "product": {**PRODUCTS, **QUANTISED, **{name: _mixture(name) for name in MIXTURES}},
+    "convolution": CONVOLUTIONS, "attention": {**ATTENTION, **SERVING_ATTENTION},
     "normalisation": {**NORMS, **SERVING_NORMS}, "softmax": SOFTMAX,
     "pointwise": {**POINTWISE, **SERVING_POINTWISE}, "reduction": REDUCTIONS, "copy": {**COPIES, **JOINS},
     "fill": FILLS, "embedding": {**EMBEDDINGS, **SCATTERED}, "pool": POOLS, "loss": LOSSES, "list": LISTS,
@@ -39,26 +48,58 @@ def cost_of(
     element_bytes: int | None = None,
     outer: str | None = None,
     seen: Results | None = None,
+    around: str | None = None,
+    grids: str | None = None,
 ) -> Cost | None:
-    """What one call of the op ``name`` needs, or None where no model covers it.
+    """The cost of one call of the op ``name``, or None if no model covers it.
 
     ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument;
     ``element_bytes`` is the size of an element of the tensors in lists, by the names of its kernels; ``outer`` are the
-    shapes of the op that it is part of, ``seen`` the results of the recording's convolutions.
+    shapes of the op that it is part of, ``seen`` the results of the recording's convolutions. ``around`` and ``grids``
+    are those of _op_work.
     """
     model = MODELS.get(name) or inductor_model(name)
     if model is None:
         return None
     try:
-        cost = model(Call(_listed(dims), _listed(types), _listed(scalars), element_bytes, _listed(outer), seen or {}))
+        cost = model(call_of(dims, types, scalars, element_bytes, outer, seen, around, grids))
     except NoModelError:
         return None
     return cost if 0 <= (cost.flops or 0) <= _MOST and 0 <= cost.bytes <= _MOST else None
 
 
-def _listed(text: str | None) -> list[object]:
+def call_of(
+    dims: str | None,
+    types: str | None,
+    scalars: str | None,
+    element_bytes: int | None,
+    outer: str | None,
+    seen: Results | None,
+    around: str | None,
+    grids: str | None,
+) -> Call:
+    """The call of such a record, whose parts are those of ``cost_of``. Raises NoModelError for what is not JSON."""
+    lists = listed(dims), listed(types), listed(scalars)
+    return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
+
+
+def listed(text: str | None) -> list[object]:
+    """A recorded list; empty for anything else. Raises NoModelError for what is not JSON."""
     try:
         value = json.loads(text) if text else []
     except (ValueError, RecursionError):
         raise NoModelError("not JSON") from None
     return value if isinstance(value, list) else []
+
+
+def _grids(text: str | None) -> list[tuple[str, Shape]]:
+    """Names and grids of kernels; those without a grid have an empty one."""
+    found = [one for one in listed(text) if isinstance(one, dict)]
+    return [(str(one.get("name")), _grid(one.get("grid"))) for one in found]
+
+
+def _grid(recorded: object) -> Shape:
+    try:
+        return shape_of(recorded) if isinstance(recorded, list) and len(recorded) == 3 else (0, 0, 0)
+    except NoModelError:
+        return (0, 0, 0)

@@ -1,8 +1,8 @@
 """Pooling and losses.
 
-A pool compares or adds each element of its windows once: result times size of the window. Its gradient is read with
-the places of the maxima, and the input's is written whole. Losses, per element: mean squared error: difference, square,
-sum; its gradient: difference, two products. Binary cross entropy of logits, in its stable form
+A pool compares or adds each element of its windows once: result times size of the window. Backward reads its gradient
+with the positions of the maxima, and writes the whole gradient of the input. Losses, per element: mean squared error:
+difference, square, sum; its gradient: difference, two products. Binary cross entropy of logits, in its stable form
 max(x, 0) - x y + log(1 + exp(-|x|)): maximum, product, two sums, exponential, logarithm, and the sum of all.
 """
 
@@ -55,7 +55,7 @@ def _loss_backward(call: Call) -> Cost:
 
 
 def _nll_backward(call: Call) -> Cost:
-    """The gradient is written whole, and is not zero in one place of each row."""
+    """The whole gradient is written; it has one nonzero element per row."""
     x, target = call.tensor(1), call.tensor(2)
     return Cost(target.count, moved(x, target), "vector", x.rate_name)
 

@@ -1,6 +1,7 @@
 """Matrix products: 2 m k n operations (BLAS: m n inner products of k multiplications and additions each).
 
-The term that addmm and its like add costs one operation per element of the result; factors alpha and beta none.
+The term added by addmm and similar ops costs one operation per element of the result; the factors alpha and beta cost
+none.
 """
 
 from __future__ import annotations
@@ -78,10 +79,26 @@ def _whole_numbers(call: Call) -> Cost:
     return _product(call.tensor(0), call.tensor(1), result_type="int")
 
 
+def _recurrent(call: Call, backward: bool = False) -> Cost:
+    """A layer of an RNN of oneDNN: in each time step the input and the state times their weights; backward twice that.
+
+    What the gates compute for each element is left out, as is the state between the steps.
+    """
+    x, of_input, of_state = call.tensor(0), call.tensor(1), call.tensor(2)
+    if len(x.dims) != 3 or len(of_input.dims) != 2 or len(of_state.dims) != 2 or x.dims[2] != of_input.dims[1]:
+        raise NoModelError("not a layer")
+    rows = x.dims[0] * x.dims[1]
+    result = x.shaped((rows, of_state.dims[1]))
+    flops = 2 * rows * (of_input.count + of_state.count)
+    once = moved(x, result, of_input, of_state)
+    return Cost(flops * (1 + backward), once * (1 + backward), "matrix", x.rate_name)
+
+
 PRODUCTS: dict[str, Callable[[Call], Cost]] = {
     "aten::mm": _plain, "aten::bmm": _plain, "aten::addmm": _added, "aten::baddbmm": _added, "aten::addmm_": _added,
     "aten::_addmm_activation": _added, "aten::baddbmm_": _added, "aten::_scaled_mm": _scaled, "aten::linear": _linear,
     "aten::mv": partial(_vector, first=0), "aten::addmv": partial(_vector, first=1),
     "aten::addmv_": partial(_vector, first=1), "aten::dot": _dot, "aten::_grouped_mm": _grouped,
     "aten::_scaled_grouped_mm": _grouped, "aten::_int_mm": _whole_numbers,
+    "aten::mkldnn_rnn_layer": _recurrent, "aten::mkldnn_rnn_layer_backward": partial(_recurrent, backward=True),
 }  # fmt: skip

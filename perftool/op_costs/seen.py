@@ -1,6 +1,6 @@
-"""Results of convolutions that a recording shows.
+"""Result shapes of the convolutions in a recording.
 
-Before PyTorch 2 recordings hold no stride and padding, but the op of the gradients has input, filter and result.
+Recordings before PyTorch 2 lack stride and padding, but the gradient op has the shapes of input, filter and result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Results = Mapping[tuple[Shape, Shape], Shape | None]
 
 
 def results(convolutions: Iterable[tuple[Shape, Shape, Shape]]) -> Results:
-    """The shape of the result by those of input and filter; None where convolutions of these differ in it."""
+    """Result shape by input and filter shape; None where the same two shapes have different results."""
     found: dict[tuple[Shape, Shape], Shape | None] = {}
     for x, weight, result in sorted(set(convolutions)):
         found[x, weight] = None if (x, weight) in found else result

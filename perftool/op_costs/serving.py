@@ -1,7 +1,8 @@
 """Custom ops whose signature is public: those of vLLM (csrc/torch_bindings.cpp) and of the package flash-attn.
 
 Operations per element as in ``layers``: RMS normalisation 4, and 1 for the residual; a rotation takes 4 products and 2
-sums for two elements; SiLU times a gate 2; a quantisation one product. A cache is written only where slots say so.
+sums for two elements; SiLU times a gate 2; a quantisation one product. Only the slots of a cache that are listed are
+written.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perftool.op_costs.attention import AttentionLayout
-from perftool.op_costs.call import Call, NoModelError
+from perftool.op_costs.call import Call, NoModelError, Tensor
 from perftool.op_costs.cost import Cost, moved
+from perftool.op_costs.lengths import lengths_of
 
 
 def _rms_norm(call: Call) -> Cost:
@@ -55,7 +57,16 @@ def _cached(call: Call) -> Cost:
     return Cost(0, moved(key, value, slots, *kept), "vector", key.rate_name)
 
 
-SERVING_NORMS: dict[str, Callable[[Call], Cost]] = {"_C::rms_norm": _rms_norm, "_C::fused_add_rms_norm": _add_rms_norm}
+def _group_norm(call: Call) -> Cost:
+    """AITER's ``_groupnorm_run(input, groups, weight, bias, epsilon)``, as PyTorch's."""
+    x = call.tensor(0)
+    return Cost(8 * x.count, moved(x, x, *call.tensors(2, 4)), "vector", x.rate_name)
+
+
+SERVING_NORMS: dict[str, Callable[[Call], Cost]] = {
+    "_C::rms_norm": _rms_norm, "_C::fused_add_rms_norm": _add_rms_norm,
+    "aiter::_groupnorm_run": _group_norm,
+}  # fmt: skip
 SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
     "_C::rotary_embedding": _rotary,
     "_C::silu_and_mul": _gated, "_C::gelu_and_mul": _gated, "_C::gelu_tanh_and_mul": _gated,
@@ -63,7 +74,31 @@ SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
     "_C::dynamic_per_token_scaled_fp8_quant": _quantised,
     "_C_cache_ops::reshape_and_cache": _cached, "_C_cache_ops::reshape_and_cache_flash": _cached,
 }  # fmt: skip
+
+
+def _paged(call: Call) -> Cost:
+    """vLLM's attention over a cache: ``unified_attention(query, key, value, ...)``, new tokens times heads times size.
+
+    A step has sequences of many lengths, whose sums are in the annotation around it. The mask is causal. The cache has
+    the type of the queries. Triton's kernel 2d handles batches that only decode if a window limits the keys, whose size
+    is not recorded.
+    """
+    q, k, v = (call.tensor(at) for at in range(3))
+    lengths = lengths_of(call.around)
+    if not len(q.dims) == len(k.dims) == len(v.dims) == 3 or lengths.queries > q.dims[0]:
+        raise NoModelError("tokens of another batch")
+    if "generation" in call.around and any(name.endswith("attention_2d") for name, _ in call.grids):
+        raise NoModelError("the window is not recorded")
+    heads, inner, outer = q.dims[1], q.dims[2], v.dims[2]
+    fresh = (q.shaped((lengths.queries, heads, inner)), Tensor((lengths.queries, heads, outer), k.type))
+    cached = (q.shaped((lengths.keys, k.dims[1], inner)), q.shaped((lengths.keys, v.dims[1], outer)))
+    return Cost(round(2 * heads * lengths.pairs * (inner + outer)), moved(*fresh, *cached), "matrix", q.rate_name)
+
+
+PAGED = ("vllm::unified_attention", "vllm::unified_attention_with_output")
 SERVING_ATTENTION: dict[str, Callable[[Call], Cost]] = {
+    **dict.fromkeys(PAGED, _paged),
+    "aiter::fmha_v3_fwd": AttentionLayout(causal=5, heads=2),
     "flash_attn::_flash_attn_forward": AttentionLayout(causal=5, heads=2),
     "flash_attn::_flash_attn_backward": AttentionLayout(causal=11, heads=2, query=1),
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""Bytes to rows: one module per file format. A reader knows a format and nothing of tables or rules."""
+"""Bytes to rows: one module per file format. A reader knows its format, but no tables or rules."""

@@ -1,4 +1,4 @@
 """The recorded steps as a graph of dependencies, replayed unchanged and with a change.
 
-``recording`` takes a few steps out of the tables, ``graph`` links what happened in them, ``run`` replays the links.
+``recording`` loads a few steps from the tables, ``graph`` builds their dependencies, ``run`` replays them.
 """

@@ -1,4 +1,4 @@
-"""Who bounds the step: the critical path summed up by kinds, without looking at each of its stretches."""
+"""What bounds the step: the critical path, summed by kind of work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILLS = "SELECT id FROM device_ops WHERE rank = $rank AND kind = 'memset' AND t
 
 
 def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
-    """The shares of the unchanged replay of ``model``, the largest first."""
+    """Shares of the unchanged replay of ``model``, largest first."""
     store.build(["dataloader"])
     graph, path = model.graph, walk(model.graph, model.unchanged)
     nodes, bound = np.array([p[0] for p in path], dtype=np.int64), np.array([p[2] for p in path], dtype=np.int64)
@@ -37,7 +37,7 @@ def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
 
 
 def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
-    """``totals`` in ns as shares of their sum, the largest first."""
+    """``totals`` in ns as shares of their sum, largest first."""
     whole = max(1, sum(totals.values()))
     kinds = sorted((kind for kind in totals if totals[kind]), key=lambda kind: (-totals[kind], kind))
     return tuple(BoundShare(kind, totals[kind] / whole) for kind in kinds)
@@ -56,7 +56,7 @@ def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.nda
 
 
 def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> int:
-    """How much of what ``links`` of the host bound lies in fetches of a data loader."""
+    """How much of the host-bound time of ``links`` is spent in data-loader fetches."""
     graph, total = model.graph, 0
     begin, end = model.window
     rows = store.select(_FETCHES, {"rank": model.rank, "begin": begin, "end": end})
@@ -74,7 +74,7 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Times, and how much of the time until each lies in ``spans``, which are in order of their starts."""
+    """Times, and how much of the time up to each is inside ``spans``, which are sorted by start."""
     times, so_far = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])

@@ -1,4 +1,4 @@
-"""What a fix changes in the schedule: lengths of host stretches and tasks, and links that no longer hold."""
+"""How a fix changes the schedule: durations of host stretches and tasks, and dependencies that it removes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.replay.threads import MAIN
 
 ChangeKind = Literal["skip", "shorten", "detach", "prefetch", "merge"]
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
-# A link with this lag never holds anything up.
+# A link with this lag delays nothing.
 _GONE = -(1 << 60)
 _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
@@ -26,9 +26,9 @@ _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 class Change:
     """One primitive, on the device task ``task`` (slices.id), or on the host from ``ts`` to ``end`` of ``track``.
 
-    ``skip``: it takes no time, and what it launched is gone. ``shorten``: it takes ``factor`` of its time. ``detach``:
-    the host no longer waits in it, or for it. ``prefetch``: it is done beside the rest, on ``parallel`` threads or
-    streams. ``merge``: the launches in it become one, and their work follows without gaps.
+    ``skip``: it takes no time, and the work it launched disappears. ``shorten``: it takes ``factor`` of its time.
+    ``detach``: the host no longer waits in it or for it. ``prefetch``: it runs concurrently, on ``parallel`` threads or
+    streams. ``merge``: its launches become one, and their device work runs back to back.
     """
 
     kind: ChangeKind
@@ -42,18 +42,19 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and lengths of a graph after changes. ``beside_ns`` is what runs beside the rest: no step is shorter.
-
-    ``saved`` says for a host thread, by times of the recording, how much of what it did until then is gone.
+    """Lags and durations of a graph after changes. ``beside_ns`` is concurrent work: no step is shorter than it.
+    ``by_workers`` says that other host processes do some of it, and need cores for that. ``saved`` maps a host thread
+    to the part of its work up to a time of the recording that is removed.
     """
 
     lag: Int64s
     dur: Int64s
     beside_ns: int = 0
+    by_workers: bool = False
     saved: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
 
     def left_ns(self, thread: int, ts: int, end: int) -> int:
-        """What is left of the work of ``thread`` from ``ts`` to ``end``."""
+        """The work of ``thread`` that remains between ``ts`` and ``end``."""
         if thread not in self.saved:
             return end - ts
         before, after = np.interp([ts, end], *self.saved[thread])
@@ -71,7 +72,7 @@ class _Hosts:
 
 
 def altered(graph: Graph, changes: Sequence[Change]) -> Altered:
-    """The lags and lengths of ``graph`` with all ``changes`` made together; those outside of the steps are none."""
+    """Lags and durations of ``graph`` with all ``changes`` applied; changes outside the steps have no effect."""
     result = Altered(graph.links.lag.copy(), graph.dur.copy())
     tasks = graph.recording.tasks
     by_id = {task: number for number, task in enumerate(tasks.id.tolist())}
@@ -92,7 +93,7 @@ OnHost = Sequence[tuple[int, Change]]
 
 
 def _gone(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """These tasks take no time, and neither wait for anything but their lane nor are waited for."""
+    """These tasks take no time, depend only on their lane, and nothing waits for them."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
     links = graph.links
@@ -127,18 +128,18 @@ def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 
 def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
-    """Tasks without the launches: they follow each other without gaps."""
+    """These tasks lose their launches and run back to back."""
     _close_up(graph, result, _numbers(chosen))
 
 
 def _close_up(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """All of ``tasks`` but the first of each lane follow at once, whenever they were launched."""
+    """All ``tasks`` except the first on each lane start when the previous one ends, independent of their launches."""
     firsts = tasks[np.unique(graph.recording.tasks.lane[tasks], return_index=True)[1]]
     _follow(graph, result, tasks[~np.isin(tasks, firsts)])
 
 
 def _close_up_launched(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
-    """The same for the tasks that were launched in each of ``spans``, which may overlap."""
+    """The same for the tasks launched in each of ``spans``, which may overlap."""
     calls, tasks = graph.recording.launches, graph.recording.tasks
     found = np.flatnonzero(_launched_in(graph, spans))
     thread, lane = calls.thread[tasks.launch[found]], tasks.lane[found]
@@ -154,7 +155,7 @@ def _close_up_launched(graph: Graph, result: Altered, spans: Sequence[Span]) -> 
 
 
 def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
-    """The tasks ``rest`` follow the one before them on their lane."""
+    """The tasks ``rest`` start when the previous one on their lane ends."""
     into = np.isin(graph.links.target, graph.first_task + rest)
     result.lag[into & (graph.links.kind == Kind.LAUNCH)] = _GONE
     stream = into & (graph.links.kind == Kind.STREAM)
@@ -162,7 +163,7 @@ def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
 
 
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """What another thread does for the interval goes with it."""
+    """Work that another thread does for the interval moves with it."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
     spans += _served(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:
@@ -172,7 +173,7 @@ def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> 
 
 
 def _served(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
-    """Stretches of other threads for which the main one waits in one of ``intervals``."""
+    """Stretches of other threads that the main thread waits for in one of ``intervals``."""
     if not intervals:
         return []
     handed = graph.handed
@@ -191,17 +192,18 @@ def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """The loader's workers do it; they are as many as ``parallel``, and each must keep up."""
+    """``parallel`` loader workers do it, and each must keep up."""
     total = 0.0
     for thread, change in chosen:
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))
         total += max(0, last - begin) / change.parallel
         hosts.add(thread, change.ts, change.end, 0.0)
     result.beside_ns = max(result.beside_ns, int(total) // len(graph.step_begin))
+    result.by_workers = result.by_workers or bool(chosen)
 
 
 def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """The host does the share of one launch of what it did for all of them."""
+    """The host spends the time of one launch instead of all of them; its own computation takes as long as before."""
     calls = graph.recording.launches
     by_thread: dict[int, list[Change]] = defaultdict(list)
     for thread, change in chosen:
@@ -217,6 +219,21 @@ def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) ->
                 hosts.add(thread, change.ts, change.end, 1 / count)
                 spans.append((thread, change.ts, change.end))
     _close_up_launched(graph, result, spans)
+    _merge_computing(graph, chosen, hosts)
+
+
+def _merge_computing(graph: Graph, chosen: OnHost, hosts: _Hosts) -> None:
+    """On a host that computes: the time between its ops, of which one remains."""
+    ops = graph.recording.computing
+    by_thread = dict(of_threads(ops.thread, {thread for thread, _ in chosen}))
+    for thread, change in chosen:
+        at = by_thread[thread]
+        begin, end = np.searchsorted(ops.ts[at], [change.ts, change.end])
+        mine = at[begin:end]
+        ends = [change.ts, *ops.end[mine].tolist()]
+        if len(mine) > 1:
+            for ts, until in zip(ends, [*ops.ts[mine].tolist(), change.end], strict=True):
+                hosts.add(thread, ts, until, 1 / len(mine))
 
 
 _ON_DEVICE = {
@@ -230,7 +247,7 @@ _ON_HOST = {
 
 
 def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
-    """Which tasks were launched in one of ``spans`` (thread, ts, end)."""
+    """Mask of the tasks launched in one of ``spans`` (thread, ts, end)."""
     tasks, calls = graph.recording.tasks, graph.recording.launches
     launched = inside(calls.thread, calls.ts, spans)
     known = tasks.launch != NONE
@@ -240,22 +257,22 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
 
 
 def _let_go(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
-    """Waits that end inside ``spans`` wait for nothing."""
+    """Waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
-    # A wait may end where the interval does, and one that ends where it starts is before it.
+    # A wait that ends with the interval is inside it; one that ends at its start is before it.
     let_go = np.zeros(len(graph.dur), dtype=bool)
     let_go[: len(points)] = inside(points.thread, points.time - 1, spans)
     result.lag[let_go[links.target] & np.isin(links.kind, list(kinds))] = _GONE
 
 
 def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
-    """Take what ``hosts`` save from the stretches of each thread."""
+    """Subtract the savings of ``hosts`` from the stretches of each thread."""
     links, points = graph.links, graph.points
     on_host = np.isin(links.kind, [Kind.HOST, Kind.CALL, Kind.THREAD]) & (result.lag != _GONE)
     by_thread: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for thread, ts, until, factor in hosts.stretches:
         by_thread[thread].append((ts, until, factor))
-    # A thread that waits for another saves what it did itself until it waited, and after.
+    # A thread that waits for another one saves only its own work, before and after the wait.
     lasting = np.flatnonzero(on_host)
     of = points.thread[np.minimum(links.target[lasting], len(points) - 1)]
     for thread, at in of_threads(of, by_thread):

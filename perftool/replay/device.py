@@ -1,4 +1,4 @@
-"""What each unit of device work comes after: its launch, its stream, work of other streams."""
+"""The predecessors of each unit of device work: its launch, its stream, work of other streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
 from perftool.replay.links import Kind, Links
 from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
 
-# The delay of a launch on an idle device, where it cannot be seen: that of the quickest ones.
+# Percentile for the delay of a launch on an idle device where it is unknown: the delay of the quickest launches.
 _QUICKEST = 2
 
 
@@ -25,7 +25,7 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Order:
-    """What precedes each task on its lane (NONE for nothing), and whether it directly follows that."""
+    """The predecessor of each task on its lane (NONE without one), and whether the task follows it directly."""
 
     before: Int64s
     follows: Bools
@@ -34,9 +34,8 @@ class Order:
 
 
 def lane_order(recording: Recording) -> Order:
-    """The order of tasks on their lanes. ``done_before`` is the last of the lane to be done when a task starts.
-
-    A task that starts soon after its launch and after other work follows what explains its start best.
+    """The order of tasks on their lanes. ``done_before`` is the last finished task of the lane when a task starts. A
+    task that starts soon after its launch and after other work follows the one that explains its start best.
     """
     tasks, count = recording.tasks, len(recording.tasks)
     by_lane = np.lexsort((np.arange(count), tasks.lane))
@@ -44,14 +43,14 @@ def lane_order(recording: Recording) -> Order:
     same = tasks.lane[by_lane][1:] == tasks.lane[by_lane][:-1]
     before[by_lane[1:][same]] = by_lane[:-1][same]
     done = last_done(tasks, tasks.lane, tasks.ts)
-    # Of no length, and ended where it starts: itself.
+    # A task of zero length that ends where it starts is its own predecessor here.
     done = np.where(done == np.arange(count), before, done)
     gap = tasks.ts - tasks.end[before]
     overlaps = (before != NONE) & (gap < 0)
     gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
     near = (before != NONE) & (gap <= NEAR_NS)
     since_launch = _since_launch(recording)
-    # How soon work follows work shows where it was launched long before.
+    # Work launched long before shows how soon work follows work.
     close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
     quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
     follows = near & (gap - quickest <= since_launch)
@@ -59,7 +58,7 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """How much later each task starts than a quick launch would let it; for ever without a known launch."""
+    """The delay of each task compared with a quick launch; infinite without a known launch."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -71,18 +70,18 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
     """The task on ``lane`` that ended last at or before ``time``, NONE without one."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
-    base = int(min(tasks.end.min(), time.min(initial=tasks.end.min())))
-    span = int(max(tasks.end.max(), time.max(initial=tasks.end.max()))) - base + 2
-    lanes = np.unique(tasks.lane)
-    keys = np.searchsorted(lanes, tasks.lane) * span + (tasks.end - base)
-    order = np.lexsort((np.arange(len(tasks)), keys))
-    at = np.searchsorted(keys[order], np.searchsorted(lanes, lane) * span + (time - base), side="right") - 1
+    # Keys count the ends, not ns: a clock that jumps by years would not fit beside the lane.
+    lanes, ends = np.unique(tasks.lane), np.unique(tasks.end)
+    keys = np.searchsorted(lanes, tasks.lane) * (len(ends) + 1) + np.searchsorted(ends, tasks.end)
+    order = np.argsort(keys, kind="stable")
+    later = np.searchsorted(lanes, lane) * (len(ends) + 1) + np.searchsorted(ends, time, side="right")
+    at = np.searchsorted(keys[order], later) - 1
     found = order[np.maximum(at, 0)]
     return np.where((at >= 0) & (tasks.lane[found] == lane), found, NONE)
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """How long after a call begins its work may start."""
+    """The time from the begin of a call to the earliest start of its work."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
@@ -90,7 +89,7 @@ def quickest_launch_ns(recording: Recording) -> int:
 
 
 def anchors(recording: Recording, order: Order) -> Anchors:
-    """Where each task was submitted: just before it starts where no launch is shown, unless it follows other work."""
+    """Where each task was submitted: if no launch is recorded, just before it starts, unless it follows other work."""
     tasks, calls = recording.tasks, recording.launches
     quickest = quickest_launch_ns(recording)
     known = tasks.launch != NONE
@@ -112,7 +111,7 @@ def anchors(recording: Recording, order: Order) -> Anchors:
 
 
 def _before_waits(recording: Recording, time: Int64s) -> Int64s:
-    """``time``, or the start of the wait of the main thread in which it lies, and not before the window."""
+    """``time``, or the start of the main thread's wait that contains it, but not before the window."""
     mine = np.flatnonzero(recording.waits.thread == 0)
     if len(mine):
         ts, end = recording.waits.ts[mine], recording.waits.end[mine]
@@ -123,7 +122,7 @@ def _before_waits(recording: Recording, time: Int64s) -> Int64s:
 
 
 def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
-    """Each task comes after the one before it on its lane. Node ``first`` is that of the first task."""
+    """Each task follows the previous one on its lane. Node ``first`` is that of the first task."""
     found = []
     for before in (order.before, order.done_before):
         has = np.flatnonzero(before != NONE)
@@ -134,7 +133,9 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Work that waits for another stream: where the host asked for it, collectives, and what nothing else explains."""
+    """Work that waits for another stream: where the host requested it, collectives, and tasks without another
+    explanation.
+    """
     tasks = recording.tasks
     waiting = _asked_to_wait(recording)
     asked, cause = _pairs(tasks, recording.launches, waiting)
@@ -147,7 +148,7 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _asked_to_wait(recording: Recording) -> Int64s:
-    """Tasks that are the first to be launched after a call that lets their stream wait, and all collectives."""
+    """All collectives, and the first task launched after a call that makes its stream wait."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
@@ -161,7 +162,9 @@ def _asked_to_wait(recording: Recording) -> Int64s:
 
 
 def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int64s]:
-    """Each of ``waiting`` with the last work of every other lane, submitted before it and done when it starts."""
+    """Each of ``waiting`` with the last work of every other lane that was submitted before it and is done when it
+    starts.
+    """
     asked, causes = [waiting[:0]], [waiting[:0]]
     submitted = np.full(len(tasks), np.iinfo(np.int64).min)
     known = tasks.launch != NONE
@@ -177,7 +180,7 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
 
 
 def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
-    """What nothing explains yet follows the work that ended just before, or earlier work of the same launch."""
+    """A task without an explanation follows the work that ended just before, or earlier work of the same launch."""
     by_end = np.argsort(tasks.end, kind="stable")
     ends = tasks.end[by_end]
     at = np.searchsorted(ends, tasks.ts[late], side="right") - 1
@@ -193,7 +196,9 @@ def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each of ``late`` the work of its own launch that was done last before it starts: a graph waits in itself."""
+    """For each of ``late``, the last finished work of its own launch before it starts: a graph has
+    dependencies inside.
+    """
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

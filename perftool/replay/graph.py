@@ -18,7 +18,7 @@ from perftool.replay.waits import wait_links
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes are first the points of the host, then the tasks, then the origin; ``order`` is one that the links respect.
+    """Nodes are the points of the host, then the tasks, then the origin; ``order`` is a topological order.
 
     ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points of the
     steps, ``step_of`` the step that launched a task (NONE for queued work). ``by_target`` sorts the links by target,
@@ -44,7 +44,7 @@ class Graph:
 
 
 def build_graph(recording: Recording) -> Graph:
-    """The graph of ``recording``. A link that the recording itself breaks is none."""
+    """The graph of ``recording``. A dependency that the recording itself violates is dropped."""
     tasks, steps = recording.tasks, recording.steps
     order = lane_order(recording)
     submitted = anchors(recording, order)
@@ -54,7 +54,7 @@ def build_graph(recording: Recording) -> Graph:
     waits = wait_links(recording, points, handed, first)
     position, ordered = _time_order(recording, points, submitted, handed)
     waiting = _in_order(waits.links, position)
-    # A wait that nothing ends is work.
+    # A wait without an explanation counts as work.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
     least = np.where(ended | waits.for_nothing, waits.least_ns, NONE)
@@ -85,7 +85,7 @@ def build_graph(recording: Recording) -> Graph:
 
 
 def _in_order(links: Sequence[Links], position: Int64s) -> Links:
-    """Those of ``links`` that go on in time."""
+    """The ``links`` whose target comes after their source."""
     found = Links.together(links)
     return found.where(position[found.source] < position[found.target])
 
@@ -106,7 +106,7 @@ def _points(recording: Recording, submitted: Anchors, handed: Handovers) -> Poin
 
 
 def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
-    """The stretches of each thread: what it works, or the least that a call takes which waits."""
+    """The stretches of each thread: its work, or the least time of a call that waits."""
     first = points.first_of_thread
     begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
     lasted = points.time[goes_on] - points.time[goes_on - 1]
@@ -132,7 +132,7 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 
 
 def _time_order(recording: Recording, points: Points, submitted: Anchors, handed: Handovers) -> tuple[Int64s, Int64s]:
-    """The place of each node in the order of time, and the nodes in that order; what waits comes after its cause."""
+    """The position of each node in time order, and the nodes in that order; a wait comes after its cause."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))

@@ -1,4 +1,4 @@
-"""Links of the graph: what must be done, and for how long, before something else can be."""
+"""Dependencies of the graph: a source, a target, and the least delay between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.replay.recording import Bools, Int64s
 
 
 class Kind(IntEnum):
-    """Why one thing comes after another."""
+    """Why one node depends on another."""
 
     ORIGIN = 0
     """The replay begins with it."""
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of nodes: ``target`` comes ``lag`` ns after ``source`` at the earliest."""
+    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source``."""
 
     source: Int64s
     target: Int64s
@@ -64,5 +64,5 @@ class Links:
         )
 
     def where(self, kept: Bools) -> Links:
-        """Those at the mask ``kept``."""
+        """The links that the mask ``kept`` selects."""
         return Links(self.source[kept], self.target[kept], self.lag[kept], self.kind[kept])

@@ -1,4 +1,4 @@
-"""The steps of one rank as a model: proved on the unchanged steps, then asked what a change would do."""
+"""The steps of one rank as a model: validated on the unchanged steps, then used to predict changes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from perftool.replay.changes import Altered, Change, altered
+from perftool.replay.cores import Cores, cores_of
 from perftool.replay.graph import Graph, build_graph
 from perftool.replay.limits import LAUNCH_NS
 from perftool.replay.recording import NONE, Recording, Steps, choose_steps, read_recording
@@ -20,18 +21,24 @@ from perftool.units import format_ns, format_ratio
 MOST_ERROR = 0.02
 # Each costs some bytes and a microsecond for every replay.
 _MOST_TASKS = 400_000
-# Of the device time, and of the tasks, in which clocks and links must agree.
+# Most streams, or threads, with work: each is compared with all the others.
+_MOST_CROSSINGS = 64 * _MOST_TASKS
+# The share of device time, and of tasks, in which clocks and links must agree.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A replay with changes, ``altered`` by them; ``step_ns`` is the mean length of a step."""
+    """A replay with changes, ``altered`` by them; ``step_ns`` is the mean length of a step. ``lacks`` is a clause on
+    machine resources that the steps would need but do not have, or may not have. Then ``step_ns`` is only a lower
+    bound.
+    """
 
     step_ns: int
     replay: Replay
     altered: Altered
+    lacks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,45 +54,50 @@ class Model:
     measured_ns: int
     unchanged: Replay
     why_not: str | None
+    cores: Cores
 
     @property
     def replayed_ns(self) -> int:
-        """What the unchanged replay takes for a step."""
+        """The length of a step in the unchanged replay."""
         return self.unchanged.step_ns
 
     @property
     def steps(self) -> int:
-        """How many steps are replayed."""
+        """The number of replayed steps."""
         return len(self.graph.step_begin)
 
     @property
     def window(self) -> tuple[int, int]:
-        """Where the replayed steps lie in the recording, on host and device, in ns."""
+        """The extent of the replayed steps in the recording, on host and device, in ns."""
         steps = self.graph.recording.steps
         return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
 
     @property
     def error_ratio(self) -> float:
-        """How far the unchanged replay is off, as a share of the measured step; negative when it is too short."""
+        """The error of the unchanged replay, as a share of the measured step; negative if it is too short."""
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     @cached_property
     def predicts(self) -> bool:
-        """Whether it may be asked."""
+        """Whether it may predict."""
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
-        """The steps with ``changes``; what runs beside them bounds them from below."""
+        """The steps with ``changes``; concurrent work bounds them from below."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
-        return Prediction(max(replayed.step_ns, result.beside_ns), replayed, result)
+        step_ns = max(replayed.step_ns, result.beside_ns)
+        if not result.by_workers:
+            return Prediction(step_ns, replayed, result)
+        least_ns, lacks = self.cores.least_step(self.measured_ns, step_ns, len(self.graph.recording.tasks) > 0)
+        return Prediction(max(step_ns, least_ns), replayed, result, lacks)
 
 
 _MADE: WeakKeyDictionary[TraceStore, dict[int, Model | str]] = WeakKeyDictionary()
 
 
 def models_of(store: TraceStore) -> Mapping[int, Model | str]:
-    """What ``model_of`` says of every rank of ``store``."""
+    """The result of ``model_of`` for every rank of ``store``."""
     return {rank: model_of(store, rank) for rank in sorted(store.metadata)}
 
 
@@ -106,10 +118,23 @@ def _make(store: TraceStore, rank: int) -> Model | str:
         recording = read_recording(store, rank, _first(chosen))
     if len(recording.tasks) > _MOST_TASKS:
         return f"a step has {len(recording.tasks)} units of device work, more than the {_MOST_TASKS} that are replayed"
+    if crowded := _crowded(recording):
+        return crowded
     graph = build_graph(recording)
     unchanged = _replay(graph, chosen.repeat)
     measured = recording.steps.measured_ns
-    return Model(rank, graph, chosen.repeat, measured, unchanged, _why_not(recording, measured, unchanged.step_ns))
+    why_not = _why_not(recording, measured, unchanged.step_ns)
+    return Model(rank, graph, chosen.repeat, measured, unchanged, why_not, cores_of(store, rank))
+
+
+def _crowded(recording: Recording) -> str | None:
+    """One sentence when the work is spread over more streams or threads than any machine has."""
+    lanes = len(np.unique(recording.tasks.lane))
+    if lanes * len(recording.tasks) > _MOST_CROSSINGS:
+        return f"the work of a step is spread over {lanes:,} streams, too many to replay"
+    if recording.threads * len(recording.launches) > _MOST_CROSSINGS:
+        return f"the calls of a step come from {recording.threads:,} threads, too many to replay"
+    return None
 
 
 def _first(steps: Steps) -> Steps:
@@ -122,7 +147,7 @@ def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
 
 
 def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
-    """One sentence when the unchanged replay is not to be trusted."""
+    """One sentence if the unchanged replay cannot be trusted."""
     tasks = recording.tasks
     linked = tasks.queued | (tasks.launch != NONE)
     length = tasks.end - tasks.ts
@@ -143,7 +168,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
 
 
 def _unexplained(recording: Recording, missing_ns: int) -> str:
-    """What the replay lacks: time in which submitted work does not begin though the device does nothing, or other."""
+    """What the replay lacks: time in which submitted work does not begin although the device is idle, or other time."""
     tasks, calls = recording.tasks, recording.launches
     known = np.flatnonzero(tasks.launch != NONE)
     if len(known):

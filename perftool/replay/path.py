@@ -1,4 +1,4 @@
-"""The critical path of a replay: the chain of work and delays that makes it as long as it is."""
+"""The critical path of a replay: the chain of work and delays that determines its length."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _SIDES: dict[Kind, Side] = {Kind.HOST: "host", Kind.CALL: "host"}
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the path: work of a host thread, a unit of device work, or the delay that ``link`` stands for.
-
-    ``bound_ns`` is how much of the replay it takes. ``ts`` and ``end`` are where it lies in the recording, on
-    ``thread`` (NONE on the device) or as the unit ``task`` of device work (an index, NONE on the host).
+    """A part of the path: work of a host thread, a unit of device work, or the delay of ``link``. ``bound_ns`` is its
+    part of the replay. ``ts`` and ``end`` are its place in the recording, on ``thread`` (NONE on the device) or as the
+    unit ``task`` of device work (an index, NONE on the host).
     """
 
     side: Side
@@ -34,7 +33,7 @@ class Stretch:
 
 
 def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
-    """The path to the last thing done in ``replay``, in order of time; from where the replay counts."""
+    """The path to the last node of ``replay``, in time order, from the start of the measured pass."""
     return tuple(
         _work(graph, node, bound) if link is None else _between(graph, link, bound)
         for node, link, bound in walk(graph, replay)
@@ -42,11 +41,10 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as nodes that take time, and links that cause a delay before a node (None for the node itself).
-
-    With each goes how much of the replay it takes, in ns.
+    """The path as nodes that take time, and links that delay a node (None for the node itself), each with its part of
+    the replay in ns.
     """
-    # Plain lists: the path visits single elements by the ten thousands.
+    # Plain lists: the path reads tens of thousands of single elements, which is slow in arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
     begun = (replay.done - replay.dur).tolist()
     by_target, bounds = graph.by_target.tolist(), graph.bounds.tolist()
@@ -56,7 +54,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
         until, cursor = cursor, max(min(cursor, begun[node]), replay.since)
         if until > cursor:
             found.append((node, None, until - cursor))
-        # Of several links that let it begin no earlier, the one with the least delay.
+        # Of several binding links, the one with the least delay.
         binds = [
             (abs(lag[link]), link)
             for link in by_target[bounds[node] : bounds[node + 1]]
@@ -73,7 +71,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
 
 
 def _last(graph: Graph, done: Int64s) -> int:
-    """The node that is done last of the steps and of what they launched."""
+    """The last node to finish, among the steps and what they launched."""
     launched = graph.first_task + np.flatnonzero(graph.step_of != NONE)
     nodes = np.concatenate([graph.step_end, launched])
     return int(nodes[np.argmax(done[nodes])])
@@ -93,7 +91,7 @@ def _between(graph: Graph, link: int, bound_ns: int) -> Stretch:
 
 
 def _moment(graph: Graph, node: int, *, at_end: bool) -> int:
-    """Where the recording has ``node``."""
+    """The position of ``node`` in the recording."""
     tasks, task = graph.recording.tasks, node - graph.first_task
     if task < 0:
         return int(graph.points.time[node])

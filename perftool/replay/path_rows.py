@@ -1,4 +1,4 @@
-"""The critical path as rows of the table ``critical_path``: each stretch with the slice that it is about."""
+"""The critical path as rows of the table ``critical_path``: each stretch with its slice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PathRow(NamedTuple):
 
 @dataclass(frozen=True)
 class _Slices:
-    """What a thread does, one after the other; what lies in another is left out."""
+    """The outermost slices of a thread, in order."""
 
     ts: Int64s
     end: Int64s
@@ -62,7 +62,7 @@ class _Slices:
 
 
 def critical_path_rows(store: TraceStore) -> list[PathRow]:
-    """The rows of every rank of ``store`` whose unchanged replay is to be trusted; none of more than MOST_RANKS."""
+    """The rows of every rank whose unchanged replay meets the measured step; none above MOST_RANKS ranks."""
     if len(store.metadata) > MOST_RANKS:
         return []
     models = [model for model in models_of(store).values() if not isinstance(model, str) and model.predicts]
@@ -70,7 +70,7 @@ def critical_path_rows(store: TraceStore) -> list[PathRow]:
 
 
 def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = None) -> list[PathRow]:
-    """The path of ``prediction``, or of the unchanged replay of ``model``, in order."""
+    """The path of ``prediction``, or of ``model``'s unchanged replay, in order."""
     stretches = critical_path(model.graph, prediction.replay if prediction else model.unchanged)
     if not stretches:
         return []
@@ -90,7 +90,7 @@ def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = N
 
 
 class _Part(NamedTuple):
-    """A part of a stretch that is about one slice."""
+    """A part of a stretch that belongs to one slice."""
 
     kind: str
     task: int | None
@@ -102,7 +102,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Names:
-    """What device work is called by its id, what each host thread does, and the tracks of the threads."""
+    """The names of device work by id, the slices of each host thread, and the tracks of the threads."""
 
     ids: Int64s
     device: Mapping[int, Mapping[str, Any]]
@@ -110,7 +110,7 @@ class _Names:
     tracks: Mapping[int, int]
 
     def parts(self, stretch: Stretch) -> list[_Part]:
-        """``stretch`` as one part, or for each slice of the host one."""
+        """``stretch`` as one part, or on the host as one part per slice."""
         if stretch.side == "device":
             found = self.device[int(self.ids[stretch.task])]
             return [_Part(found["kind"], found["id"], found["name"], found["track"], stretch.ts, stretch.end)]
@@ -134,7 +134,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
 
 
 def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) -> dict[int, _Slices]:
-    """The slices of each thread that lie in no other of ``rows``, which are in order of their starts."""
+    """The outermost slices of each thread among ``rows``, which are in order of their starts."""
     chosen: dict[int, list[tuple[int, int, tuple[int, int, str, str]]]] = {}
     for row in rows:
         if row["track"] not in threads:
@@ -152,7 +152,7 @@ def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) ->
 
 
 def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> Iterator[_Part]:
-    """``stretch`` cut where a slice begins or ends; what lies in none has no task."""
+    """``stretch`` cut where a slice begins or ends; parts outside slices have no task."""
     at = stretch.ts
     if slices is not None:
         first = int(np.searchsorted(slices.end, stretch.ts, side="right"))
@@ -170,7 +170,7 @@ def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> 
 
 
 def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
-    """What each of ``parts`` bounds, by what is left of it, so that they add up to what ``stretch`` does."""
+    """The bound of each of ``parts``, by its remaining time, so that they add up to the bound of ``stretch``."""
     if len(parts) == 1:
         return [stretch.bound_ns]
     left = [part.end - part.ts for part in parts]

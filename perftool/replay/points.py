@@ -1,4 +1,4 @@
-"""The moments of the host that matter to the rest: where it launches, waits, or hands over to another thread."""
+"""The relevant times of the host: where it launches, waits, or wakes another thread."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Points:
 
     thread: Int64s
     time: Int64s
-    _span: int
-    _base: int
+    _times: Int64s
+    _keys: Int64s
 
     def __len__(self) -> int:
         return len(self.time)
@@ -28,10 +28,10 @@ class Points:
         pairs = [(np.broadcast_to(np.asarray(thread), time.shape), time) for thread, time in moments]
         thread = np.concatenate([pair[0] for pair in pairs])
         time = np.concatenate([pair[1] for pair in pairs])
-        base = int(time.min(initial=0))
-        span = int(time.max(initial=0)) - base + 2
-        keys = np.unique(thread * span + (time - base))
-        return cls(keys // span, keys % span + base, span, base)
+        # Keys count moments, not ns: a clock that jumps by years would not fit beside the thread.
+        times = np.unique(time)
+        keys = np.unique(thread * (len(times) + 1) + np.searchsorted(times, time))
+        return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)
 
     def at(self, thread: Int64s | int, time: Int64s) -> Int64s:
         """Index of the moments ``time`` on ``thread``, which must be among them."""
@@ -41,13 +41,13 @@ class Points:
 
     def last(self, thread: Int64s | int, time: Int64s) -> Int64s:
         """Index of the last moment on ``thread`` at or before ``time``; one of another thread when there is none."""
-        keys = np.asarray(thread) * self._span + np.clip(time - self._base, 0, self._span - 1)
-        found: Int64s = np.searchsorted(self.thread * self._span + (self.time - self._base), keys, side="right") - 1
+        later = np.asarray(thread) * (len(self._times) + 1) + np.searchsorted(self._times, time, side="right")
+        found: Int64s = np.searchsorted(self._keys, later) - 1
         return np.maximum(found, 0)
 
     @property
     def first_of_thread(self) -> Bools:
-        """Which of them have none before them on their thread."""
+        """Mask of those that are the first on their thread."""
         first: Bools = np.ones(len(self), dtype=bool)
         first[1:] = self.thread[1:] != self.thread[:-1]
         return first

@@ -1,4 +1,4 @@
-"""What is replayed: the host threads and the device work of a few steps, as arrays."""
+"""The input of a replay: host threads and device work of a few steps, as arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from perftool.store.trace_store import TraceStore
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# Steps are replayed together, so that the work which one leaves to the next is seen. Three of them bound the cost.
+# Consecutive steps are replayed together, to include work carried over between them. The limit of three bounds the
+# cost.
 MOST_STEPS = 3
 NONE = -1
 _BOUNDS = ("ts", "end", "host_ts", "host_end")
@@ -23,7 +24,7 @@ TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "feedi
 
 @dataclass(frozen=True)
 class Intervals:
-    """Things with a start and an end in ns, in order of their starts; ``thread`` is an index into the threads."""
+    """Intervals in ns, sorted by start; ``thread`` is an index into the threads."""
 
     id: Int64s
     thread: Int64s
@@ -36,9 +37,9 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Units of device work in order of their starts. ``launch`` is an index into the launches, or NONE.
+    """Units of device work, sorted by start. ``launch`` is an index into the launches, or NONE.
 
-    ``queued`` are those that were submitted before the window, ``collective`` those that other ranks take part in.
+    ``queued`` were submitted before the window; in ``collective`` other ranks take part.
     """
 
     id: Int64s
@@ -56,9 +57,9 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Steps:
-    """The replayed steps, one after the other, as the table ``steps`` has them.
+    """The replayed steps in order, as in the table ``steps``.
 
-    ``repeat`` is false for the whole of a recording without steps.
+    ``repeat`` is false for a recording without steps, which is replayed once.
     """
 
     ts: Int64s
@@ -78,10 +79,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Recording:
-    """A few steps of one rank. Thread 0 is the one whose steps these are.
+    """A few steps of one rank. Thread 0 is the thread that has the steps.
 
     ``leaves`` are the ops and calls of the host that hold no others; ``waits`` the calls that return when the device or
-    another thread is done; ``event_waits`` the calls after which a stream waits for another.
+    another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are the ops
+    that compute on a thread itself if the CPU is the device: they are part of the thread's work, not tasks.
     """
 
     steps: Steps
@@ -92,10 +94,11 @@ class Recording:
     waits: Intervals
     event_waits: Intervals
     leaves: Intervals
+    computing: Intervals
 
     @property
     def begin(self) -> int:
-        """Where the replay starts: the first step on the host."""
+        """Start of the replay: the first step on the host."""
         return int(self.steps.host_ts[0])
 
 
@@ -121,7 +124,7 @@ def choose_steps(store: TraceStore, rank: int) -> Steps | None:
 
 
 def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
-    """The part of the tables of ``rank`` that concerns ``steps``."""
+    """The rows of ``rank`` that belong to ``steps``."""
     store.build(TABLES)
     window = {"rank": rank, "begin": int(steps.host_ts[0]), "end": int(steps.host_end[-1])}
     threads = _threads(store, window)
@@ -135,10 +138,11 @@ def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
         waits=_intervals(store, _WAITS, window, threads),
         event_waits=_intervals(store, _EVENT_WAITS, window, threads),
         leaves=_intervals(store, _LEAVES, window, threads),
+        computing=_intervals(store, _COMPUTING, window, threads),
     )
 
 
-# Gaudi shows a thread on lanes of several processes, so threads are told by tid.
+# Gaudi shows one thread on lanes of several processes, so the tid identifies a thread.
 _THREADS = """
 WITH chosen AS (
     SELECT track FROM feeding_tracks WHERE rank = $rank
@@ -159,10 +163,10 @@ ORDER BY part, steps DESC, slices DESC, t.id
 
 
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
-    """The thread, counted from 0, of every host track that matters; first the one of the steps.
+    """The index of the thread of every relevant host track; the thread of the steps is 0.
 
-    Gaudi's Synapse shows its part of the thread that launches on a lane without the number of that thread: of the two
-    threads which such traces have, it is the one that does not make the steps.
+    Gaudi's Synapse shows its part of the launching thread on a lane without that thread's number: such traces have two
+    threads, and it is the one without the steps.
     """
     numbers: dict[str, int] = {}
     tracks = {}
@@ -173,8 +177,9 @@ def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
 
 
 _INSIDE = "rank = $rank AND ts >= $begin AND ts < $end"
-_LAUNCHES = f'SELECT id, track, ts, "end" FROM launches WHERE {_INSIDE}'
-# A read of a value waits in a call inside it; where that was not recorded, the read itself is the wait.
+_LAUNCHES = f'SELECT id, track, ts, "end" FROM launches WHERE {_INSIDE} AND NOT own_work'
+_COMPUTING = f'SELECT id, track, ts, "end" FROM device_ops WHERE {_INSIDE} AND op = id'
+# Reading a value waits in a nested call; if that call was not recorded, the read itself is the wait.
 _WAITS = """
 WITH calls AS (
     SELECT id, track, ts, "end" FROM slices
@@ -210,13 +215,13 @@ def _intervals(store: TraceStore, sql: str, window: Mapping[str, int], threads: 
     return Intervals(found["id"][order], known[order], found["ts"][order], found["end"][order])
 
 
-# Work without a launch that comes before all work with one was queued before the recording began.
+# Work without a launch, before any work that has one, was queued before the recording began.
 _TASKS = f"""
 WITH work AS (
     SELECT d.id, d.track, d.ts, d."end", d.launch, d.kind, l.ts AS launched,
            min(d.ts) FILTER (d.launch IS NOT NULL) OVER (PARTITION BY d.track) AS first_launched
     FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
-    WHERE d.rank = $rank AND d.valid
+    WHERE d.rank = $rank AND d.valid AND d.op IS DISTINCT FROM d.id
 )
 SELECT id, track, ts, "end", coalesce(launch, {NONE}) AS launch, kind = 'collective' AS collective,
        kind IN ('memcpy', 'memset') AS copy,

@@ -1,4 +1,4 @@
-"""Passes over a graph: when everything happens."""
+"""Passes over a graph: the time of each node."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import numpy as np
 from perftool.replay.graph import Graph
 from perftool.replay.recording import NONE, Int64s
 
-# Before everything: nothing has to wait for it.
+# Earlier than every node: nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass starts with an idle device, the second with what the first left behind.
+# The first pass starts with an idle device, the second with the final state of the first.
 _PASSES = 3
 
 
 @dataclass(frozen=True)
 class Replay:
-    """When each node is done in the last pass, in ns, which counts from ``since``; ``step_ns`` is the mean step of it.
-
-    ``lag`` and ``dur`` are the delays of the links and the lengths of the nodes that it was made with.
+    """The end of each node in the last pass, in ns since ``since``; ``step_ns`` is the mean step of that pass. ``lag``
+    and ``dur`` are the delays of the links and the lengths of the nodes that were used.
     """
 
     done: Int64s
@@ -31,7 +30,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Before:
-    """What the nodes of a pass find: when it begins, when queued tasks are done, and before when nodes cannot start."""
+    """The initial state of a pass: when it begins, when queued tasks are done, and the earliest starts of nodes."""
 
     origin: int
     queued_done: Int64s | None
@@ -39,7 +38,7 @@ class Before:
 
 
 def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
-    """Replay the steps once, from the state in which the recording found the device."""
+    """Replay the steps once, from the device's state at the start of the recording."""
     lags, durs = _or_own(graph, lag, dur)
     done = _pass(graph, lags, durs, Before(0, None, {}))
     queued = graph.recording.tasks.queued
@@ -48,10 +47,9 @@ def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = No
 
 
 def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
-    """Replay the steps again and again, each time with what the time before left behind.
-
-    A host that runs ahead of the device hides its own time only until its lead is used up: what a step takes in the
-    long run is the time between the ends of two passes.
+    """Replay the steps repeatedly, each time from the final state of the previous pass. A host that runs ahead of the
+    device hides its own time only until its lead is used up, so the long-run length of a step is the time between the
+    ends of two passes.
     """
     lags, durs = _or_own(graph, lag, dur)
     never = np.full(int(graph.recording.tasks.queued.sum()), _NEVER, dtype=np.int64)
@@ -96,7 +94,7 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
 
 
 def reach(graph: Graph, done: Int64s) -> int:
-    """When the last step and all work that the steps launched are done."""
+    """When the last step and all work that the steps launched have finished."""
     launched = _tasks(graph, done)[graph.step_of != NONE]
     return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))
 
@@ -114,7 +112,7 @@ def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
 
 
 def _left_behind(graph: Graph, done: Int64s) -> Before:
-    """The state after a pass. The last tasks of a lane are what the first ones of the next pass find queued."""
+    """The state after a pass. The first tasks of the next pass queue behind the last tasks of their lanes."""
     tasks = graph.recording.tasks
     ends = _tasks(graph, done)
     not_before: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Intervals of host threads: what lies in them, and what they save, in time that grows as their number does."""
+"""Intervals of host threads: their contents and their savings, in time linear in their number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 class Cover:
-    """How far intervals of one thread reach that begin until a moment."""
+    """The reach of one thread's intervals that begin by a given time."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         mine = np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
@@ -23,7 +23,7 @@ class Cover:
         self._reach = np.maximum.accumulate(mine[:, 1])
 
     def reach(self, times: Int64s) -> Int64s:
-        """The last end of those that begin at or before each of ``times``; the least number where none does."""
+        """The last end of intervals that begin at or before each of ``times``; the least number without one."""
         at = np.searchsorted(self._begins, times, side="right") - 1
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 
@@ -37,7 +37,7 @@ def covers(spans: Iterable[Span]) -> dict[int, Cover]:
 
 
 def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int64s]]:
-    """Where in ``thread`` each of the ``wanted`` ones stands, in order."""
+    """The position in ``thread`` of each of the ``wanted``, in order."""
     order = np.argsort(thread, kind="stable")
     ordered = thread[order]
     for number in wanted:
@@ -46,7 +46,7 @@ def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int
 
 
 def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
-    """Which of the moments lie in one of ``spans``, starts included."""
+    """Mask of the times inside one of ``spans``, starts included."""
     found: Bools = np.zeros(len(time), dtype=bool)
     covered = covers(spans)
     for number, at in of_threads(thread, covered):
@@ -55,7 +55,7 @@ def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
 
 
 def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and what was saved until each: of ``stretches`` that overlap the one that saves most counts.
+    """Times, and the savings up to each; where ``stretches`` overlap, the one that saves most counts.
 
     Each is (ts, end, factor): ``factor`` of its time is left.
     """

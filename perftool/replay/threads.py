@@ -1,7 +1,6 @@
-"""Threads that wait for each other, by what they show.
-
-No trace says that a thread waits for another. What shows is that it is silent (no op and no call of the runtime) while
-another works: the main thread during a backward pass, the autograd thread for the rest of the step.
+"""Waits between threads, inferred from their events. No trace records that a thread waits for another. It only shows a
+thread that is silent (no op, no runtime call) while another works: the main thread during a backward pass, the autograd
+thread for the rest of the step.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MAIN = 0
 
 @dataclass(frozen=True)
 class Handovers:
-    """One thread goes on when another has reached a point: ``to`` goes on at ``resumed``, silent since ``since``.
+    """A thread resumes when another reaches a point: ``to`` resumes at ``resumed`` and was silent since ``since``.
 
     ``cause`` is the other thread and ``caused`` the point that it has reached. All times in ns.
     """
@@ -35,14 +34,14 @@ class Handovers:
 
 @dataclass(frozen=True)
 class Runs:
-    """Stretches in which a thread works without a pause, in order of time."""
+    """Stretches in which a thread works without a pause, in time order."""
 
     ts: Int64s
     end: Int64s
 
     @classmethod
     def of(cls, recording: Recording, thread: int) -> Runs:
-        """Those of ``thread``."""
+        """The stretches of ``thread``."""
         mine = recording.leaves.thread == thread
         ts, end = recording.leaves.ts[mine], np.maximum.accumulate(recording.leaves.end[mine])
         begins = np.ones(len(ts), dtype=bool)
@@ -57,7 +56,7 @@ class Runs:
 
 
 def hand_overs(recording: Recording) -> Handovers:
-    """Where the main thread wakes another, and where it waits for one."""
+    """Where the main thread wakes another thread, and where it waits for one."""
     main = Runs.of(recording, MAIN)
     found: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = []
     if len(main.ts):
@@ -70,11 +69,11 @@ def hand_overs(recording: Recording) -> Handovers:
 
 
 def _woken(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """A thread that was silent while the main one worked goes on when that has got so far."""
+    """A thread that was silent while the main thread worked resumes when the main thread reaches that point."""
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)
     resumed = other.ts[woken]
-    # A main thread that is silent itself had its last say when its work ended.
+    # If the main thread is silent too, it woke the other when its own work ended.
     run = np.searchsorted(main.ts, resumed, side="right") - 1
     caused = np.where(run >= 0, np.minimum(main.end[np.maximum(run, 0)], resumed), resumed)
     count = len(resumed)
@@ -82,7 +81,7 @@ def _woken(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s
 
 
 def _awaited(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The main thread was silent while another worked: it goes on when that is done."""
+    """The main thread was silent while another worked: it resumes when that work is done."""
     since, resumed = main.end[:-1], main.ts[1:]
     last = np.searchsorted(other.end, resumed, side="right") - 1
     done = other.end[np.maximum(last, 0)]

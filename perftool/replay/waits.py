@@ -1,4 +1,4 @@
-"""Where the host waits: for device work, for another thread, for room in the queue of launches."""
+"""Waits of the host: for device work, for another thread, for room in the launch queue."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from perftool.replay.points import Points
 from perftool.replay.recording import NONE, Bools, Int64s, Recording
 from perftool.replay.threads import Handovers, Runs
 
-# A call that takes so many times what calls of the kind usually take was held up.
+# A call that takes this many times the usual time of its kind was delayed.
 _HELD_UP = 5
-# Percentiles: of calls that nothing holds up, and of the quickest returns after work is done.
+# Percentiles: of undelayed calls, and of the quickest returns after work ends.
 _UNTROUBLED, _QUICKEST = 25, 2
 
 
 @dataclass(frozen=True)
 class Waits:
-    """``links`` that end waits, and ``least_ns``: what the stretch that ends at a waiting point takes without them.
+    """``links`` that end waits, and ``least_ns``: the length of the stretch that ends at a waiting point without them.
 
-    ``least_ns`` is NONE for points before which the host works. ``for_nothing`` are ends of waits for which the trace
-    shows no reason.
+    ``least_ns`` is NONE for points before which the host works. ``for_nothing`` are ends of waits without a reason in
+    the trace.
     """
 
     links: tuple[Links, ...]
@@ -47,18 +47,18 @@ def wait_links(recording: Recording, points: Points, handed: Handovers, first: i
 
 
 def _usual_ns(recording: Recording) -> int:
-    """What a call of the runtime takes when nothing holds it up."""
+    """The time of an undelayed runtime call."""
     calls = recording.launches
     return int(np.percentile(calls.end - calls.ts, _UNTROUBLED, method="lower")) if len(calls) else 0
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
-    """Calls that return when work is done which was submitted before them; what ended inside was waited for."""
+    """Calls that return when earlier work is done: the call waited for the work that ended inside it."""
     waits, tasks = recording.waits, recording.tasks
     if not len(waits):
         return []
     target = points.at(waits.thread, waits.end)
-    # What is launched or waited for inside a call comes first.
+    # Launches and waits inside a call come first.
     begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
     released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
     causes = []
@@ -83,7 +83,7 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """How long after their cause waits end. A call that takes no longer than others may have come too late to wait."""
+    """The delay from a cause to the end of its wait. A call no longer than others may have come too late to wait."""
     tail = np.minimum(observed, WAKE_NS)
     surely = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[surely], _QUICKEST, method="lower")) if surely.any() else 0
@@ -91,7 +91,7 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The thread whose work ended last during each wait, and when; it must be silent when the wait ends."""
+    """The thread whose work ended last during each wait, and when; it must be silent at the end of the wait."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):
@@ -106,7 +106,7 @@ def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end:
 
 
 def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Calls that return after the copy which they submit."""
+    """Calls that return after the copy they submit."""
     tasks, calls = recording.tasks, recording.launches
     copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
     call = tasks.launch[copies]
@@ -120,7 +120,7 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Launches that wait until the work so many launches earlier is done."""
+    """Launches that wait for the work submitted so many launches earlier."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")
@@ -139,12 +139,12 @@ def _full_queue(recording: Recording, points: Points, first: int, least: Int64s)
 
 
 def _queued_since(recording: Recording) -> Int64s:
-    """A time before the window for each task that was queued then."""
+    """A time before the window for each task that was queued at its start."""
     return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
 
 
 def _other_threads(points: Points, handed: Handovers, least: Int64s) -> Links:
-    """Threads that go on when another has got so far."""
+    """Threads that resume when another thread reaches a point."""
     target = points.at(handed.to, handed.resumed)
     least[target] = 0
     return Links.of(Kind.THREAD, points.at(handed.cause, handed.caused), target, handed.resumed - handed.caused)

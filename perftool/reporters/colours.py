@@ -1,6 +1,6 @@
-"""One colour for one kind of time everywhere: on the page, in a notebook, on a terminal.
+"""The colour of each kind of time, the same on the page, in a notebook and on a terminal.
 
-After Okabe and Ito, told apart with all common kinds of colour vision; each for light and for dark grounds.
+After Okabe and Ito, distinguishable with all common types of colour vision; each for light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ _KINDS: dict[str, str] = {
     "dataloader": "data", "cpu_op": "op", "framework_op": "op", "autograd": "op", "compile": "compile",
     "graph_build": "graph", "fallback": "fallback", "optimizer": "optimizer", "queued": "queued", "python": "python",
     "host": "python", "delay": "latency", "beside": "data",
+    "activations": "kernel", "parameters": "tpc", "gradients": "collective", "optimizer_state": "optimizer",
+    "inputs": "data", "workspace": "copy", "temporary": "fill", "kept": "runtime", "before_recording": "python",
 }  # fmt: skip
 
 
 def colour(kind: str, *, dark: bool = False) -> str:
-    """The colour of ``kind`` as ``#rrggbb``; kinds that nobody foresaw share one."""
+    """The colour of ``kind`` as ``#rrggbb``; unknown kinds share one."""
     return COLOURS[_KINDS.get(kind, "other")][dark]
 
 
 def style_sheet() -> str:
-    """The colours as CSS: a variable each, and a class ``k-KIND`` that sets ``--c``."""
+    """The colours as CSS: a variable for each, and a class ``k-KIND`` that sets ``--c``."""
     variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in COLOURS.items())
     classes = "".join(f".k-{kind.replace('_', '-')}{{--c:var(--{name})}}" for kind, name in _KINDS.items())
     return f":root{{{variables}}}{classes}"

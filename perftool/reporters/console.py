@@ -1,4 +1,4 @@
-"""Consoles that keep the promises about colour, width and encoding."""
+"""Consoles with the documented behaviour for colour, width and encoding."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableT
 from rich.segment import Segment
 
 from perftool.errors import OutputClosedError
-from perftool.reporters.escape import on_terminal
+from perftool.reporters.escape import commands_in, escaped_mark, on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
-# Wide enough that nothing wraps in a pipe, where lines are for other programs.
+# Wide enough that nothing wraps in a pipe, where other programs read the lines.
 _PIPE_WIDTH = 10_000
 
 
 class _Trimmed:
-    """What is shown of a renderable without the blanks that fill its lines: in a pipe these are noise."""
+    """A renderable without trailing blanks, which are noise in a pipe."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
         for line in Segment.split_lines(console.render(self._content, options)):
-            yield from _trimmed(line)
+            yield from _harmless(_trimmed(line))
             yield Segment.line()
 
 
@@ -40,6 +40,24 @@ def _trimmed(line: list[Segment]) -> list[Segment]:
     return kept
 
 
+def _harmless(line: list[Segment]) -> list[Segment]:
+    """``line`` without CI commands, which may span several segments."""
+    marks = commands_in("".join(segment.text for segment in line if not segment.control))
+    if not marks:
+        return line
+    kept, begin = [], 0
+    for segment in line:
+        if segment.control:
+            kept.append(segment)
+            continue
+        end = begin + len(segment.text)
+        inside = {at - begin for at in marks if begin <= at < end}
+        text = "".join(escaped_mark(mark) if at in inside else mark for at, mark in enumerate(segment.text))
+        kept.append(segment._replace(text=text))
+        begin = end
+    return kept
+
+
 class _Trim(RenderHook):
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Trimmed(content) for content in renderables]
@@ -47,24 +65,24 @@ class _Trim(RenderHook):
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Show what a name from a trace holds of escape sequences; only the console's own may reach the terminal."""
+        """Show escape sequences in names from a trace as text; only the console's own may reach the terminal."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """End as every output does when its reader leaves, and not with exit code 1."""
+        """End like every output whose reader has left, and not with exit code 1."""
         raise OutputClosedError
 
 
 def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
-    """A console on stdout (or stderr, or ``file``): coloured when ``color`` and the environment allow it.
+    """A console on stdout (or stderr, or ``file``), coloured when ``color`` and the environment allow it.
 
-    The flag wins over NO_COLOR, that over FORCE_COLOR and CLICOLOR_FORCE, and these over what the stream is.
-    Without colour there are no escape codes of any kind. Any encoding will do.
+    The flag overrides NO_COLOR, which overrides FORCE_COLOR and CLICOLOR_FORCE; these override the type of the stream.
+    Without colour there are no escape codes at all. Any encoding works.
     """
     stream = file or (sys.stderr if stderr else sys.stdout)
     if isinstance(stream, TextIOWrapper):
-        # A name or a mark that the encoding lacks is shown as an escape; it must not end the report.
+        # Characters missing from the encoding are shown as escapes instead of ending the report.
         stream.reconfigure(errors="backslashreplace")
     terminal = stream.isatty()
     coloured = _wants_color(color, terminal)
@@ -74,6 +92,9 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         color_system="auto" if coloured else None,
         no_color=not coloured,
         width=None if terminal or os.environ.get("COLUMNS") else _PIPE_WIDTH,
+        # Names from traces may look like rich markup.
+        markup=False,
+        emoji=False,
         highlight=False,
         legacy_windows=False,
     )

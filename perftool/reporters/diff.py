@@ -1,4 +1,4 @@
-"""Two runs side by side: for people, as Markdown for a pull request, and as JSON."""
+"""Two runs side by side: as text, as Markdown for a pull request, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,24 +8,33 @@ from statistics import median
 from typing import Any
 
 from perftool import __version__
-from perftool.model.diff import Comparison, OpChange, RunSide
+from perftool.model.diff import Comparison, FusedSide, OpChange, RateChange, RunSide
 from perftool.model.efficiency import OpRate
+from perftool.model.metrics import metric_kinds
 from perftool.model.report import Finding
 from perftool.reporters.efficiency import rate_text, shapes_text, share_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
+from perftool.reporters.labels import format_value
 from perftool.units import format_alike, format_ns, format_ratio
 
 VERSION = 1
 METHOD = "percentile bootstrap of the median, 2000 resamples"
 _MOST = 10
 _LONGEST_NAME = 80
+_LONGEST_PART, _MOST_PARTS = 40, 4
 
 
 def render_diff_text(result: Comparison) -> bytes:
-    """The verdict first, then what moved."""
-    lines = [*_apart(result), headline(result), ""]
+    """The verdict first, then the changes."""
+    lines = [*_apart(result), *([text, ""] if (text := headline(result)) else [])]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
+    if result.served:
+        lines += [
+            "",
+            "Server",
+            *(f"  {name:30}{one:>12} -> {other:>10}  {by:>9}" for name, one, other, by in _served(result)),
+        ]
     for title, findings in _findings(result):
         if findings:
             lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
@@ -36,17 +45,23 @@ def render_diff_text(result: Comparison) -> bytes:
             lines += _left_out(changes)
     if result.rates:
         lines += ["", f"Ops by shapes, on {_device(result.base)} and on {_device(result.new)}"]
+        lines += [f"  {text}" for text in _together(result)]
         lines += [f"  {name}  {one} -> {other}  {times}".rstrip() for name, one, other, times in _rates(result)]
         lines += _left_out(result.rates)
-    return "".join(f"{line.rstrip()}\n" for line in lines).encode("utf-8", "replace")
+    if result.fusions:
+        lines += ["", "Fused on one side only (per step)", *(f"  {text}" for text in _fusions(result))]
+    return "".join(f"{line.rstrip()}\n" for line in lines).lstrip("\n").encode("utf-8", "replace")
 
 
 def render_diff_markdown(result: Comparison) -> bytes:
-    """A comment for a pull request."""
+    """The comparison as a pull request comment."""
     lines = ["### habana_perf_tool", "", *(part for text in _apart(result) for part in (markdown_cell(text), ""))]
     lines += [markdown_cell(headline(result)), ""]
     lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
+    if result.served:
+        lines += ["", "| server | base | new | change |", "|---|--:|--:|--:|"]
+        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _served(result)]
     for title, findings in _findings(result):
         if findings:
             lines += [
@@ -61,8 +76,12 @@ def render_diff_markdown(result: Comparison) -> bytes:
             rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
     if result.rates:
-        lines += ["", "| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
+        lines += ["", *(f"{markdown_cell(text)}\n" for text in _together(result))]
+        lines += ["| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
+    if result.fusions:
+        lines += ["", "**Fused on one side only (per step)**", ""]
+        lines += [f"- {markdown_cell(text)}" for text in _fusions(result)]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
@@ -80,7 +99,12 @@ def render_diff_json(result: Comparison) -> bytes:
         "breakdown": [asdict(part) for part in result.parts],
         "device_ops": [_change(change) for change in result.device_ops],
         "ops": [_change(change) for change in result.ops],
-        "rates": [{**asdict(change), "factor": change.factor} for change in result.rates],
+        "rates": [
+            {**asdict(change), "factor": change.factor, "by_peaks": change.by_peaks, "by_kernels": change.by_kernels}
+            for change in result.rates
+        ],
+        "fusions": [asdict(change) for change in result.fusions],
+        "served": [asdict(change) for change in result.served],
         "new_findings": [_plain(finding) for finding in result.new_findings],
         "fixed_findings": [_plain(finding) for finding in result.fixed_findings],
         "crossed_findings": [_plain(finding) for finding in result.crossed_findings],
@@ -90,7 +114,7 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _apart(result: Comparison) -> list[str]:
-    """What to know before all else: the runs differ in more than what they do."""
+    """The most important caveat: the runs differ in their setting, too."""
     return (
         [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
         if result.differences
@@ -102,7 +126,7 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
     return (
         ("New findings", result.new_findings),
         ("Fixed findings", result.fixed_findings),
-        ("At their threshold: found on one side only, by little", result.crossed_findings),
+        ("Near their threshold: found on one side only", result.crossed_findings),
     )
 
 
@@ -110,7 +134,8 @@ def headline(result: Comparison) -> str:
     """The step times, their change with its interval, and the verdict, in one sentence."""
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
-        return "Step times cannot be compared: a side has no complete step."
+        # The numbers of a server need no steps.
+        return "" if result.served else "Step times cannot be compared: a side has no complete step."
     times = f"Median step {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
     if interval is None:
@@ -119,6 +144,14 @@ def headline(result: Comparison) -> str:
     bounds = f"{_signed(interval.low)} to {_signed(interval.high)}"
     share = f"{format_ratio(interval.confidence)} interval {bounds}"
     return f"{times} ({_signed(interval.change)}, {share}): {result.verdict}."
+
+
+def _served(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
+    kinds = {kind.name: kind for kind in metric_kinds()}
+    for change in result.served:
+        kind = kinds[change.name]
+        one, other = (format_value(value, kind.unit) for value in (change.base, change.new))
+        yield kind.label or kind.name, one, other, "" if change.ratio is None else _signed(change.ratio)
 
 
 def _median(side: RunSide) -> float | None:
@@ -152,11 +185,58 @@ def _device(side: RunSide) -> str:
 
 
 def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
-    """Op and shapes, what both sides reached, and how much longer a call takes."""
+    """Op and shapes, the rates of both sides, and how much longer a call takes."""
     for change in result.rates[:_MOST]:
         shapes = shapes_text(change.base) if change.shapes else "all shapes"
-        times = "" if change.factor is None else f"x{change.factor:.2f}"
+        times = "" if change.factor is None else f"x{change.factor:.2f}{_split(change, result)}"
         yield one_line(f"{change.name} {shapes}")[:_LONGEST_NAME], _reached(change.base), _reached(change.new), times
+
+
+def _split(change: RateChange, result: Comparison) -> str:
+    """Which part of the difference two devices' peaks explain; empty for the same device."""
+    if not _other_device(result) or change.by_peaks is None:
+        return ""
+    return f" (peaks x{change.by_peaks:.2f}, kernels x{change.by_kernels:.2f})"
+
+
+def _other_device(result: Comparison) -> bool:
+    return bool(result.base.device and result.new.device and result.base.device != result.new.device)
+
+
+def _together(result: Comparison) -> list[str]:
+    """All ops whose shapes agree and whose best is known on both devices: their time, and what the peaks make of it."""
+    known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]
+    if not known or not _other_device(result):
+        return []
+    steps = max(len(result.base.step_ns), 1)
+    before, peaks, after = (
+        sum(change.base.kernel_ns * factor(change) for change in known) / steps
+        for factor in (lambda change: 1.0, lambda change: change.by_peaks, lambda change: change.factor)
+    )
+    side = result.new if after > peaks else result.base
+    count = f"{len(known)} op{'s' if len(known) > 1 else ''} with the same shapes"
+    return [
+        f"{count}, for the calls of the base: {format_ns(before)} -> {format_ns(after)} a step. The devices' peaks "
+        f"alone make that {format_ns(peaks)}; the rest: kernels on {_device(side)} stay further below its best."
+    ]
+
+
+def _fusions(result: Comparison) -> Iterable[str]:
+    for change in result.fusions[:_MOST]:
+        one, other = (result.base, result.new) if change.on_base else (result.new, result.base)
+        yield one_line(
+            f"{change.work}: {_some(change.fused)} in {one.name}, {_some(change.apart)} in {other.name}: "
+            f"{change.closes}"
+        )
+
+
+def _some(side: FusedSide) -> str:
+    """At most four names, cut where they are long, with time and calls."""
+    names = side.names
+    shown = [name if len(name) <= _LONGEST_PART else f"{name[: _LONGEST_PART - 1]}…" for name in names[:_MOST_PARTS]]
+    more = len(names) - len(shown)
+    named = ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"{named} ({format_ns(side.ns)}, {side.calls:,.0f} calls)"
 
 
 def _reached(op: OpRate) -> str:

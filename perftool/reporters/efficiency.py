@@ -1,19 +1,23 @@
-"""How ops and peaks are written in every report."""
+"""The wording of ops' rates and peaks, shared by all reports."""
 
 from __future__ import annotations
 
 import json
 
+from perftool.model.chains import ChainPlace
 from perftool.model.efficiency import Efficiency, OpRate
+from perftool.model.unmodelled import why_no_model
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
-# Kernels that need fewer operations or bytes than the formula of their op counts: Winograd's convolutions, caches.
+# Below this, in tera, a rate is in giga: two digits would round the rates of a CPU to zero.
+_SMALL_RATE = 0.1
+# Kernels may need fewer operations or bytes than the op's formula counts: Winograd convolutions, caches.
 ABOVE_MODEL = "above its model"
 
 
-def shapes_text(op: OpRate) -> str:
-    """The shapes of the tensors among the inputs, as ``8x16, 16x4``; empty where none is recorded."""
+def shapes_text(op: OpRate | ChainPlace) -> str:
+    """The shapes of the input tensors, as ``8x16, 16x4``; empty if not recorded."""
     try:
         dims = json.loads(op.input_dims) if op.input_dims else []
     except (ValueError, RecursionError):
@@ -25,26 +29,34 @@ def shapes_text(op: OpRate) -> str:
 
 
 def rate_text(op: OpRate) -> str:
-    """What it reached: operations where these bound it, else bytes."""
+    """The achieved rate: operations if they bound the op, else bytes."""
     if op.tflops and (op.bound != "memory" or not op.tbytes):
-        return f"{op.tflops:,.1f} TFLOP/s"
-    return f"{op.tbytes:,.2f} TB/s" if op.tbytes else ""
+        return _flops_text(op.tflops)
+    return _bytes_text(op.tbytes) if op.tbytes else ""
+
+
+def _flops_text(tera: float) -> str:
+    return f"{tera:,.1f} TFLOP/s" if tera >= _SMALL_RATE else f"{tera * 1e3:,.1f} GFLOP/s"
+
+
+def _bytes_text(tera: float) -> str:
+    return f"{tera:,.2f} TB/s" if tera >= _SMALL_RATE else f"{tera * 1e3:,.2f} GB/s"
 
 
 def best_text(op: OpRate) -> str:
-    """Its share of the device's best, and what bounds that."""
+    """Its share of the device's best, and its bound."""
     if op.roofline_ratio is None:
-        return "no model" if op.bytes is None and op.kind != "collective" else ""
+        return why_no_model(op)
     return share_text(op.roofline_ratio, f" ({op.bound or 'differs'})")
 
 
 def share_text(roofline_ratio: float, after: str = "") -> str:
-    """A share of the device's best and what comes ``after`` it; a share above all of it is none."""
+    """A share of the device's best, followed by ``after``; a share above 100 % is reported as above the model."""
     return ABOVE_MODEL if roofline_ratio > 1 else format_ratio(roofline_ratio) + after
 
 
 def efficiency_notes(told: Efficiency) -> list[str]:
-    """What was assumed, what all comes to, and what the input lacks."""
+    """The assumed peaks, the total share of the best, and what the input lacks."""
     lines = []
     if told.best_ns is not None and told.bounded_ns:
         known = f"{format_ns(told.bounded_ns)} of {format_ns(told.work_ns)}"
@@ -52,9 +64,9 @@ def efficiency_notes(told: Efficiency) -> list[str]:
         lines.append(f"{known} of work have a known best: {format_ns(told.best_ns)}, {share} of what they took")
     if told.peaks:
         rates = ", ".join(
-            f"{peak.dtype} {peak.rate / 1e12:,.1f} TFLOP/s{' (estimate)' if peak.estimate else ''}"
+            f"{peak.dtype} {_flops_text(peak.rate / 1e12)}{' (estimate)' if peak.estimate else ''}"
             for peak in told.peaks[:_MOST_PEAKS]
         )
         first = told.peaks[0]
-        lines.append(f"Assumed of {first.device}: {rates}, {first.bandwidth / 1e12:.2f} TB/s ({first.source})")
+        lines.append(f"Assumed of {first.device}: {rates}, {_bytes_text(first.bandwidth / 1e12)} ({first.source})")
     return [*lines, told.missing] if told.missing else lines

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from perftool import __version__
+from perftool.model.iterations import Serving
 from perftool.model.replayed import ReplayedRun, ReplayModel
 from perftool.model.report import Finding, Location, Report, Share
 from perftool.reporters.escape import json_text
@@ -17,7 +18,7 @@ TOOL = {"name": "habana_perf_tool", "version": __version__}
 
 
 def render_json(report: Report) -> bytes:
-    """The report as one UTF-8 JSON object with sorted keys and a newline at the end; absent values are null."""
+    """The report as one UTF-8 JSON object with sorted keys and a trailing newline; absent values are null."""
     return dump(as_dict(report), indent=True)
 
 
@@ -60,6 +61,9 @@ def as_dict(report: Report) -> dict[str, Any]:
             for step in report.steps
         ],
         "ranks": [asdict(rank) for rank in report.ranks],
+        "phases": [asdict(phase) for phase in report.phases],
+        "serving": report.serving and _serving(report.serving),
+        "groups": [asdict(role) for role in report.groups],
         "idle_causes": _shares(report.idle_causes),
         "top_device_ops": _shares(report.top_device_ops),
         "top_ops": _shares(report.top_ops),
@@ -68,6 +72,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "fallbacks": [asdict(fallback) for fallback in report.fallbacks],
         "findings": [finding_dict(finding) for finding in report.findings],
         "efficiency": report.efficiency and asdict(report.efficiency),
+        "chains": [asdict(chain) for chain in report.chains],
+        "memory": [asdict(use) for use in report.memory],
         **_replayed(report.model, report.replayed_run),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],
     }  # fmt: skip
@@ -79,6 +85,11 @@ def _replayed(model: ReplayModel | None, run: ReplayedRun | None) -> dict[str, A
     shown = asdict(model) | {"run": run and asdict(run)}
     together = shown.pop("together")
     return {"model": shown, "together": together}
+
+
+def _serving(serving: Serving) -> dict[str, Any]:
+    rates = {"generated_per_s": serving.generated_per_s, "prompt_per_s": serving.prompt_per_s}
+    return asdict(serving) | rates
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def _place(place: Location) -> dict[str, Any]:
 
 
 def _sources(place: Location) -> dict[str, Any]:
-    """The line that most of the time is spent in, or null, and all of them with their time."""
+    """The line with the most time, or null, and all lines with their time."""
     first = place.source
     return {
         "source": first and {"file": first.file, "line": first.line, "function": first.function},
@@ -117,18 +128,18 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
 
 
 def dump(data: Any, *, indent: bool = False) -> bytes:
-    """``data`` as UTF-8 JSON with sorted keys and a newline at the end, whatever characters names hold."""
+    """``data`` as UTF-8 JSON with sorted keys and a trailing newline, whatever characters names hold."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(cleaned(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
 
 
 def plain(value: Any) -> Any:
-    """Numbers as DuckDB may return them (Decimal) for orjson."""
+    """Numbers that DuckDB may return (Decimal) as floats; anything else as text."""
     return float(value) if hasattr(value, "__float__") else str(value)
 
 
 def cleaned(value: Any) -> Any:
-    """``value`` with what JSON cannot hold replaced: lone surrogates, integers beyond 64 bits, decimal numbers."""
+    """``value`` with what JSON cannot hold replaced: lone surrogates, integers beyond 64 bits, decimals."""
     if isinstance(value, str):
         return json_text(value)
     if isinstance(value, dict):

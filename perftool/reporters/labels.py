@@ -1,4 +1,4 @@
-"""The numbers of the summary as people read them, and who bounds the step."""
+"""The numbers of the summary as readable text, and what bounds the step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from perftool.model.report import Metric, Report
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Smaller shares of the step would fill the line with noise.
+# Smaller shares of the step would be noise.
 _NAMED = 0.005
 
 
 def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
-    """The label and the value of every number of the summary that this kind of device can have."""
+    """The label and value of every number of the summary that applies to this kind of device."""
     for kind in metric_kinds():
-        if kind.label is not None and kind.shown_for(report.device.type):
-            yield kind.label, report.summary[kind.name]
+        metric = report.summary[kind.name]
+        missed = metric.value is None and kind.serving
+        label = kind.label_for(report.device.type)
+        if label is not None and not missed:
+            yield label, metric
 
 
 def format_metric(metric: Metric) -> str:
@@ -33,9 +36,11 @@ def format_value(value: float, unit: Unit) -> str:
         return format_ratio(value)
     if unit == "ms":
         return format_ns(value * 1e6)
+    if unit == "per_s":
+        return f"{format_count(value)}/s"
     return format_bytes(value) if unit == "bytes" else format_count(value)
 
 
 def bounds_text(bounds: Sequence[BoundShare]) -> str:
-    """Who bounds the step, in shares of it: ``host 62.0 %, kernels 30.1 %``."""
+    """What bounds the step, as shares of it: ``host 62.0 %, kernels 30.1 %``."""
     return ", ".join(f"{kind_label(b.kind)} {format_ratio(b.share)}" for b in bounds if b.share >= _NAMED)

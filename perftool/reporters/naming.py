@@ -1,17 +1,38 @@
-"""What to call a run, and how to say what it ran on."""
+"""The names that reports use for a run and its device."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from perftool.model.inputs import InputFile
-from perftool.model.report import Device, Report
+from perftool.model.report import Device, RankSummary, Report
+from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
-from perftool.units import format_ratio
+from perftool.units import NS_PER_S, format_ratio, ranks_text
+
+# PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
+_MOST_HOSTS = 4
+_EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
+
+
+def device_word(report: Report) -> str:
+    """What reports call the thing that computes."""
+    return "CPU" if report.device.type == "cpu" else "device"
+
+
+def run_title(report: Report) -> str:
+    """The name of the run for people: a time in nanoseconds in the name of a file is a date in UTC."""
+    return _EPOCH_NS.sub(_date, run_name(report))
+
+
+def _date(found: re.Match[str]) -> str:
+    return datetime.fromtimestamp(int(found[0]) // NS_PER_S, timezone.utc).strftime("%Y-%m-%d_%H-%M-%S")
 
 
 def run_name(report: Report) -> str:
-    """The name of the trace, or, of several ranks, of their folder; of the inputs when none is a trace."""
+    """The name of the trace, of the folder of several ranks, or of the inputs when none is a trace."""
     traces = [read for read in report.inputs if read.kind == "trace"] or list(report.inputs)
     if not traces:
         return "no input"
@@ -22,29 +43,69 @@ def run_name(report: Report) -> str:
     return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} {what})"
 
 
+def run_folder(report: Report) -> str:
+    """The name of the folder that holds the traces; empty for the working directory, and for several folders."""
+    return _folder([read for read in report.inputs if read.kind == "trace"])
+
+
 def device_name(device: Device) -> str:
-    """The name of the device, or its type, with their number when there are several; empty when none was seen."""
+    """The name of the device, or its type, prefixed with the count of several; empty without a device."""
     name = device.name or device.type or ""
     return f"{device.count} x {name}" if name and device.count > 1 else name
 
 
 def facts(report: Report) -> list[str]:
-    """Those that the input shows: the device, what the run does, its steps and their median, how busy the device is."""
+    """The known facts: the device, the kind of run, its steps and their median, how busy the device is."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value
+    if report.run.parallel:
+        known.append(report.run.parallel)
+    if hosts := _hosts(report.ranks):
+        known.append(hosts)
     if report.run.kind:
         known.append(report.run.kind)
     if steps:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
         after = f" after {early} of warm-up" if early else ""
-        known.append(
-            f"{steps:.0f} step{'s' if steps > 1 else ''}{after}, median {format_metric(summary['step_time_ms'])}"
-        )
+        known.append(f"{steps_text(report, round(steps))}{after}, median {format_metric(summary['step_time_ms'])}")
     elif window is not None:
         known.append(f"{format_metric(summary['window_ms'])} without steps")
     busy = summary["device_busy_ratio"].value
-    return [*known, *([f"busy {format_ratio(busy)}"] if busy is not None else [])]
+    return [*known, *([_busy(report, busy)] if busy is not None else [])]
+
+
+def _hosts(ranks: Sequence[RankSummary]) -> str:
+    """The ranks of each of a few hosts; empty where one of them is unknown, and where there is only one."""
+    places: dict[str, list[int]] = {}
+    for rank in ranks:
+        places.setdefault(one_line(rank.host or ""), []).append(rank.rank)
+    if "" in places or not 1 < len(places) <= _MOST_HOSTS:
+        return ""
+    return "; ".join(f"{host}: {ranks_text(own)}" for host, own in sorted(places.items()))
+
+
+def steps_text(report: Report, steps: int) -> str:
+    """How many steps were recorded: of several ranks, on each."""
+    counts = sorted({rank.steps for rank in report.ranks if rank.status == "ok" and rank.steps})
+    least, most = (counts[0], counts[-1]) if counts else (steps, steps)
+    ending = "s" if most > 1 else ""
+    return f"{least} to {most} {report.run.step_word}s" if least < most else f"{most} {report.run.step_word}{ending}"
+
+
+def _busy(report: Report, ratio: float) -> str:
+    """How busy the device is; a collective that waits for another rank keeps it occupied, not busy."""
+    waiting = sum(map(_waiting_ns, report.ranks))
+    recorded = sum((rank.busy_ns or 0) + (rank.idle_ns or 0) for rank in report.ranks if rank.waited_ns is not None)
+    if len(report.ranks) < 2 or waiting < 0.01 * recorded or not recorded:
+        return f"busy {format_ratio(ratio)}"
+    share = waiting / recorded
+    return f"busy {format_ratio(max(0.0, ratio - share))}, waiting for ranks {format_ratio(share)}"
+
+
+def _waiting_ns(rank: RankSummary) -> int:
+    """What the rank certainly waits for others while nothing else runs: what compute hides may all be waiting."""
+    return max(0, (rank.waited_ns or 0) - ((rank.collective_ns or 0) - (rank.exposed_ns or 0)))
 
 
 def _folder(files: Sequence[InputFile]) -> str:

@@ -1,6 +1,6 @@
-"""The report where a notebook shows the value of a cell: the answer of the terminal in the look of the page.
+"""The report as the value of a notebook cell: the terminal's answer in the look of the page.
 
-A fragment without scripts and without style sheets; colours of the text and the page are the notebook's own.
+A fragment without scripts and style sheets; it inherits the notebook's text and background colours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from perftool.model.report import Finding, Report
 from perftool.reporters.colours import colour
 from perftool.reporters.escape import one_line
-from perftool.reporters.naming import facts, run_name
+from perftool.reporters.naming import facts, run_title
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import gain_text, origins
@@ -23,19 +23,19 @@ _SOFT = 'style="margin:0;opacity:.75"'
 
 
 def render_notebook(report: Report) -> str:
-    """``report`` as a fragment of HTML; every name from the trace is escaped."""
+    """``report`` as an HTML fragment; every name from the trace is escaped."""
     headline = f'<p style="margin:.2em 0;font-size:115%"><b>{escape(report.verdict.headline)}</b></p>'
     parts = (_head(report), _notes(report), headline, _bar(time_parts(report)), _findings(report.advice))
     return f'<div style="line-height:1.5;max-width:60em">{"".join(parts)}</div>'
 
 
 def _head(report: Report) -> str:
-    run = escape(" · ".join((one_line(run_name(report)), *facts(report))))
+    run = escape(" · ".join((one_line(run_title(report)), *facts(report))))
     return f"<p {_SOFT}>{run}</p>"
 
 
 def _notes(report: Report) -> str:
-    """Where the inputs are from, when that is no device, and what was wrong with them."""
+    """The origin of inputs that no device recorded, and problems with the inputs."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     issues = [f"{read.path}: {issue.message}" for read in report.inputs for issue in read.issues
               if issue.kind not in ("handMade", "simulated")]  # fmt: skip
@@ -43,7 +43,7 @@ def _notes(report: Report) -> str:
 
 
 def _bar(parts: Sequence[TimePart]) -> str:
-    """The parts of the time as one bar and in words; what no device did is pale."""
+    """The parts of the time as one bar and in words; idle parts are pale."""
     if not parts:
         return ""
     pieces = "".join(

@@ -1,7 +1,7 @@
-"""The numbers of a run as OpenMetrics text, which Prometheus reads as its own text format too.
+"""The numbers of a run as OpenMetrics text, which Prometheus also reads as its own text format.
 
-Gauges only, in base units (seconds, bytes, ratio), so that the textfile collector of the node exporter, which knows the
-older format, takes them; names and escapes by the OpenMetrics 1.0 specification. Numbers that the input does not show
+Only gauges, in base units (seconds, bytes, ratio), so that the node exporter's textfile collector, which expects the
+older format, accepts them. Names and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input
 are left out.
 """
 
@@ -35,7 +35,7 @@ class _Family:
 
 
 def render_openmetrics(report: Report) -> bytes:
-    """The report's summary, that of each of several ranks, and how many findings there are; ends with ``# EOF``."""
+    """The report's summary, the numbers of each of several ranks, and the counts of findings; ends with ``# EOF``."""
     lines = [line for family in _families(report) for line in _lines(family)]
     return "".join(f"{line}\n" for line in [*lines, "# EOF"]).encode()
 
@@ -67,7 +67,7 @@ def _families(report: Report) -> Iterable[_Family]:
 
 
 def _family(scope: str, kind: MetricKind, values: Iterable[tuple[Mapping[str, str], float]]) -> _Family:
-    """The gauge of a number of the summary: a name ends in its unit, and milliseconds become seconds."""
+    """The gauge for a number of the summary: its name ends in the unit, and milliseconds become seconds."""
     seconds = kind.unit == "ms"
     unit = "seconds" if seconds else "" if kind.unit == "count" else kind.unit
     name = kind.name.removesuffix("_ms") + "_seconds" if seconds else kind.name

@@ -11,15 +11,15 @@ import orjson
 from perftool.model.annotations import CATEGORY, Annotations, Counter, Flow, Lane
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this. Profilers begin at 0, and some write -1 for what they want on top.
+# Perfetto sorts processes by this. Profilers start at 0, and some write -1 for processes to show on top.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 
 
 def render_events(annotations: Annotations) -> Iterator[bytes]:
-    """The events as JSON text, separated by commas, in blocks of many; never nothing.
+    """The events as JSON text, separated by commas, in large non-empty blocks.
 
-    Times are microseconds with the three decimals that keep every nanosecond.
+    Times are in microseconds with three decimals, which keep every nanosecond.
     """
     events = _events(annotations)
     while block := list(islice(events, _EVENTS_PER_BLOCK)):
@@ -41,7 +41,7 @@ def _events(annotations: Annotations) -> Iterator[dict[str, Any]]:
 
 
 def _lane(lane: Lane, pid: int, tid: int) -> Iterator[dict[str, Any]]:
-    """Begins and ends: what a reader rounds them to can never overlap, as starts and lengths can."""
+    """Begin and end events: readers' rounding cannot make them overlap, unlike starts and durations."""
     where = {"pid": pid, "tid": tid}
     open_ends: list[int] = []
     for mark in lane.marks:
@@ -55,7 +55,7 @@ def _lane(lane: Lane, pid: int, tid: int) -> Iterator[dict[str, Any]]:
 
 
 def _flow(flow: Flow, number: int, pid: int) -> Iterator[dict[str, Any]]:
-    """From one slice to the other, told by their tracks and starts."""
+    """An arrow between two slices, identified by their tracks and start times."""
     shared = {"cat": CATEGORY, "name": "critical path", "id": number, "pid": pid}
     yield {**shared, "ph": "s", "tid": pid + 1 + flow.source, "ts": _us(flow.source_ts_ns)}
     yield {**shared, "ph": "f", "bp": "e", "tid": pid + 1 + flow.target, "ts": _us(flow.target_ts_ns)}

@@ -1,4 +1,4 @@
-"""Rules explained: as text for people, as Markdown, and as JSON for other programs."""
+"""Documentation of rules: as text, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.reporters.json import dump
 
 
 def render_rules_text(rules: Sequence[Rule]) -> bytes:
-    """One rule in full; several as a table of code, status, severity, name and summary."""
+    """A single rule in full; several as a table of code, status, severity, name and summary."""
     if len(rules) == 1:
         return _page(rules[0]).encode()
     width = max((len(rule.name) for rule in rules), default=0)
@@ -22,7 +22,7 @@ def render_rules_text(rules: Sequence[Rule]) -> bytes:
 
 
 def render_rules_markdown(rules: Sequence[Rule]) -> bytes:
-    """A page per rule, one behind the other."""
+    """One page per rule, concatenated."""
     return "\n".join(_page(rule) for rule in rules).encode()
 
 
@@ -52,7 +52,7 @@ def rule_dict(rule: Rule) -> dict[str, Any]:
 
 def _page(rule: Rule) -> str:
     facts = (
-        f"{rule.status} since {rule.since}, severity {rule.severity}, confidence {rule.confidence}, "
+        f"{rule.status} since {rule.since}, severity {rule.shown_severity}, confidence {rule.confidence}, "
         f"for {', '.join(rule.devices)}"
     )
     parts = [f"# {rule.name} ({rule.code})", facts, f"{rule.summary}."]

@@ -1,9 +1,9 @@
-"""A run as one JSON line, and one for each of its ranks, to be appended to a summary file."""
+"""A run, and each of its ranks, as JSON lines to append to a summary file."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from perftool import __version__
@@ -11,23 +11,26 @@ from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION
 from perftool.readers.files.finished import FileState
 from perftool.reporters.json import dump
-from perftool.reporters.naming import run_name
+from perftool.reporters.naming import run_folder, run_name
 from perftool.reporters.verdict import origin
-from perftool.units import NS_PER_MS
+from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
+# Earlier times (before 2001) use another zero, such as the start of the machine.
+_EARLIEST_NS = 10**18
 
 
 def render_run_lines(report: Report, time: datetime, file: FileState | None = None) -> bytes:
-    """A line for the run and, when it has several ranks, one for each: UTF-8 JSON with sorted keys.
+    """One line for the run and, if it has several ranks, one for each: UTF-8 JSON with sorted keys.
 
-    ``time`` (UTC) is when the run was analysed, ``file`` the trace of a folder that is watched. Numbers that the input
-    does not show are null.
+    ``time`` (UTC) is when the run was analysed, ``file`` a trace from a watched folder. Numbers missing from the input
+    are null.
     """
     head: dict[str, Any] = {
         "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
-        "world_size": report.run.world_size or len(report.ranks) or None,
+        "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
+        "recorded": _recorded(report),
     }  # fmt: skip
     if file is not None:
         head["file"] = asdict(file)
@@ -39,6 +42,14 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
     return b"".join(map(dump, [run, *({**head, **_of_rank(rank, report)} for rank in ranks)]))
 
 
+def _recorded(report: Report) -> str:
+    """The start of the first step, as ISO 8601 in UTC; empty if the clock of the trace has no date."""
+    first = min((step.ts_ns for step in report.steps), default=0)
+    if first < _EARLIEST_NS:
+        return ""
+    return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _of_rank(rank: RankSummary, report: Report) -> dict[str, Any]:
     codes = [finding.code for finding in report.advice if finding.rank == rank.rank]
     return {
@@ -48,7 +59,7 @@ def _of_rank(rank: RankSummary, report: Report) -> dict[str, Any]:
 
 
 def rank_metrics(rank: RankSummary) -> dict[str, float | None]:
-    """The numbers of the summary that are known of a single rank, by their names."""
+    """The numbers of the summary known for a single rank, by name."""
     known = None if rank.busy_ns is None or rank.idle_ns is None else rank.busy_ns + rank.idle_ns
     return {
         "steps": float(rank.steps),

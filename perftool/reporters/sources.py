@@ -1,4 +1,4 @@
-"""Lines of the user's code as people read them: ``train.py:33 main``."""
+"""Readable places in the user's code: ``train.py:33 main``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from perftool.units import format_ns, format_ratio
 
 
 def weighed_source(source: Source) -> str:
-    """The line with the time and the share of the time at stake that it takes."""
+    """The line with its time, and its share of the time at stake."""
     share = format_ratio(source.share)
     return f"{plain_source(source)} ({f'{format_ns(source.ns)}, {share}' if source.ns else share})"
 
 
 def plain_source(source: Source) -> str:
-    """The line alone."""
+    """The line without its time and share."""
     return one_line(str(source))
 
 
 def shown_sources(finding: Finding, most: int = 3) -> str:
-    """The lines behind ``finding``, the heaviest first, with shares where there are several; empty without any."""
+    """The lines behind ``finding``, heaviest first, with shares if there are several; empty if there are none."""
     places = finding.location.sources[:most]
     return ", ".join(map(weighed_source if len(places) > 1 else plain_source, places))

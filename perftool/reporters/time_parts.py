@@ -1,4 +1,4 @@
-"""Where the time of a step goes: the one answer that the terminal, the page and a notebook draw."""
+"""Where the time of a step goes, as drawn by the terminal, the page and a notebook alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.model.words import kind_label
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of the time: its kind (which has a colour), what to call it, its share; ``idle`` when no device works."""
+    """A part of the time: its kind (which has a colour), label and share; ``idle`` when no device works."""
 
     kind: str
     label: str
@@ -21,9 +21,9 @@ class TimePart:
 
 
 def time_parts(report: Report) -> tuple[TimePart, ...]:
-    """The parts of the window, which add up to it: what the devices do, then why they do nothing, largest first.
+    """The parts of the window, which add up to it: device work, then the causes of idle time, largest first.
 
-    Without a device they are the parts of the complete steps; empty when the input shows no time at all.
+    Without a device, the parts of the complete steps; empty when the input shows no time at all.
     """
     summary = report.summary
     busy, kernels = (summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))

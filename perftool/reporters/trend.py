@@ -1,4 +1,4 @@
-"""A number over many runs: on a terminal, as JSON and as a page."""
+"""Renders a number over many runs: on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from perftool.units import format_ratio
 VERSION = 1
 METHOD = f"PELT with the L1 cost (ruptures): levels of at least {FEWEST_RUNS} runs"
 _MARKS = "▁▂▃▄▅▆▇█"
-# From low to high, where the encoding has no blocks.
+# From low to high, for encodings without block characters.
 _PLAIN_MARKS = "_.-=+*%#"
 _WIDEST = 72
 _MOST_LEVELS = 8
-# To the minute; the whole time is in the JSON.
+# Times are shown to the minute; the JSON has them in full.
 _MINUTE = len("2026-01-01T00:00")
 
 
 def print_trend(trend: Trend, source: str, console: Console) -> None:
-    """The verdict, a line of the runs, and their levels: 80 columns are enough."""
+    """Print the verdict, a sparkline of the runs, and their levels, in 80 columns."""
     console.print(one_line(trend_headline(trend)), soft_wrap=True)
     console.print(one_line(f"{_runs(len(trend.points))} of {source}{_like(trend)}"), style="dim", soft_wrap=True)
     if trend.points:
@@ -41,7 +41,7 @@ def print_trend(trend: Trend, source: str, console: Console) -> None:
 
 
 def trend_headline(trend: Trend) -> str:
-    """What the runs come to, in one sentence."""
+    """The verdict on the runs in one sentence."""
     name, levels = trend.kind.name, trend.levels
     if trend.verdict == "cannot be judged":
         return f"{name}: cannot be judged, as there are fewer than {2 * FEWEST_RUNS} runs."
@@ -66,7 +66,7 @@ def trend_notes(trend: Trend) -> list[str]:
 
 
 def sparkline(values: Sequence[float], marks: str = _MARKS) -> str:
-    """A mark for each value, the lowest for the least; of more than fit on a line, one for the median of several."""
+    """One mark per value, the lowest for the smallest; a longer series shows medians of groups."""
     count = min(len(values), _WIDEST)
     edges = [round(at * len(values) / count) for at in range(count + 1)]
     drawn = [median(values[edges[at] : edges[at + 1]]) for at in range(count)]
@@ -77,7 +77,7 @@ def sparkline(values: Sequence[float], marks: str = _MARKS) -> str:
 
 
 def render_trend_json(trend: Trend) -> bytes:
-    """The whole trend as one object; values in the unit of the metric."""
+    """The whole trend as one object; values are in the unit of the metric."""
     data: dict[str, Any] = asdict(trend)
     kind = data.pop("kind")
     data["runs"] = data.pop("points")
@@ -89,7 +89,7 @@ def render_trend_json(trend: Trend) -> bytes:
 
 
 def level_rows(trend: Trend) -> list[tuple[str, str, str, str, str, str]]:
-    """Each level in words: its median, the change from the one before, runs, first, last, and new findings."""
+    """Each level in words: median, change from the previous level, runs, first, last, and new findings."""
     return [
         (_value(trend, level.median), _change(level), f"{level.runs}", level.first[:_MINUTE], level.last[:_MINUTE],
          ", ".join(level.new_codes))

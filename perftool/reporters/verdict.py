@@ -1,4 +1,4 @@
-"""What stands above and beside the verdict: titles of findings, and where inputs are from."""
+"""Texts around the verdict: titles of findings, gains, and the origin of inputs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _ORIGINS = ("handMade", "simulated")
 
 
 def finding_title(finding: Finding, report: Report) -> str:
-    """What a finding is, in a few words: the summary of its rule, or its name when the rule is not at hand."""
+    """A short title of a finding: the summary of its rule, or its name if the rule is unknown."""
     return next((rule.summary for rule in report.rules if rule.code == finding.code), finding.name.replace("-", " "))
 
 
 def origins(report: Report) -> list[str]:
-    """What to say, above all else, about inputs that no device left behind: which, unless there is one trace only."""
+    """Statements on inputs that no device recorded; names the inputs unless there is only one trace."""
     alone = sum(read.kind == "trace" for read in report.inputs) == 1
     told = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in told})
@@ -23,13 +23,13 @@ def origins(report: Report) -> list[str]:
 
 
 def origin(report: Report) -> str:
-    """``simulated``, ``handMade``, both, or empty for what devices left behind; for other programs."""
+    """``simulated``, ``handMade``, both, or empty for recorded traces; for other programs."""
     kinds = {issue.kind for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     return " ".join(sorted(kinds))
 
 
 def gain_text(finding: Finding) -> str:
-    """``≤ 221 ms (57.8 %)``: per step, an upper bound unless it was predicted; empty without a gain."""
+    """``≤ 221 ms (57.8 %)``: the gain per step, an upper bound unless predicted; empty without a gain."""
     gain = finding.gain
     if gain is None:
         return ""

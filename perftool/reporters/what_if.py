@@ -1,4 +1,4 @@
-"""A prediction for people and for programs."""
+"""Renders a prediction for people and for programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from perftool.model.what_if import Path, WhatIf
+from perftool.model.what_if import FixBound, Path, WhatIf
 from perftool.model.words import kind_label
 from perftool.reporters.escape import one_line
 from perftool.reporters.json import TOOL, VERSION, dump
@@ -20,7 +20,7 @@ _LONGEST_NAME = 60
 
 
 def render_what_if_json(result: WhatIf) -> bytes:
-    """``result`` as one JSON object; times in ns, null where nothing is known."""
+    """``result`` as one JSON object; times in ns, null if unknown."""
     return dump(
         {
             "version": VERSION,
@@ -36,6 +36,7 @@ def render_what_if_json(result: WhatIf) -> bytes:
             "changes": [asdict(change) for change in result.changes],
             "critical_path": {"before": _path(result.before), "after": _path(result.after)},
             "why_not": result.why_not,
+            "bounds": [asdict(bound) for bound in result.bounds],
         },
         indent=True,
     )
@@ -50,20 +51,24 @@ def _path(path: Path | None) -> dict[str, Any] | None:
 
 
 def print_what_if(result: WhatIf, console: Console) -> None:
-    """Measured, replayed and predicted step, the changes, and who bounds the step before and after them."""
+    """Print the measured, replayed and predicted step, the changes, and what bounds the step before and after them."""
     measured, replayed, predicted = result.measured_step_ns, result.replayed_step_ns, result.predicted_step_ns
     steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
     if measured is not None and replayed is not None:
         whose = f"{result.ranks} ranks together" if result.rank is None else f"rank {result.rank}"
-        console.print(f"measured   {format_ns(measured)} a step, {whose}, {steps}")
+        alone = "; others may differ" if result.rank is None and result.steps == 1 else ""
+        mean = " on average" if result.steps > 1 else ""
+        console.print(f"measured   {format_ns(measured)} a step{mean}, {whose}, {steps}{alone}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")
-    if predicted is not None and replayed:
+    if predicted is not None and replayed and (result.changes or not result.bounds):
         less = replayed - predicted
         word = "less" if less >= 0 else "more"
         console.print(
             f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {word} ({format_ratio(abs(less) / replayed)})"
         )
+    for bound in result.bounds:
+        console.print(f"{bound.code:9}  {_bound_text(bound)}")
     if result.changes:
         console.print()
         table = table_of("change", "tasks", "a step with it alone")
@@ -75,6 +80,12 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         _print_path("before", result.before, console)
     if result.after is not None and result.changes:
         _print_path("after", result.after, console)
+
+
+def _bound_text(bound: FixBound) -> str:
+    if bound.ns_per_step is None:
+        return "nothing can be modelled: the finding has no cost per step"
+    return f"up to {format_ns(bound.ns_per_step)} less: a bound, because its fix cannot be replayed"
 
 
 def _print_path(when: str, path: Path, console: Console) -> None:

@@ -1,7 +1,6 @@
-"""A lazy-mode Gaudi, simulated on the CPU: real values, virtual time.
-
-``simulate`` runs a script and writes what a Gaudi run would have left: a trace, a log and a metrics file, all marked as
-simulated. ``python -m perftool.sim SCRIPT`` does the same in a process of its own. docs/simulator.md states the model.
+"""A lazy-mode Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
+of a Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the
+same in a process of its own. docs/simulator.md states the model.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ _NO_TORCH = "simulate needs PyTorch; the extra `bench` brings it: pip install 'h
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a simulated run left. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
-
-    ``notes`` say what a real device does otherwise, ``causes`` where and why graphs ended, values were read, ops ran on
-    the CPU and graphs were compiled anew, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
+    """The result of a simulated run. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
+    ``notes`` say what a real device does differently, ``causes`` where and why graphs ended, values were read, ops ran
+    on the CPU and graphs were recompiled, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
     ``compilations`` of the whole run are counts; ``length_ns`` is how long the run took in virtual time, and
-    ``compiling_ns`` how long its compilations took. A launcher may have started ``ranks`` processes, of which this is
-    number ``rank``; ``spawned`` are the traces of the ranks that the script started itself, beside which ``trace`` is
-    written only if the script used the device itself too.
+    ``compiling_ns`` the time of its compilations. A launcher may have started ``ranks`` processes, of which this is
+    number ``rank``. ``spawned`` are the traces of ranks that the script itself started; then ``trace`` is written only
+    if the script also used the device.
     """
 
     trace: Path
@@ -62,11 +60,10 @@ def simulate(
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
     beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; None leaves out the
-    first steps that compile, at most three and at most half of all. ``steps_from`` says what a step is told by
-    (profiler, optimizer, loader, mark_step); None finds out. Log and metrics tell of the whole run. The script runs in
-    this process, which should do nothing else: it changes ``torch`` while it runs.
-    Raises InputError when there is no such script, MissingExtraError without torch, and PerfToolError for an unknown
-    device, mode or kind of step.
+    first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
+    optimizer, loader, mark_step); None finds out. Log and metrics cover the whole run. The script runs in this process,
+    which should do nothing else: the simulation changes ``torch`` meanwhile. Raises InputError when there is no such
+    script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or kind of step.
     """
     _require_torch()
     from perftool.sim.run import run
@@ -77,11 +74,11 @@ def simulate(
 def simulate_ranks(
     script: Path, args: Sequence[str] = (), ranks: int = 2, output: Path | None = None, options: Sequence[str] = ()
 ) -> tuple[int, list[Path]]:
-    """Run ``script`` as ``ranks`` processes with a card each, which reach each other through ``hccl``.
+    """Run ``script`` as ``ranks`` processes with a card each, which communicate through ``hccl``.
 
-    ``options`` are those of ``python -m perftool.sim``. Returns the exit code, of the first process that fails,
-    and the traces: of ``output`` ``run.json.gz`` they are ``run.rank0.json.gz`` and so on.
-    Raises InputError when there is no such script, and MissingExtraError without torch.
+    ``options`` are those of ``python -m perftool.sim``. Returns the exit code of the first process that fails, or 0,
+    and the traces: for the ``output`` ``run.json.gz``, ``run.rank0.json.gz`` and so on. Raises InputError when there is
+    no such script, and MissingExtraError without torch.
     """
     require_script(script)
     _require_torch()

@@ -1,4 +1,4 @@
-"""Where the script is: the lines of its own that are running, as a trace with stacks names them."""
+"""The running lines of the script's own files, as a trace with stacks names them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from perftool.model.own_code import is_own
 
-# What lies below it is the simulator, and nobody's script.
+# Files below it are the simulator's, not the script's.
 HERE = str(Path(__file__).parent)
-# Neither are the ops that stand for Gaudi's.
+# Nor are the replacements of Gaudi's ops.
 _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
@@ -23,7 +23,7 @@ def own_stack() -> str:
         if file := _shown(code.co_filename):
             lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
         elif lines and code.co_filename.startswith(HERE):
-            # What runs the script: beyond it nothing is the script's.
+            # The function that runs the script: no outer frame belongs to the script.
             break
         frame = frame.f_back  # type: ignore[assignment]
     return ";".join(lines)

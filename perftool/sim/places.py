@@ -1,4 +1,4 @@
-"""Where the files of a simulated run go."""
+"""The paths of the files of a simulated run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.fused.porting.bridge import ranks_of_launcher
 
 
 def place(script: Path, output: Path | None) -> Path:
-    """The trace of ``script``: of several ranks that a launcher started each has its own."""
+    """The trace of ``script``; each of several ranks started by a launcher has its own."""
     trace = output or Path(f"{script.stem}.simulated.json.gz")
     ranks, rank, _ = ranks_of_launcher()
     return of_rank(trace, rank) if ranks > 1 else trace

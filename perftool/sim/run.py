@@ -17,7 +17,7 @@ from perftool.sim.places import files, place
 from perftool.sim.session.script import run_script
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.spawned import Settings, spawning
-from perftool.sim.stand_in.modules import standing_in
+from perftool.sim.stubs.modules import standing_in
 from perftool.units import NS_PER_US
 
 

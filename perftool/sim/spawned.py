@@ -1,6 +1,5 @@
-"""Processes that a script spawns, such as one for each card: each is a simulation of its own, with its own trace.
-
-A spawned process unpickles what its parent prepared before it imports the script; that is when its simulation begins.
+"""Processes that a script spawns, such as one for each card: each is a separate simulation with its own trace. A
+spawned process unpickles data of its parent before it imports the script; that starts its simulation.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from perftool.sim.machine.costs import device_facts
 from perftool.sim.places import files, of_rank
 from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
-from perftool.sim.stand_in.modules import standing_in
+from perftool.sim.stubs.modules import standing_in
 
 _ENTRANCE = "perftool"
-# Before what Python itself does at the end of a process, which begins at 100.
+# Before Python's own finalizers, whose priorities begin at 100.
 _EARLY = 200
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a process takes over from its parent: its ``trace``, and where a rank tells that it has one."""
+    """Data that a process gets from its parent: its ``trace``, and where a rank announces that it wrote one."""
 
     device: str
     mode: str
@@ -42,7 +41,7 @@ class Settings:
 
 
 class _Entrance:
-    """Begins the simulation of the process that unpickles it."""
+    """Starts the simulation of the process that unpickles it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -53,7 +52,7 @@ class _Entrance:
 
 @contextmanager
 def spawning(settings: Settings) -> Iterator[None]:
-    """Inside, processes that are spawned are simulated too."""
+    """Inside, spawned processes are simulated too."""
     plain = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def _enter(settings: Settings) -> None:
 
 
 def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: int) -> None:
-    """Write what there is; a process without a rank, such as a loader's worker, leaves nothing."""
+    """Write the files; a process without a rank, such as a loader's worker, writes none."""
     if os.getpid() != owner:
         return
     stack.close()

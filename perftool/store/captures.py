@@ -1,4 +1,4 @@
-"""What the trace of a graph's capture says: which op launched which kernel."""
+"""Reads a graph-capture trace for the op that launched each kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.model.records import CapturedKernel, LogReading
 from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
-# A call without device work names its kernel itself (ROCm); kernels that only the capture records do not run.
+# Captured kernels do not run, so a launch may have no device work; ROCm launches then name the kernel themselves.
 _KERNELS = """
 WITH named AS (
     SELECT r.id, r.ts, r.parent, coalesce(d.name, arg(w.args, 'kernel')) AS kernel
@@ -22,7 +22,7 @@ FROM named AS n JOIN ops AS o ON o.id = n.parent WHERE n.kernel IS NOT NULL ORDE
 
 
 def read_capture(path: str) -> Reading:
-    """The kernels of the trace at ``path`` with their ops. Raises InputError where none is named."""
+    """The kernels of the trace at ``path`` with their ops. Raises InputError if it names no kernel."""
     with TraceStore.for_files([path]) as store:
         read = store.add_trace(path)
         store.build(["_runtime", "device_ops", "ops"])

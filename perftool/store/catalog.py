@@ -1,8 +1,8 @@
 """The analysis tables as documented by the headers of their SQL files.
 
 A table is one file below ``perftool/tables``, in the folder of its topic: a comment that says what a row is, which
-tables it needs and what each column means, then one SELECT. What SQL cannot derive names its ``maker`` (makers.py)
-instead. Names that begin with an underscore are internal steps.
+tables it needs and what each column means, then one SELECT. A table that SQL cannot derive names its ``maker``
+(makers.py) instead. Names that begin with an underscore are internal steps.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Witness:
-    """What a table may hold: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` there."""
+class Precondition:
+    """A row to look for: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` there."""
 
     table: str
     column: str | None = None
@@ -40,8 +40,8 @@ class Witness:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why it may be empty, ``drops`` which tables nobody needs once it is made. It has no rows unless one
-    of each group of ``empty_without`` is there: then nobody has to ask, and nothing else that it needs is made for it.
+    ``absent`` says why it may be empty; ``drops`` lists tables that are unused once it is made. It has no rows unless
+    each group of ``empty_without`` has a match; without one it is created empty, and its other needs are not made.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Table:
     absent: str | None = None
     maker: str | None = None
     drops: tuple[str, ...] = ()
-    empty_without: tuple[tuple[Witness, ...], ...] = ()
+    empty_without: tuple[tuple[Precondition, ...], ...] = ()
 
     @property
     def definition(self) -> str:
@@ -67,6 +67,16 @@ class Table:
         return f'SELECT {", ".join(columns)} FROM main."{self.name}"'
 
     @property
+    def description(self) -> str:
+        """The summary on one line."""
+        return " ".join(self.summary.split())
+
+    @property
+    def schema(self) -> str:
+        """The columns for a reader, one line each."""
+        return "\n".join(f"  {column.name:16} {column.type:8} {column.meaning}" for column in self.columns)
+
+    @property
     def public(self) -> bool:
         return not self.name.startswith("_")
 
@@ -79,20 +89,20 @@ def catalog() -> dict[str, Table]:
 
 
 def public_tables() -> list[Table]:
-    """The tables that users may ask, in alphabetical order."""
+    """The tables that users may query, in alphabetical order."""
     return [table for table in catalog().values() if table.public]
 
 
 @cache
 def macros() -> str:
-    """SQL that defines the functions the tables share; ``kind_text`` says what people read for a kind or a cause."""
+    """SQL that defines the functions the tables share; ``kind_text`` is the readable label of a kind or a cause."""
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text
 
 
 def names_in(sql: str) -> list[str]:
-    """Every table name that occurs in ``sql`` as a word, in capitals or not."""
+    """Every table name that occurs in ``sql`` as a word, in any case."""
     return [name for name in re.findall(r"\w+", sql.lower()) if name in catalog()]
 
 
@@ -114,7 +124,7 @@ def _parse(path: Path) -> Table:
     return Table(
         path.stem, "\n".join(summary).strip(), _names(keys.get("needs", "")), tuple(columns), "\n".join(sql),
         keys.get("absent"), keys.get("maker"), _names(keys.get("drops", "")),
-        tuple(map(_witnesses, _names(keys.get("empty without", "")))),
+        tuple(map(_preconditions, _names(keys.get("empty without", "")))),
     )  # fmt: skip
 
 
@@ -122,5 +132,5 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _witnesses(text: str) -> tuple[Witness, ...]:
-    return tuple(Witness(*re.split("[.=]", name)) for name in text.split(" or "))
+def _preconditions(text: str) -> tuple[Precondition, ...]:
+    return tuple(Precondition(*re.split("[.=]", name)) for name in text.split(" or "))

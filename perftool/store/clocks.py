@@ -1,4 +1,4 @@
-"""Clocks of many ranks against one, from those of pairs."""
+"""Chains clock offsets between pairs of ranks into offsets against one rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock of ``rank`` against the lowest rank, along the chain of pairs that scatters least."""
+    """The clock of ``rank`` against the lowest rank, along the chain of pairs with the least spread."""
 
     rank: int
     offset_ns: int
@@ -37,7 +37,7 @@ class Offset:
 
 
 def align(edges: Iterable[Edge]) -> list[Offset]:
-    """The offset of every rank that the ``edges`` link to the lowest one, in order of rank; it has offset 0."""
+    """The offset of every rank that the ``edges`` link to the lowest one, in order of rank; the lowest has offset 0."""
     neighbours: dict[int, list[Edge]] = {}
     for edge in edges:
         neighbours.setdefault(edge.anchor, []).append(edge)
@@ -48,7 +48,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
     lowest = min(neighbours)
     most = max(edge.matches for edge in neighbours[lowest])
     found: dict[int, Offset] = {}
-    # Dijkstra's shortest paths, by spread; with equal spread the shorter chain, then the lower rank.
+    # Dijkstra's shortest paths by spread; ties go to the shorter chain, then to the lower rank.
     waiting = [(0, 0, lowest, 0, most)]
     while waiting:
         spread, hops, rank, offset, matches = heappop(waiting)

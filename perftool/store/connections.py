@@ -1,4 +1,4 @@
-"""The database of a store: a connection for each thread that asks it, and what cores and memory they use."""
+"""The database of a store: one connection per querying thread, and limits on cores and memory."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ class Connections:
         self._cores = 1
 
     def here(self) -> duckdb.DuckDBPyConnection:
-        """The connection of the thread that calls."""
+        """The connection of the calling thread."""
         known: duckdb.DuckDBPyConnection | None = getattr(self._own, "connection", None)
         if known is None:
             known = self._root.cursor()
-            # DuckDB draws it on stdout, into our documents.
+            # DuckDB draws its progress bar on stdout, into our documents.
             known.execute("SET enable_progress_bar = false")
             self._own.connection = known
             self._all.append(known)
         return known
 
     def use(self, cores: int, *, side_by_side: bool) -> None:
-        """Use at most so many processor cores, for two statements at a time with ``side_by_side``.
+        """Use at most ``cores`` processor cores, for two statements at a time with ``side_by_side``.
 
-        Then one core is left for the second statement. One that cannot use several would have them wait for it, and
-        DuckDB waits in a loop: that costs a tenth of all CPU time on two cores.
+        That leaves one core for the second statement. A statement that cannot use several cores keeps the others
+        waiting, and DuckDB busy-waits: that costs a tenth of all CPU time on two cores.
         """
         self.side_by_side = side_by_side and cores > 1
         self._cores = cores
         self._use(cores - 1 if self.side_by_side else cores)
 
     def one_at_a_time(self) -> None:
-        """From now on each statement has every core."""
+        """Give every core to each statement from now on."""
         self.use(self._cores, side_by_side=False)
 
     @contextmanager
     def all_cores(self) -> Iterator[None]:
-        """Use every core for one statement: there is no second one meanwhile."""
+        """Use every core for one statement while no second one runs."""
         if not self.side_by_side:
             yield
             return
@@ -69,14 +69,14 @@ class Connections:
         self.here().execute(f"SET threads = {threads}")
 
     def limit(self, memory_mb: int) -> None:
-        """Use at most so much memory; what is beyond it goes to disk."""
+        """Use at most ``memory_mb``; DuckDB spills the rest to disk."""
         self._limit_mb = memory_mb
         self.here().execute(f"SET memory_limit = '{memory_mb}MB'")
 
     def with_room(self, ask: Callable[[], Made]) -> Made:
-        """What ``ask`` returns, asked again with twice the memory when it needs more than the limit.
+        """What ``ask`` returns; retried with twice the memory when it exceeds the limit.
 
-        Not everything can go to disk. Raises OutOfMemoryError when the machine has no more either.
+        DuckDB cannot spill everything. Raises OutOfMemoryError when the machine has no more memory either.
         """
         while True:
             limit_mb = self._limit_mb
@@ -89,17 +89,17 @@ class Connections:
         with self._limiting:
             if self._limit_mb is None or 2 * self._limit_mb > self._limit_mb + free_memory_mb():
                 raise OutOfMemoryError(self._limit_mb)
-            # Another thread may have raised it meanwhile.
+            # Another thread may have raised the limit meanwhile.
             if self._limit_mb == than_mb:
                 self.limit(2 * self._limit_mb)
 
     def interrupt(self) -> None:
-        """Break off what any thread does."""
+        """Interrupt the statements of all threads."""
         for connection in self._all:
             connection.interrupt()
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         for connection in self._all:
             connection.close()
         self._root.close()

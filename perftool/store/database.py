@@ -1,12 +1,14 @@
-"""How a DuckDB database is opened, wherever that is."""
+"""Opens DuckDB databases and turns results into rows; every part of the tool uses it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 
-# Nobody else reads the file. Older forms, which some versions write by default, know less about compression.
+# Only this tool reads the file. Older storage formats, the default of some versions, compress less.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {"storage_compatibility_version": "latest"}
-# Before 2.0 this one fails on some of our tables: "expression type mismatch".
+# Before DuckDB 2.0 this optimizer fails on some of our tables: "expression type mismatch".
 _BROKEN_BEFORE_2 = "top_n_window_elimination"
 
 
@@ -14,3 +16,14 @@ def open_database(path: str) -> duckdb.DuckDBPyConnection:
     """The database at ``path``, or one in memory for ``:memory:``."""
     old = int(duckdb.__version__.split(".")[0]) < 2
     return duckdb.connect(path, config=_CONFIG | ({"disabled_optimizers": _BROKEN_BEFORE_2} if old else {}))
+
+
+def literal(text: str) -> str:
+    """``text`` as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """The rows of ``result``, each keyed by column name."""
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

@@ -1,4 +1,4 @@
-"""A limit of time for what a connection does."""
+"""Time limits and transactions for the statements of a connection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from perftool.errors import QueryError, QueryTimeoutError
 
 @contextmanager
 def interrupted_after(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[None]:
-    """Break off what ``connection`` does in here after ``limit_s``; errors of DuckDB become QueryErrors."""
+    """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors."""
     timer = threading.Timer(limit_s, connection.interrupt)
+    # Python waits for non-daemon threads before it exits.
+    timer.daemon = True
     timer.start()
     try:
         yield
@@ -28,7 +30,7 @@ def interrupted_after(connection: duckdb.DuckDBPyConnection, limit_s: float) -> 
 
 @contextmanager
 def whole_or_not(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """One transaction: what is broken off in here leaves nothing behind."""
+    """One transaction: an interrupted block leaves nothing behind."""
     connection.execute("BEGIN")
     try:
         yield

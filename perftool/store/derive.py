@@ -1,4 +1,4 @@
-"""Tables that SQL cannot derive, or not as fast: pairs of begin and end, how slices nest, and what goes on when."""
+"""Tables that SQL cannot derive, or not as fast: begin/end pairs, the nesting of slices, and the timeline."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import duckdb
 from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
 from perftool.store.dictionaries import create_dictionaries
+from perftool.store.load import LONGEST_NAME
 from perftool.store.nesting import Nested, Nesting, Slices
 from perftool.store.pairing import Pairs, pair
 from perftool.store.sweep import Sweep
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# More slices or marks than this are not held in arrays together: of each there are some ten numbers at a time.
+# Arrays hold at most this many slices or marks at once, at about ten numbers each.
 MOST_AT_ONCE = 1_000_000
 _WRAPPERS = """
 SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
@@ -28,7 +29,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# One row of the arrays for each of the part, in its order.
+# The arrays have one row for each row of the part, in the same order.
 _SLICES = """
 SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end", n.depth::INTEGER AS depth,
        nullif(n.parent, -1) AS parent, n.outermost
@@ -37,9 +38,9 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 
 
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
-    """Make the table ``_pairs`` (id of the begin, end in ns) and the types that slices are written in.
+    """Make the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
 
-    Returns what cannot be a slice, each with its rank.
+    Returns the events that cannot be slices as issues, each with its rank.
     """
     import numpy as np
 
@@ -55,18 +56,18 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
     arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
     _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
-    return [*issues, *_untimed(connection)]
+    return [*issues, *_untimed(connection), *_cut_names(connection)]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``slices`` from ``_spans`` and how those of the host nest, one period of time after the other."""
+    """Make the table ``slices`` from ``_spans`` and the nesting of host spans, one period of time after the other."""
     nesting = Nesting()
-    periods = _periods(connection, "_spans WHERE side = 'host'")
+    periods = periods_of(connection, "_spans WHERE side = 'host'")
     for number, (begin, until) in enumerate(periods):
         part = "_spans"
         if len(periods) > 1:
             part = "_period"
-            inside = _inside("ts >=", begin, until)
+            inside = inside_of("ts >=", begin, until)
             connection.execute(f"CREATE OR REPLACE TEMP TABLE _period AS FROM _spans WHERE {inside}")
         into = "INSERT INTO slices" if number else "CREATE TABLE slices AS"
         _run(connection, into + _SLICES.format(part=part), _nested(connection, nesting, part, until))
@@ -77,13 +78,13 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Im
 def _nested(
     connection: duckdb.DuckDBPyConnection, nesting: Nesting, part: str, until: int | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """How the slices of the table ``part`` nest, those of a device not at all; in the order of its rows."""
+    """The nesting of the slices of the table ``part``, in the order of its rows; device slices do not nest."""
     import numpy as np
 
-    # Rows of a table that is not committed yet count from a number of their own.
+    # Row ids of an uncommitted table do not start at 0.
     rows, first = connection.execute(f"SELECT count(*), coalesce(min(rowid), 0) FROM {part}").fetchall()[0]
-    # Old traces write steps as ops, and every op of a step lies inside it; so do wrappers of compiled code.
-    row, *spans = _columns(
+    # Steps (in old traces) and wrappers of compiled code are written as ops, with other ops inside them.
+    row, *spans = columns_of(
         connection,
         f"""rowid, id, track, ts, "end",
             (hash(CASE WHEN is_step(name) THEN 'step'
@@ -97,8 +98,8 @@ def _nested(
     return arrays._asdict()
 
 
-def _periods(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
-    """Bounds of time between which about a million of ``rows`` start each; None for no bound."""
+def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
+    """Periods (begin, end) in each of which about a million of ``rows`` start; None for no bound."""
     (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
     parts = count // MOST_AT_ONCE + 1
     if parts == 1:
@@ -109,26 +110,26 @@ def _periods(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int
     return list(pairwise(bounds))
 
 
-def _inside(after: str, begin: int | None, until: int | None) -> str:
-    """SQL for what lies in a period: ``after`` its begin, and starting before its end."""
+def inside_of(after: str, begin: int | None, until: int | None) -> str:
+    """SQL condition for rows of a period: ``after`` its begin, and starting before its end."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )
 
 
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_marks`` and the bounds of steps, one period of time after the other.
+    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, one period after the other.
 
-    Arrays take a quarter of the time of the same in SQL.
+    Arrays take a quarter of the time that SQL takes.
     """
     connection.execute(f"CREATE TABLE {catalog()['_timeline'].definition}")
-    periods = _periods(connection, "_marks")
+    periods = periods_of(connection, "_activity_intervals")
     edges = 'rank, ts, "end" FROM _step_bounds'
-    rank, ts, end = _columns(connection, edges if len(periods) == 1 else f"{edges} {_EXTENTS}")
+    rank, ts, end = columns_of(connection, edges if len(periods) == 1 else f"{edges} {_EXTENTS}")
     swept = Sweep((rank, ts, end))
     for begin, until in periods:
-        inside = _inside('"end" >', begin, until)
-        rank, kind, ts, end = _columns(connection, f'rank, class, ts, "end" FROM _marks WHERE {inside}')
+        inside = inside_of('"end" >', begin, until)
+        rank, kind, ts, end = columns_of(connection, f'rank, class, ts, "end" FROM _activity_intervals WHERE {inside}')
         stretches = swept.add(rank, kind, ts, end, begin, until)
         _run(
             connection,
@@ -138,16 +139,16 @@ def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int,
     return ()
 
 
-# From the first moment of a rank to its last.
+# The whole extent of each rank.
 _EXTENTS = """
 UNION ALL SELECT rank, min(ts), max("end") FROM (
-    SELECT rank, ts, "end" FROM _step_bounds UNION ALL SELECT rank, ts, "end" FROM _marks WHERE "end" > ts
+    SELECT rank, ts, "end" FROM _step_bounds UNION ALL SELECT rank, ts, "end" FROM _activity_intervals WHERE "end" > ts
 ) GROUP BY rank
 """
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
-    """The columns of SELECT ``wanted``, none of which may hold NULL, as numbers of 64 bits."""
+def columns_of(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
+    """The columns of SELECT ``wanted``, none of which may hold NULL, as 64-bit integers."""
     import numpy as np
 
     return [
@@ -175,7 +176,7 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
 
 
 def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """The complete events that cannot be slices. Impossible ones of a device stay, set aside, in device_ops."""
+    """Complete events that cannot be slices. Device events with impossible lengths stay in device_ops, as invalid."""
     found = connection.execute(
         """SELECT r.rank, count(*)
            FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r
@@ -187,6 +188,15 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
         yield rank, ImportIssue("events without times", count, text)
 
 
+def _cut_names(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
+    """Events whose names were cut when they were read."""
+    found = connection.execute(
+        f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {LONGEST_NAME} GROUP BY rank ORDER BY rank"
+    ).fetchall()
+    for rank, count in found:
+        yield rank, ImportIssue("cut names", count, f"names longer than {LONGEST_NAME >> 10} KiB, cut: {count:,}")
+
+
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
-    """Run ``sql``, for which ``arrays`` are the columns of a table of that name: DuckDB finds it here."""
+    """Run ``sql`` over the table ``arrays``; DuckDB finds that name among the local variables."""
     connection.execute(sql)

@@ -7,29 +7,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.model.report import Device
-from perftool.model.vendors import accelerators, type_of_name
+from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
+from perftool.store.device_signs import speaks_of_gaudi
 from perftool.store.trace_store import TraceStore
 
-# The vendors that categories, lanes and host calls show, when the metadata is silent.
+# The vendors that categories, lanes and host calls point to, when the metadata names no device.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
     UNION ALL SELECT DISTINCT 'process', process FROM tracks
-    UNION ALL SELECT 'runtime', name FROM _names WHERE cat = 'runtime'
+    UNION ALL SELECT 'runtime', name FROM _name_roles WHERE cat = 'runtime'
+    UNION ALL SELECT DISTINCT 'uncategorised', name::VARCHAR FROM slices WHERE cat = ''
 )
 SELECT DISTINCT v.vendor
 FROM seen AS s JOIN _vocabulary AS v ON v.subject = s.subject AND v.role = 'sign' AND lower(s.name) GLOB v.pattern
 """
-# Device work that no vendor's sign comes with: the categories are those that Kineto has for GPUs.
-_UNSIGNED = "cuda"
+_OPS = "SELECT 1 FROM slices WHERE cat = 'cpu_op' AND rank NOT IN (FROM _cpu_runs) LIMIT 1"
+_ELSEWHERE = "SELECT 1 FROM device_ops WHERE op IS DISTINCT FROM id LIMIT 1"
 
 
 @dataclass(frozen=True)
 class DeviceSigns:
-    """What tells the device of a run.
+    """The evidence for the device of a run.
 
-    ``names`` are those in the metadata of its traces, ``by_event`` is the type its events show, ``devices`` how many
-    did work and ``by_text`` the type that logs alone speak of.
+    ``names`` come from the metadata of its traces, or else from its lanes. ``by_event`` is the type its events show,
+    ``devices`` the number that did work, ``by_text`` the type the logs point to, ``lost`` whether the run uses a
+    device that left no event.
     """
 
     names: tuple[str, ...]
@@ -38,6 +41,7 @@ class DeviceSigns:
     has_work: bool
     has_trace: bool
     by_text: str | None
+    lost: bool = False
 
 
 def detect_device(store: TraceStore) -> Device:
@@ -47,45 +51,45 @@ def detect_device(store: TraceStore) -> Device:
 
 def device_signs(store: TraceStore) -> DeviceSigns:
     """What the inputs of ``store`` say about the device."""
-    store.build(["slices", "tracks", "device_ops", "_names"])
+    store.build(["slices", "tracks", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
+    given = tuple(part.reading.device.name for part in store.readings if part.reading.device)
     return DeviceSigns(
-        names=tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata))),
+        names=given
+        or tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata)))
+        or tuple(row["device"] for row in store.select("SELECT DISTINCT device FROM known_devices ORDER BY device")),
         by_event=_type_of_events(store) if store.has_rows("slices") else None,
         devices=tracks[0]["n"],
         has_work=store.has_rows("device_ops"),
         has_trace=bool(store.inputs),
-        by_text="hpu" if _speaks_of_gaudi(store) else None,
+        by_text="hpu" if speaks_of_gaudi(store.readings) else None,
+        lost=not store.has_rows("device_ops") and bool(store.select(_OPS)),
     )
 
 
 def decide_device(signs: Sequence[DeviceSigns]) -> Device:
-    """The device of a run whose ranks give ``signs``."""
+    """The device of a run with ``signs`` from its ranks."""
     names = [name for sign in signs for name in sign.names]
     if not any(sign.has_trace for sign in signs):
         return Device(next((sign.by_text for sign in signs if sign.by_text), None), None, 0)
     shown = {sign.by_event for sign in signs}
     by_event = next((kind for kind in (*accelerators(), "cpu") if kind in shown), None)
-    by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     name = names[0] if names else None
+    if by_event == "cpu" and any(sign.has_work for sign in signs):
+        # Makers of accelerators make processors, too.
+        return Device(by_event, name, 1)
+    by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):
-        # A device that did nothing in the recording is still the run's device, if its metadata names it.
-        return Device(by_name or by_event, name, 0)
+        # A device that was idle in the recording is still the run's device, if the metadata names it.
+        return Device(by_name or (None if any(sign.lost for sign in signs) else by_event), name, 0)
     return Device(by_name or by_event, name, max(sum(sign.devices for sign in signs), 1))
 
 
-def _type_of_events(store: TraceStore) -> str:
+def _type_of_events(store: TraceStore) -> str | None:
     signed = {row["vendor"] for row in store.select(_SIGNS)}
-    return next(
-        (kind for kind in accelerators() if kind in signed), _UNSIGNED if store.has_rows("device_ops") else "cpu"
-    )
-
-
-def _speaks_of_gaudi(store: TraceStore) -> bool:
-    """Whether logs, metrics or a banner come from the Gaudi bridge; configuration alone does not tell."""
-    return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
-               or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
-               for part in store.readings)  # fmt: skip
+    if shown := next((kind for kind in accelerators() if kind in signed), None):
+        return shown
+    return type_of_unsigned() if store.select(_ELSEWHERE) else "cpu"
 
 
 def _first_device(metadata: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
-"""Names and categories of events as numbers: a recording has millions of events, and few names.
+"""Stores event names and categories as numbers: a recording has millions of events, and few names.
 
-DuckDB calls such a type ENUM. Its values are sorted, so that rows come in the same order as by the text, and what it
-meets is compared as text. Whoever asks from outside sees text (``Table.as_text``).
+DuckDB calls such a type ENUM. Its values are sorted, so rows sort as they would by text, and comparisons with other
+columns use the text. Queries from outside see text (``Table.as_text``).
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import duckdb
 
 from perftool.model import vendors
 
-# So many fit two bytes. A recording with more gains little: each value is kept in memory, outside of any limit.
+# As many as fit two bytes. With more names an ENUM gains little: its values stay in memory, outside of any limit.
 _MOST_VALUES = 65_535
-# What the tables call events, besides what the files of vendors do.
+# DuckDB writes the whole type each time that it copies a plan: a dictionary of 18 MB took 12 s.
+_MOST_BYTES = 1 << 20
+# Categories that the tables assign, besides those of the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
 _NAMES = "SELECT DISTINCT name AS value FROM raw WHERE name IS NOT NULL"
 _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHERE cat IS NOT NULL)"
 
 
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the types event_name, event_category and event_side for the events in ``raw``, once all are there."""
+    """Create the types event_name, event_category and event_side once all events are in ``raw``."""
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}
     known = ", ".join(f"('{kind}')" for kind in sorted(kinds.union(_KINDS)))
@@ -29,7 +31,8 @@ def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:
-    made = connection.execute(f"CREATE TEMP TABLE _values AS SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}")
-    few = 0 < made.fetchall()[0][0] <= _MOST_VALUES
+    connection.execute(f"CREATE TEMP TABLE _values AS SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}")
+    ((count, size),) = connection.execute("SELECT count(*), coalesce(sum(strlen(value)), 0) FROM _values").fetchall()
+    few = 0 < count <= _MOST_VALUES and size <= _MOST_BYTES
     connection.execute(f"CREATE TYPE {name} AS {'ENUM (FROM _values ORDER BY value)' if few else 'VARCHAR'}")
     connection.execute("DROP TABLE _values")

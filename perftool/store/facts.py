@@ -1,29 +1,33 @@
-"""The facts of devices as rows."""
+"""Facts about devices as rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from perftool.model.devices import find_device, known_devices
+from perftool.model.devices import DeviceFacts, find_device, known_devices
 
-# What a column of the table holds; no device has as much.
+# Bounds for plausible values; the first is also what the column can hold.
 _MOST_BYTES = 2**63 - 1
+_MOST_UNITS = 100_000
 
 
-def device_facts() -> list[tuple[Any, ...]]:
-    """One row per figure of each known device."""
+def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
+    """One row per figure of each known device, and of the user's ``own``."""
     rows: list[tuple[Any, ...]] = []
-    for device in known_devices():
+    known = known_devices()
+    for device in known if own is None or own in known else (*known, own):
         figures = [
             ("memory", device.memory_bytes, "bytes"),
             ("memory_bandwidth", device.memory_bandwidth, "bytes/s"),
             ("pcie_bandwidth", device.pcie_bandwidth, "bytes/s"),
             *((f"{engine} engines", count, "count") for engine, count in device.engines.items()),
         ]
-        rows += [(device.name, fact, value, unit, False, device.source) for fact, value, unit in figures]
+        rows += [(device.name, fact, value, unit, False, device.source) for fact, value, unit in figures if value]
         if device.link_bandwidth:
             rows.append((device.name, "link_bandwidth", device.link_bandwidth, "bytes/s", False, device.link_source))
+        if device.matrix_clock:
+            rows.append((device.name, "matrix_clock", device.matrix_clock, "Hz", False, device.matrix_clock_source))
         rows += [
             (device.name, f"{peak.unit} peak {peak.dtype}", peak.rate, "FLOP/s", peak.estimate, peak.source)
             for peak in device.peaks
@@ -31,16 +35,33 @@ def device_facts() -> list[tuple[Any, ...]]:
     return rows
 
 
-def named_devices(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The devices that the ``metadata`` of traces, by rank, names."""
-    rows = []
+def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
+    """The devices named in the ``metadata`` of traces, by rank; known as ``given`` where the user says so."""
+    rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
+        before = len(rows)
         listed = top.get("deviceProperties")
         for device in listed if isinstance(listed, list) else []:
             if isinstance(device, dict) and isinstance(name := device.get("name"), str):
                 size = device.get("totalGlobalMem")
                 memory_bytes = size if isinstance(size, int) and 0 < size <= _MOST_BYTES else None
-                known = find_device(name, memory_bytes)
-                facts = (known.memory_bytes, known.name) if known else (None, None)
-                rows.append((rank, name, memory_bytes, *facts))
+                known = given or find_device(name, memory_bytes)
+                facts = (known.memory_bytes or None, known.name) if known else (None, None)
+                rows.append((rank, name, memory_bytes, *facts, _units(device), _capability(device)))
+        if given and len(rows) == before:
+            rows.append((rank, given.name, None, given.memory_bytes or None, given.name, None, None))
     return rows
+
+
+def _units(device: Mapping[str, Any]) -> int | None:
+    """The number of compute units (SMs, CUs) that the trace states for the device."""
+    units = device.get("numSms")
+    return units if type(units) is int and 0 < units < _MOST_UNITS else None
+
+
+def _capability(device: Mapping[str, Any]) -> int | None:
+    """CUDA's compute capability, times 10. None for AMD, which writes its architecture number there."""
+    major, minor = device.get("computeMajor"), device.get("computeMinor")
+    if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
+        return None
+    return None if "AMD" in str(device.get("name")) else 10 * major + minor

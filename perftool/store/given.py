@@ -1,4 +1,4 @@
-"""The small tables that no query derives: what was read, what it says of the run, and what is known beforehand."""
+"""The small tables that no query derives: inputs, what they state about the run, and built-in facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from perftool.model import vendors
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import metric_kinds
 from perftool.op_costs.model import KINDS
+from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
+from perftool.store.machines import cpu_facts, machines_of
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
 
@@ -20,26 +22,49 @@ def given_tables(
     metadata: Mapping[int, Mapping[str, Any]],
     unreadable: Sequence[InputFile],
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """The rows of each table; ``metadata`` is that of the ``traces``, by rank."""
+    """The rows of each table; ``metadata`` holds the metadata of the ``traces``, by rank."""
     inputs = [*traces, *(part.as_input() for part in readings)]
+    device = next((part.reading.device for part in readings if part.reading.device), None)
     facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]
     issues = [(read.path, i.kind, i.count, i.bytes, i.offset, i.message) for read in inputs for i in read.issues]
-    return {
+    tables = {
         "_vocabulary": _vocabulary(),
         "_lanes": _lane_patterns(),
         "_metric_units": [(kind.name, kind.unit) for kind in metric_kinds()],
-        "device_facts": device_facts(),
+        "device_facts": [*device_facts(device), *cpu_facts(metadata)],
         "op_kinds": [(name, kind) for kind, models in KINDS.items() for name in models],
-        "devices": named_devices(metadata),
+        "devices": named_devices(metadata, device),
+        "machines": machines_of(metadata),
+        "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
+        "_group_roles": _group_roles(metadata),
         "inputs": facts,
         "_issues": issues,
         **reading_tables(readings),
     }
+    return {name: [tuple(map(_as_text, row)) for row in rows] for name, rows in tables.items()}
+
+
+def _as_text(value: Any) -> Any:
+    """Escape the non-UTF-8 bytes of a file name, since a table holds valid text only."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """The role of each process group: that on the lowest rank which states one."""
+    found: dict[str, str] = {}
+    for _, stated in sorted(metadata.items()):
+        info = stated.get("distributedInfo")
+        told = info.get("pg_roles") if isinstance(info, dict) else None
+        for name, role in (told if isinstance(told, dict) else {}).items():
+            found.setdefault(str(name), str(role))
+    return sorted(found.items())
 
 
 def _vocabulary() -> list[tuple[Any, ...]]:
-    """Every name that some vendor's file gives a role."""
+    """Every name to which a vendor file assigns a role."""
     known = vendors.vendors(vendors.FOLDER)
     return [(vendor.type, name.subject, name.role, name.pattern) for vendor in known for name in vendor.names]
 

@@ -1,4 +1,4 @@
-"""Trace files into the raw table: one row per event, exactly as the file has it, times in ns."""
+"""Loads trace files into the raw table: one row per event, exactly as in the file, times in ns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import whole_or_not
 from perftool.store.together import StoppedError, Turns, Work
 
-# Arguments are most of the text. On disk zstd makes them half as large as what DuckDB would choose, in less time.
+# Arguments are most of the text. On disk, zstd halves their size against DuckDB's default choice, in less time.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# Chunks read by one statement: few enough to bound the spool folder, in which lie those of four statements at most.
+# Chunks read by one statement: few enough to bound the spool folder, which holds those of four statements at most.
 _BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -35,12 +35,16 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
-# No recording ends after the year 2043. Beyond this a number is damage, and a sum of two times would not fit 64 bits.
+# No recording ends after the year 2043. A larger number is damage, and the sum of two would not fit 64 bits.
 _MOST_US = 2**61 // 1000
-# Microseconds to ns. A double holds whole microseconds of any date, but decimals only up to 2**53 ns; the reader
-# writes times beyond that as text.
+# Microseconds to ns. A double holds the whole microseconds of any date, but their decimals only up to 2**53 ns; the
+# reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
+
+# Names are compared with many patterns. No profiler writes one so long. Only a name that was cut is longer.
+LONGEST_NAME = 64 << 10
+_CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
 Progress = Callable[[int], None]
 RankFor = Callable[[dict[str, Any]], int]
@@ -53,14 +57,14 @@ def load_trace(
     rank_for: RankFor,
     progress: Progress | None = None,
 ) -> tuple[InputFile, dict[str, Any]]:
-    """Append the events of the trace file at ``path``; returns facts and metadata.
+    """Append the events of the trace file at ``path``; returns its input record and metadata.
 
-    ``here`` gives the connection of the thread that calls, ``share`` does work on one thread or more. ``rank_for``
-    gives the rank to file events under for the metadata known so far: it is asked after the head of the file was read,
-    and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when there is
-    no trace in the file.
+    ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for``
+    maps the metadata known so far to the rank to file events under: it is called after the head of the file was read,
+    and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when the file
+    contains no trace.
     """
-    # After an error the thread that cuts may be left behind, and write once more.
+    # After an error the thread that splits the file may still be running, and write once more.
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
         batches = _Batches(trace, rank_for)
@@ -78,7 +82,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """What every output must say about a trace that no device left behind."""
+    """Notes that every output must carry for a trace that is hand-made, simulated or interrupted."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
@@ -92,7 +96,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, as many together as one statement reads, and the rank to file them under."""
+    """The chunks of a trace, grouped by the statement that reads them, and the rank to file them under."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for
@@ -109,9 +113,9 @@ class _Batches:
 
 
 class _Loading:
-    """The chunks of a trace on their way into the raw table, a batch at a time on each thread that does this work.
+    """Loads the chunks of a trace into the raw table, one batch at a time on each thread.
 
-    They take effect in the order of the file: repairs and the numbers of the rows depend on it.
+    Batches commit in file order: repairs and row ids depend on it.
     """
 
     def __init__(
@@ -127,13 +131,13 @@ class _Loading:
         self.events = 0
 
     def do(self) -> None:
-        """Load batches until none is left, or somebody stops."""
+        """Load batches until none is left or ``stop`` is called."""
         with contextlib.suppress(StoppedError):
             for batch in self._batches:
                 self._load(batch)
 
     def stop(self) -> None:
-        """Load no further batch."""
+        """Load no further batches."""
         self._batches.stop()
         self._turns.stop()
 
@@ -160,12 +164,12 @@ class _Loading:
 
 
 class _AfterEndError(Exception):
-    """The events ended before."""
+    """An earlier batch reached the end of the events."""
 
 
 def _settle_rank(connection: duckdb.DuckDBPyConnection, rank: int | None, final: int) -> None:
     if rank is not None and final != rank:
-        # Rewriting every row is slow, but metadata that names the rank comes before the events nearly always.
+        # Rewriting every row is slow, but the metadata that names the rank nearly always precedes the events.
         connection.execute(f"UPDATE raw SET rank = {final} WHERE rank = {rank}")
 
 
@@ -189,12 +193,13 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
 
 
 def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
-    """Append the events of JSON array files under ``rank``; ``exact`` for times written as text. Returns how many."""
+    """Append the events of JSON array files under ``rank``; returns their number. ``exact``: times are text."""
     kind, form = _EXACT_TIME if exact else _FAST_TIME
     columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
+    name = _CUT_NAME.format("name")
     statement = f"""
         INSERT INTO raw
-        SELECT {rank}, ph, cat, name, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
+        SELECT {rank}, ph, cat, {name}, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
         FROM read_json($files, format = 'array', columns = $columns)
         WHERE ph IS NOT NULL AND cat IS DISTINCT FROM '{CATEGORY}'
     """
@@ -203,8 +208,8 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert a chunk that holds what the fast way refuses: elements that are not objects, or keys given twice."""
-    keys = ", ".join(f"json ->> '{key}'" for key in _COLUMNS if key != "id")
+    """Insert a chunk that the fast path refuses: some elements are not objects, or repeat a key."""
+    keys = ", ".join(_CUT_NAME.format(f"(json ->> '{key}')") for key in _COLUMNS if key != "id")
     ts, dur = (_to_ns(_EXACT_TIME[1], f"(json ->> '{key}')") for key in ("ts", "dur"))
     statement = f"""
         INSERT INTO raw
@@ -218,7 +223,7 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
 
 
 def _to_ns(form: str, source: str) -> str:
-    """SQL for the time ``source``, in microseconds, in ns; NULL for one that cannot be true."""
+    """SQL that turns the time ``source`` from microseconds to ns; NULL for an impossible one."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 

@@ -1,47 +1,35 @@
-"""The native Synapse profiler's CSV into the raw table, as the events a JSON trace of the same run would hold."""
+"""Loads the native Synapse profiler's CSV into the raw table, as the events of a Kineto trace of the same run."""
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import orjson
 
 from perftool.model.inputs import InputFile
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.trace.profiler_csv import ProfilerSlice, is_profiler_header, iter_slices
+from perftool.readers.trace.profiler_csv import CounterSample, ProfilerSlice, iter_records
 from perftool.store.load import insert_events
 
 _BATCH = 50_000
-# What the bridge calls the device, and a process id of its own for what the host did.
-_DEVICE_PID, _HOST_PID = "0", "2"
 _HARDWARE = "HW"
 
 
-def is_profiler_csv(path: str) -> bool:
-    """Whether the first line of a file is the header of the profiler's CSV."""
-    if not path.lower().endswith(".csv"):
-        return False
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return is_profiler_header(file.readline(1 << 16))
-    except OSError:
-        return False
-
-
 def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> InputFile:
-    """Append the work of one profiler CSV under ``rank``; rows that show no work are only counted by the reader."""
+    """Append the work and the counters of one profiler CSV under ``rank``; other records are left out."""
     tally = IssueTally()
-    slices = iter_slices(path, tally)
-    lanes: set[tuple[str, str]] = set()
+    records = iter_records(path, tally)
+    lanes: set[_Lane] = set()
     count = 0
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         file = Path(folder) / "events.json"
-        while batch := list(islice(slices, _BATCH)):
+        while batch := list(islice(records, _BATCH)):
             events = [*_lanes(batch, lanes), *map(_event, batch)]
             file.write_bytes(orjson.dumps(events))
             insert_events(connection, [file], rank, exact=True)
@@ -51,36 +39,59 @@ def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> Inp
     return InputFile(path, "trace", rank, size, count, "repaired" if issues else "ok", issues)
 
 
-def _event(work: ProfilerSlice) -> dict[str, Any]:
-    pid, tid = _lane(work)
+class _Lane(NamedTuple):
+    """A thread of a process; ``device`` is the number of the card, None for the host."""
+
+    pid: str
+    tid: str
+    device: str | None
+
+
+def _event(record: ProfilerSlice | CounterSample) -> dict[str, Any]:
+    lane = _lane(record)
+    place = {"pid": lane.pid, "tid": lane.tid, "ts": _microseconds(record.ts_ns)}
+    if isinstance(record, CounterSample):
+        return {"ph": "C", "cat": "SPMU", "name": record.name, **place, "args": {record.name: record.value}}
     return {
-        "ph": "X", "cat": "Runtime", "name": work.operation or work.name, "pid": pid, "tid": tid,
-        "ts": _microseconds(work.ts_ns), "dur": _microseconds(work.dur_ns),
-        "args": {
-            "recipeId": work.recipe_id or 0, "recipeName": work.recipe or "", "dataType": work.dtype or "",
-            "streamHandle": work.stream or "", "EventName": work.name,
-        },
+        "ph": "X", "cat": "Runtime", "name": record.operation or record.name, **place,
+        "dur": _microseconds(record.dur_ns), "args": {key: value for key, value in _args(record) if value},
     }  # fmt: skip
 
 
-def _lanes(batch: list[ProfilerSlice], known: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
+    """The arguments, in the bridge's spelling."""
+    yield "recipeId", work.recipe_id
+    yield "recipeName", work.recipe
+    yield "recipeHandle", work.recipe_handle
+    yield "dataType", work.dtype
+    yield "streamHandle", work.stream
+    yield "EventName", work.name
+    yield "HW event name", work.hw_event
+    yield "Unique Node ID", work.node_id
+
+
+def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
     """Name each lane when it is first seen."""
-    for pid, tid in dict.fromkeys(map(_lane, batch)):
-        if (pid, tid) not in known:
-            known.add((pid, tid))
-            if pid == _DEVICE_PID:
-                yield _named("process_name", pid, tid, "/device:HPU:0")
-            yield _named("thread_name", pid, tid, tid if pid == _DEVICE_PID else f"Synapse/{tid}")
+    for lane in dict.fromkeys(map(_lane, batch)):
+        if lane not in known:
+            known.add(lane)
+            if lane.device is not None:
+                yield _named("process_name", lane, f"/device:HPU:{lane.device}")
+            yield _named("thread_name", lane, f"Synapse/{lane.tid}" if lane.device is None else lane.tid)
 
 
-def _named(kind: str, pid: str, tid: str, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+def _named(kind: str, lane: _Lane, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": lane.pid, "tid": lane.tid, "args": {"name": name}}
 
 
-def _lane(work: ProfilerSlice) -> tuple[str, str]:
-    return (_DEVICE_PID if work.source.strip().upper() == _HARDWARE else _HOST_PID), work.engine
+def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
+    """The lane, as in the bridge's traces: a process for each device, a thread for each engine."""
+    if isinstance(record, ProfilerSlice) and record.source.strip().upper() != _HARDWARE:
+        return _Lane("host", record.engine, None)
+    number = re.search(r"\d+$", record.device or "")
+    return _Lane(record.device or "device", record.engine, number[0] if number else "0")
 
 
 def _microseconds(ns: int) -> str:
-    """As text, which keeps every digit."""
+    """Microseconds as text, which keeps every digit."""
     return f"{ns // 1000}.{ns % 1000:03d}"

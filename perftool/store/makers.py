@@ -1,4 +1,4 @@
-"""Who makes the tables that SQL cannot derive; the header of such a table names its maker."""
+"""Makers of the tables that SQL cannot derive; the header of such a table names its maker."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Any
 import duckdb
 
 from perftool.model.inputs import ImportIssue
+from perftool.store.allocation_places import place_allocations
 from perftool.store.catalog import Table
+from perftool.store.chains import find_chains
 from perftool.store.clocks import align_clocks
 from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
+from perftool.store.shortfalls import judge_ops
 
-# Makes its table from those it needs; returns what came to light, each with its rank.
+# Makes its table from those it needs; returns the issues found, each with its rank.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
     "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
-    "align_clocks": align_clocks, "model_ops": model_ops,
+    "align_clocks": align_clocks, "model_ops": model_ops, "judge_ops": judge_ops,
+    "find_chains": find_chains, "place_allocations": place_allocations,
 }  # fmt: skip
-# The tables with this maker are filled with the rows of ``given_tables``.
+# Tables with this maker get the rows of ``given_tables``.
 GIVEN = "given"
-# Lives on a floor above; whoever makes a store hands it in. Without it its tables are empty.
+# This maker lives in a higher layer and is passed to the store. Without it, its tables are empty.
 REPLAY = "replay"
 
 
@@ -29,7 +33,7 @@ def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tup
     """Make ``table`` from ``rows``."""
     connection.execute(f"CREATE TABLE {table.definition}")
     if rows:
-        # Column by column is twenty times faster than row by row.
+        # Inserting by column is twenty times faster than by row.
         columns = [list(column) for column in zip(*rows, strict=True)]
         marks = ", ".join(["unnest(?)"] * len(columns))
         connection.execute(f'INSERT INTO "{table.name}" SELECT {marks}', columns)

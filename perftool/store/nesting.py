@@ -1,4 +1,4 @@
-"""How the slices of a track nest: depth and parent of each, for millions of slices at once."""
+"""Computes how the slices of a track nest: depth and parent of each, for millions of slices at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class Slices(NamedTuple):
-    """Slices with their numbers, and a number for the category of each; ``end`` is not before ``start``."""
+    """Slices with their ids and a number for each one's category; ``end`` is not before ``start``."""
 
     id: Int64s
     track: Int64s
@@ -22,8 +22,8 @@ class Slices(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """How many slices are open when each starts, the number of the innermost of these (-1 for none), and whether none
-    of the same kind directly around it covers it."""
+    """For each slice: the number of open slices at its start, the id of the innermost (-1 for none), and whether it is
+    outermost, that is, its parent is of another kind or ends before it."""
 
     depth: Int64s
     parent: Int64s
@@ -31,9 +31,9 @@ class Nested(NamedTuple):
 
 
 class Nesting:
-    """Nests slices in parts, one period of time after the other, as if they came together.
+    """Nests slices period by period, with the same result as all at once.
 
-    What later slices may lie in is kept: those that are open, and the last one of each depth.
+    It keeps possible parents of later slices: those still open, and the last one of each depth.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Nesting:
         self._depth = _NONE
 
     def add(self, slices: Slices, until: int | None = None) -> Nested:
-        """Nest ``slices``, which start before ``until`` and not before those of the calls so far; in their order."""
+        """Nest ``slices``, which start before ``until`` and not before those of earlier calls; keeps their order."""
         known = len(self._depth)
         every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
         order, depth, parent = nest(every.id, every.track, every.start, every.end, self._depth)
@@ -61,13 +61,13 @@ class Nesting:
 def nest(
     number: Int64s, track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Order slices as they nest and say in what each lies.
+    """Sort slices into nesting order, and find the depth and the parent of each.
 
-    Takes equally long arrays; returns (order, depth, parent): ``order`` sorts the input by track, start, longer first
-    and number: of two that take the same time, the one that a file names first lies outside. ``depth[i]`` is the
+    Takes arrays of equal length; returns (order, depth, parent): ``order`` sorts the input by track, start, longer
+    first and number: of two with equal times, the one earlier in the file is the outer one. ``depth[i]`` is the
     number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the input of the
     innermost of these, -1 at depth 0. A slice that begins inside another and outlasts it counts as inside. ``known``
-    is the depth of the first ones, where not all they lie in is there.
+    gives the depth of the first slices, some of whose parents are absent.
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -78,18 +78,18 @@ def nest(
         depth[given] = known[order[given]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
-    # One look at all slices for each level would take a time that grows with the square of the deepest nesting.
+    # Scanning all slices once per level would be quadratic for deep nesting.
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][lasting[levels[0]]]
     for here in levels[1:]:
-        # The slice one level up that started last is still open, or this one would not be at this depth.
+        # The last slice that started one level up is still open; otherwise this one would not be at this depth.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[lasting[here]]
     return order, depth, parent
 
 
 def _worth_keeping(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
-    """The places of the sorted slices in which one that starts at ``until`` or later may lie."""
+    """The positions of the sorted slices that may enclose one that starts at ``until`` or later."""
     lasting = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
     last_first = lasting[::-1]

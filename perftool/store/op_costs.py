@@ -1,4 +1,4 @@
-"""The table of what each op needs, from the formulas of ``perftool.op_costs``."""
+"""Makes the table of each op's costs, from the formulas of ``perftool.op_costs``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
     """Make the table ``_op_costs`` from the rows of ``_op_work``; an op without a model has no row. No issues."""
     connection.execute(f"CREATE TABLE {catalog()['_op_costs'].definition}")
     calls = connection.execute(
-        """SELECT id, name, input_dims, input_types, concrete_inputs, element_bytes, outer_dims
+        """SELECT id, name, input_dims, input_types, concrete_inputs, element_bytes, outer_dims,
+                  around, grids
            FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
     seen = _seen(connection)
     costs = [
         (row, cost)
-        for row, name, dims, types, scalars, element_bytes, outer in calls
-        if (cost := cost_of(name, dims, types, scalars, element_bytes, outer, seen))
+        for row, name, dims, types, scalars, element_bytes, outer, around, grids in calls
+        if (cost := cost_of(name, dims, types, scalars, element_bytes, outer, seen, around, grids))
     ]
     if costs:
         columns = [
@@ -39,7 +40,7 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def _seen(connection: duckdb.DuckDBPyConnection) -> Results:
-    """The convolutions that the gradients of the recording show."""
+    """The convolutions known from their gradients in the recording."""
     rows = connection.execute(
         "SELECT DISTINCT name, input_dims FROM ops WHERE name IN (SELECT unnest(?)) AND input_dims IS NOT NULL",
         [list(WHOLE)],

@@ -1,4 +1,4 @@
-"""Begin and end events of a track joined into slices."""
+"""Joins begin and end events of a track into slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Pairs:
-    """Slices made of begin and end events, and the ends and begins that are left over."""
+    """Slices made of begin and end events, and the number of unmatched ends and begins."""
 
     begin: list[int] = field(default_factory=list)
     end_ns: list[int] = field(default_factory=list)
@@ -17,13 +17,13 @@ class Pairs:
     unmatched_begins: int = 0
 
     def close(self, begins: Sequence[int], end_ns: int) -> None:
-        """Let ``begins`` end at ``end_ns``."""
+        """Close ``begins`` at ``end_ns``."""
         self.begin += begins
         self.end_ns += [end_ns] * len(begins)
 
 
 class _OpenBegins:
-    """The begins of a track that have no end yet, innermost last; counted by name, so that none is sought in vain."""
+    """The open begins of a track, innermost last; counts by name avoid futile searches."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[int, str | None]] = []
@@ -34,7 +34,7 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Take out the innermost begin of ``name`` (of any for None) after those inside it; nothing without one."""
+        """Pop the innermost begin of ``name`` (of any name for None) after those inside it; nothing if none is open."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]
@@ -43,7 +43,7 @@ class _OpenBegins:
         return [begin for begin, _ in closed]
 
     def close_all(self) -> list[int]:
-        """Take out everything, the innermost first."""
+        """Pop everything, innermost first."""
         return [self._pop()[0] for _ in range(len(self._stack))]
 
     def _pop(self) -> tuple[int, str | None]:
@@ -55,7 +55,7 @@ class _OpenBegins:
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
 
-    Within a track the innermost open begin of the same name takes an end; an end without a name takes the
+    Within a track an end closes the innermost open begin of the same name; an end without a name closes the
     innermost. Begins skipped over on the way (an exception can skip an end) close at the same time. An end
     without a begin started before the recording and is dropped; a begin without an end is still open when the
     recording stops and closes with the last event of its track.

@@ -1,4 +1,4 @@
-"""Which rank a trace is, what its clock counts from, and which ranks its run had."""
+"""Determines the rank of a trace, the origin of its clock, and the ranks of its run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
 
-# Python's parser of literals gives up badly on text that nests deeply; the rank of a real run needs far less.
+# Python's literal parser fails badly on deeply nested text; the info of a real run is far shorter.
 _LONGEST_INFO = 100_000
-# More ranks than any run has; beyond it the number is damaged.
+# No run has as many ranks; a larger number is damage.
 LARGEST_RANK = 1 << 17
 # In the year 2043.
 LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a trace says about its rank and its run; old profilers wrote a Python literal instead of JSON."""
+    """The trace's ``distributedInfo``: its rank and its run. Old profilers wrote a Python literal instead of JSON."""
     info = metadata.get("distributedInfo")
     if isinstance(info, str) and len(info) <= _LONGEST_INFO:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -30,13 +30,13 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
-    """The distributed rank a trace says it has, in its metadata or in its path."""
+    """The distributed rank that a trace states, in its metadata or else in its path."""
     rank = _number(distributed_info(metadata).get("rank"), LARGEST_RANK)
     return rank_name.rank_of(path) if rank is None else rank
 
 
 def base_time(metadata: Mapping[str, Any]) -> int:
-    """What the times of a trace are relative to, in ns since 1970; 0 when they are absolute."""
+    """The origin of a trace's times, in ns since 1970; 0 when they are absolute."""
     return _number(metadata.get("baseTimeNanoseconds"), LATEST_NS) or 0
 
 
@@ -61,14 +61,14 @@ def free_rank(stated: int | None, taken: Container[int]) -> int:
 
 
 def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """What to say when a trace that states a rank is filed under another ``rank``."""
+    """The issue for a trace that states one rank and is filed under another ``rank``."""
     if stated in (None, rank):
         return ()
     return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
 
 
 def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """What to say when a trace among others that states no rank is filed under ``rank``."""
+    """The issue for one of several traces that states no rank and is filed under ``rank``."""
     if stated is not None:
         return ()
     return (
@@ -79,9 +79,9 @@ def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:
-    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host, None where nothing tells it.
+    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host, None where it is unknown.
 
-    Missing are those below the run's ``world_size`` that are not there, also when one trace is given.
+    Absent ranks below the run's ``world_size`` are missing, even when a single trace is given.
     """
     paths = {read.rank: read.path for read in (*unreadable, *traces) if read.rank is not None}
     hosts = hosts_of(list(paths.values()), {paths[rank]: top for rank, top in metadata.items() if rank in paths})
@@ -92,7 +92,7 @@ def ranks_of_run(
 
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """How many ranks the run had, by what its traces state; None when none does."""
+    """The number of ranks of the run, as its traces state it; None when none does."""
     sizes = (_number(distributed_info(top).get("world_size"), LARGEST_RANK) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)
 

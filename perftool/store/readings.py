@@ -1,4 +1,4 @@
-"""What logs, metrics and configuration say, as rows beside those of the traces."""
+"""Turns the contents of logs, metrics and configuration into rows beside those of the traces."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from perftool.model.hpu_ops import is_registered, unsupported
-from perftool.model.inputs import InputFile
+from perftool.model.inputs import UNREAD, InputFile
+from perftool.model.nodes import GraphNode, NodeRun
 from perftool.model.records import CapturedKernel, LogReading
+from perftool.op_costs.graph_nodes import node_flops
 from perftool.readers.files.remote import local_copy
 from perftool.readers.files.stream import STDIN
 from perftool.readers.logs.compilation_choice import chosen_compilations
 from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
+from perftool.readers.serving.chosen import chosen_result, server_numbers
+from perftool.units import NS_PER_US
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One text input and what its reader made of it."""
+    """One text input and what its reader found in it."""
 
     path: str
     size: int
@@ -35,14 +40,14 @@ class Reading:
             rank=ranks[0] if len(ranks) == 1 else None,
             bytes=self.size,
             events=reading.records,
-            status="repaired" if reading.issues else "ok",
+            status="repaired" if any(issue.kind != UNREAD for issue in reading.issues) else "ok",
             issues=reading.issues,
         )
 
 
 def read_text(path: str) -> Reading:
     """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
-    # The readers of text bring tables of patterns that a trace alone does not need.
+    # Imported here: text readers load pattern tables that a trace does not need.
     from perftool.readers.text import text_input
 
     shown = "<stdin>" if path == STDIN else path
@@ -60,7 +65,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
-        # Inputs that would tell of fallbacks: with one of them, none means none.
+        # Inputs that would list fallbacks: with one of them, an empty list means that none happened.
         "_log_fallback_sources": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [
@@ -85,6 +90,8 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             for part in parts
             for e in part.flight
         ],
+        **_node_tables(readings),
+        **_serving_tables(readings),
         "metrics": [
             (s.metric, s.ordinal, v.key, v.name, v.total, v.increment, v.unit, s.trigger, s.rank, r.path)
             for r in readings
@@ -94,8 +101,31 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
     }
 
 
+def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
+    parts = [part.reading for part in readings]
+    client = chosen_result([one for part in parts for one in part.results])
+    server = server_numbers(page for part in parts for page in part.pages)
+    return {
+        "buckets": [
+            (b.rank, b.phase, b.batch, b.query, b.blocks, b.origin, part.path, b.line)
+            for part in readings
+            for b in part.reading.buckets
+        ],
+        "serving_intervals": [
+            (i.engine, i.time_ns, i.prompt_tokens_per_s, i.generation_tokens_per_s, i.running, i.waiting, i.cache_ratio,
+             i.prefix_hit_ratio, i.preemptions, i.drafted, i.accepted, i.acceptance_length, part.path, i.line)
+            for part in readings
+            for i in part.reading.intervals
+        ],
+        "serving_numbers": [
+            *(("client", one.name, one.statistic, one.value) for one in (client.numbers if client else ())),
+            *(("server", one.name, one.statistic, one.value) for one in server),
+        ],
+    }  # fmt: skip
+
+
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """Each kernel with its number among those of its name, and how many these are."""
+    """Each kernel with its ordinal among those of the same name, and the number of those."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:
@@ -105,7 +135,51 @@ def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
     return rows
 
 
-# A record of many compilations becomes that many rows, up to this.
+def _node_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        "analyzed_nodes": [_node_run(run) for part in readings for run in part.reading.nodes],
+        "graph_nodes": [_graph_node(node) for part in readings for node in part.reading.graph_nodes],
+        "compiler_advice": [
+            (a.rank, a.priority, a.check, a.tensor, a.node, a.size_bytes, a.fcd_bytes, a.reads, a.memory, a.text,
+             a.count, part.path, a.line)
+            for part in readings
+            for a in part.reading.advice
+        ],
+    }  # fmt: skip
+
+
+def _node_run(run: NodeRun) -> tuple[Any, ...]:
+    return (
+        run.rank, run.node, run.node_id, run.engine, run.op, run.dtype, run.run, run.ts_ns, run.dur_ns,
+        run.active_ns, run.exposed_ns, run.activations, run.lanes, run.min_engine_ns, run.max_engine_ns,
+        run.avg_engine_ns, run.input_shapes, run.output_shapes, run.expected_ns, run.utilisation, run.strategy,
+    )  # fmt: skip
+
+
+def _graph_node(node: GraphNode) -> tuple[Any, ...]:
+    operands = (*node.inputs, *node.outputs)
+    sizes = [prod(one.shape) * one.bits // 8 for one in operands if one.bits and one.memory != _ON_CHIP]
+    known = bool(operands) and all(one.bits for one in operands)
+    dtype = next((one.dtype for one in (*node.outputs, *node.inputs) if one.dtype), None)
+    inputs, outputs = ([one.shape for one in side] for side in (node.inputs, node.outputs))
+    flops = node_flops(node.guid, inputs, outputs)
+    moved = sum(sizes) if known else None
+    return (
+        node.rank, node.recipe, node.recipe_name, node.node, node.node_id, node.engine, node.guid, dtype,
+        str([list(shape) for shape in inputs]), str([list(shape) for shape in outputs]),
+        flops if flops is not None and flops < _MOST_COUNTED else None,
+        moved if moved is not None and moved < _MOST_COUNTED else None,
+        node.expected_cycles, node.expected_dma_us and round(node.expected_dma_us * NS_PER_US), node.utilisation,
+        node.strategy, ", ".join(dict.fromkeys(node.fused_ops or node.origins)) or None,
+    )  # fmt: skip
+
+
+# Tensors in on-chip memory cause no memory traffic.
+_ON_CHIP = "SRAM"
+_MOST_COUNTED = 2**62
+
+
+# A record of many compilations becomes as many rows, up to this limit.
 _MOST_ROWS = 10_000
 
 

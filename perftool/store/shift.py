@@ -1,4 +1,4 @@
-"""Times of some ranks, moved so that they count from the zero of the others: the only form of doing so."""
+"""Moves the times of some ranks to the origin of the others; no other code does this."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Shift:
-    """``ns`` to add to every time of ``ranks``."""
+    """An offset of ``ns`` for every time of ``ranks``."""
 
     ns: int
     ranks: Collection[int]
@@ -18,12 +18,12 @@ class Shift:
         return self.ns != 0 and bool(self.ranks)
 
     def sql(self, column: str) -> str:
-        """SQL for the time ``column`` of a row that has a ``rank``, moved."""
+        """SQL for the shifted time ``column`` of a row that has a ``rank``."""
         ranks = ", ".join(map(str, sorted(self.ranks)))
         return f'CASE WHEN rank IN ({ranks}) THEN "{column}" + ({self.ns}) ELSE "{column}" END'
 
     def row(self, row: Mapping[str, Any], rank: int | None) -> Mapping[str, Any]:
-        """``row``, which a rule found on ``rank``, with its place and the places related to it moved."""
+        """A rule's finding ``row`` on ``rank``, with its own time and those of related places shifted."""
         if not self or rank not in self.ranks:
             return row
         return {
@@ -36,8 +36,8 @@ class Shift:
 
 
 def shift_to(base_ns: int, own_base_ns: int, ranks: Collection[int]) -> Shift:
-    """What makes times of ``ranks`` count from ``base_ns`` and no longer from ``own_base_ns``, both in ns since 1970.
+    """The shift that moves the origin of ``ranks`` from ``own_base_ns`` to ``base_ns``, both in ns since 1970.
 
-    Nothing unless both are known: 0 is the base of times that are absolute.
+    It is 0 unless both are known: a base of 0 means absolute times.
     """
     return Shift(own_base_ns - base_ns if own_base_ns and base_ns else 0, ranks)

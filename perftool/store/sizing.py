@@ -1,4 +1,4 @@
-"""How much text an input will give, before it is read, and how much memory the tables may take."""
+"""Estimates the size of an input before it is read, and the memory that the tables may use."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 
-# Text grows this much when gzip or zstd is undone, about.
+# Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# Better a database on disk for little than one in memory for a lot.
+# For unknown sizes, assume a lot: a small database on disk beats a large one in memory.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
-# What a database on disk keeps in memory: with Python, numpy, the rules and the text being read it makes 600 MB.
+# Memory for a database on disk: with Python, numpy, the rules and the text being read, the total is 600 MB.
 _CACHE_MB = 400
 # Above this much text the database lives in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-# The rest is for Python, its libraries, and what DuckDB does not count.
+# The rest is for Python, its libraries, and memory that DuckDB does not count.
 _SHARE = 0.5
-# Limits of the control group this process is in: version 2, version 1.
+# Memory limits of this process's control group: version 2, version 1.
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_limit_mb() -> int:
-    """What the tables may take in MB: 750, or half of what a container or ``ulimit`` leaves when that is less."""
+    """Memory for the tables in MB: 750, or half of what a container or ``ulimit`` allows when that is less."""
     allowed = [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
     if sys.platform != "win32":
         import resource
@@ -48,18 +48,18 @@ def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
 
 
 def cache_limit_mb(limit_mb: int) -> int:
-    """What a database on disk may keep in memory, in MB, where all tables together may take ``limit_mb``."""
+    """The memory in MB that a database on disk may use, out of ``limit_mb`` for all tables together."""
     return min(limit_mb, _CACHE_MB)
 
 
 def free_memory_mb() -> int:
-    """What memory this process could still take, where the system tells, in MB."""
+    """The memory that this process could still allocate, in MB; practically unlimited if the system does not say."""
     limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 
 
 def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
-    """The number that is the given word of the first line of ``path`` that ``begins`` so, times ``unit``."""
+    """The number at position ``word`` of the first line of ``path`` that starts with ``begins``, times ``unit``."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int |
 
 
 def text_size(path: str) -> int:
-    """About how much text a file will give."""
+    """The approximate size of a file's text."""
     if is_url(path):
         return _UNKNOWN
     if reads_once(path):

@@ -1,6 +1,6 @@
-"""Unions and sweeps of intervals in arrays: what macros of the tables do, for the one table that is too large for them.
+"""Unions and sweeps of intervals in arrays, like the SQL macros, for the one table that is too large for those.
 
-Intervals are half open, [ts, end), in ns. Equally long arrays of 64-bit integers name their rank and class.
+Intervals are half open, [ts, end), in ns. Arrays of 64-bit integers, all of equal length, hold rank, class and times.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
-    """Overlapping and touching intervals of a rank and class become one; sorted by rank, class and time.
+    """Merge overlapping and touching intervals of a rank and class; sorted by rank, class and time.
 
-    Takes and returns (rank, class, ts, end). Those of no length are left out.
+    Takes and returns (rank, class, ts, end). Drops empty intervals.
     """
     lasting = end > ts
     rank, kind, ts, end = rank[lasting], kind[lasting], ts[lasting], end[lasting]
@@ -27,7 +27,7 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     group = np.zeros(len(ts), dtype=np.int64)
     group[1:] = np.cumsum((rank[1:] != rank[:-1]) | (kind[1:] != kind[:-1]))
     reach = _running_maximum(group, end)
-    # An island starts where nothing before it in its group reaches, and ends where the next one finds the reach.
+    # An island starts where no earlier interval of its group reaches, and ends at the reach before the next island.
     first = np.ones(len(ts), dtype=bool)
     first[1:] = (group[1:] != group[:-1]) | (ts[1:] > reach[:-1])
     last = np.ones(len(ts), dtype=bool)
@@ -38,21 +38,21 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     """Cut time wherever an interval of the rank starts or ends; returns (rank, ts, end, mask), in order.
 
-    ``mask`` has the bits of the intervals that are active; 0 for one that only marks its ends. Those with the same bit
-    must not overlap.
+    ``mask`` combines the bits of the active intervals; an interval with bit 0 only marks its ends. Intervals with the
+    same bit must not overlap.
     """
     ranks = np.concatenate((rank, rank))
     times = np.concatenate((ts, end))
     order = np.lexsort((times, ranks))
     ranks, times = ranks[order], times[order]
-    # The intervals of a rank that start also end, so that every rank begins with no bit.
+    # Every interval that starts also ends, so each rank begins with an empty mask.
     masks = np.cumsum(np.concatenate((bits, -bits))[order])
     begin = np.flatnonzero((ranks[1:] == ranks[:-1]) & (times[1:] > times[:-1]))
     return ranks[begin], times[begin], times[begin + 1], masks[begin]
 
 
 class Sweep:
-    """Sweeps intervals in parts, one period of time after the other, as if they came together.
+    """Sweeps intervals period by period, with the same result as all at once.
 
     ``marks`` are (rank, ts, end) of intervals that only mark their ends. Where there are several periods, one per rank
     must reach from its first moment to its last.
@@ -65,10 +65,10 @@ class Sweep:
     def add(
         self, rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s, begin: int | None = None, until: int | None = None
     ) -> Intervals:
-        """What ``sweep`` returns for the period from ``begin``, where the last one ended, to ``until``.
+        """Sweep the period from ``begin``, where the last one ended, to ``until``.
 
-        Takes all intervals that reach into the period. What lasts until its end comes with the next one. The first
-        period has no begin, the last one no end.
+        Takes all intervals that reach into the period. Stretches that last until its end are returned by the next
+        call. The first period has no begin, the last one no end.
         """
         rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
         mark_rank, mark_ts, mark_end = self._marks
@@ -78,7 +78,7 @@ class Sweep:
         return self._without_cut(sweep(rank, bits, ts, end), begin, until)
 
     def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
-        """``swept`` with what was held back, as one stretch where only the period ended; holds back what may go on."""
+        """``swept`` joined with stretches held back at the period boundary; holds back those that may continue."""
         rank, ts, end, mask = swept
         held_rank, held_ts, held_end, held_mask = self._held
         first = np.searchsorted(rank, held_rank)
@@ -94,13 +94,13 @@ class Sweep:
         return rank[~lasting], ts[~lasting], end[~lasting], mask[~lasting]
 
     def _marked(self, moment: int | None) -> Int64s:
-        """The ranks of which a mark starts or ends at ``moment``."""
+        """The ranks with a mark that starts or ends at ``moment``."""
         rank, ts, end = self._marks
         return rank[(ts == moment) | (end == moment)] if moment is not None else _NONE
 
 
 def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> tuple[Int64s, Int64s]:
-    """Intervals within the period from ``begin`` to ``until``; those outside of it have no length, at its end."""
+    """Intervals clipped to the period from ``begin`` to ``until``; those outside become empty."""
     if begin is not None:
         ts, end = np.maximum(ts, begin), np.maximum(end, begin)
     if until is not None:
@@ -115,7 +115,7 @@ def _running_maximum(group: Int64s, values: Int64s) -> Int64s:
     low = int(values.min())
     span = int(values.max()) - low + 1
     if span * (int(group[-1]) + 1) < _LARGEST:
-        # Each group in a range of its own, above those before it.
+        # Give each group its own range of values, above those before it.
         base = group * span - low
         reach: Int64s = np.maximum.accumulate(values + base) - base
         return reach

@@ -1,4 +1,4 @@
-"""Makes the tables of a store, each once, when somebody asks for it."""
+"""Makes the tables of a store, each once, on demand."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 from perftool.model.inputs import ImportIssue
-from perftool.store.catalog import Table, Witness, catalog
+from perftool.store.catalog import Precondition, Table, catalog
 from perftool.store.connections import Connections
 from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import Making, SecondThread
 
-# Nearly every other table needs these, so none is made beside them.
+# Nearly every other table needs these, so no other is made at the same time.
 _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 
 
 class Tables:
     """The tables made so far over ``connections``; any thread may ask for one.
 
-    ``given`` are the rows of tables that no query derives, ``replay`` makes those of the tables that a replay tells.
-    What comes to light on the way goes to ``note``, with its rank.
+    ``given`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables derived by a replay.
+    Issues found on the way go to ``note``, with their rank.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Tables:
         connections: Connections,
         second: SecondThread,
         note: Callable[[int, ImportIssue], None],
-        replay: Callable[[], Sequence[tuple[Any, ...]]],
+        replay: Callable[[str], Sequence[tuple[Any, ...]]],
     ) -> None:
         self._connections, self._second, self._note, self._replay = connections, second, note, replay
         self.given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
@@ -41,18 +41,18 @@ class Tables:
         self._filled: dict[str, bool] = {}
         self._values: dict[tuple[str, str], set[Any]] = {}
 
-    def adopt(self, names: Iterable[str]) -> None:
-        """Take the tables ``names`` as they are: somebody else made them."""
+    def import_tables(self, names: Iterable[str]) -> None:
+        """Accept the tables ``names``, made elsewhere, as they are."""
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
-        """Make the tables ``names`` and what it takes to make them, two at a time; other names are ignored."""
+        """Make the tables ``names`` and their preconditions, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
         if wanted:
             self._second.share(Making(self, wanted))
 
     def make(self, name: str) -> None:
-        """Make the table ``name`` and what it takes to make it; a name of anything else is ignored."""
+        """Make the table ``name`` and its preconditions; any other name is ignored."""
         while (missing := self.missing(name)) is not None:
             if missing:
                 self.make(missing[0])
@@ -62,19 +62,19 @@ class Tables:
                         self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
-        """What has to be made before the table ``name`` can be; None when it is made, or the name of anything else.
+        """The tables to make before the table ``name``; None when it is made, or is no table.
 
-        Whether it has rows may have to be known first, and then what it needs is not known yet.
+        A precondition table may need building first; until then the other needs are unknown.
         """
         if name in self._made or name not in catalog():
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # No more of them than it takes to know.
-            for witness in group:
-                if witness.table in catalog() and witness.table not in self._made:
-                    return [witness.table]
-                if self._holds(witness):
+            # Builds no more witnesses than the decision takes.
+            for precondition in group:
+                if precondition.table in catalog() and precondition.table not in self._made:
+                    return [precondition.table]
+                if self._holds(precondition):
                     break
             else:
                 return []
@@ -82,7 +82,7 @@ class Tables:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:
-        """Nobody else makes the table ``name`` in here; whether it is still to be made."""
+        """Hold the sole right to make the table ``name``; yields whether it still has to be made."""
         with self._changed:
             while name in self._making:
                 self._changed.wait()
@@ -98,7 +98,7 @@ class Tables:
     def _make(self, table: Table) -> None:
         connection = self._connections.here()
         cores = self._connections.all_cores() if table.name in _FIRST else nullcontext()
-        # A statement by itself is whole or not anyway.
+        # A single statement is atomic anyway.
         with cores, whole_or_not(connection) if table.maker or table.drops else nullcontext():
             if self.lacks_a_witness(table):
                 connection.execute(f"CREATE TABLE {table.definition}")
@@ -110,14 +110,14 @@ class Tables:
         self._made.add(table.name)
 
     def has_rows(self, name: str) -> bool:
-        """Whether the table ``name`` holds anything."""
+        """Whether the table ``name`` has rows."""
         self.make(name)
         if name not in self._filled:
             self._filled[name] = bool(self._connections.here().execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
         return self._filled[name]
 
     def lacks_a_witness(self, table: Table) -> bool:
-        """Whether what ``table`` is made from shows that it has no rows, before it is made."""
+        """Whether the preconditions of ``table`` show that it will have no rows."""
         return any(not any(map(self._holds, group)) for group in table.empty_without)
 
     def _fill(self, table: Table) -> None:
@@ -127,17 +127,17 @@ class Tables:
         elif table.maker == GIVEN:
             fill(self._connections.here(), table, self.given[table.name])
         elif table.maker == REPLAY:
-            fill(self._connections.here(), table, self._replay())
+            fill(self._connections.here(), table, self._replay(table.name))
         else:
             for rank, issue in MAKERS[table.maker](self._connections.here()):
                 self._note(rank, issue)
 
-    def _holds(self, witness: Witness) -> bool:
-        if witness.column is None or not self.has_rows(witness.table):
-            return self.has_rows(witness.table)
-        values = self._values_of(witness.table, witness.column)
-        if witness.value is not None:
-            return witness.value in values
+    def _holds(self, precondition: Precondition) -> bool:
+        if precondition.column is None or not self.has_rows(precondition.table):
+            return self.has_rows(precondition.table)
+        values = self._values_of(precondition.table, precondition.column)
+        if precondition.value is not None:
+            return precondition.value in values
         return any(value is not None and value is not False for value in values)
 
     def _values_of(self, table: str, column: str) -> set[Any]:

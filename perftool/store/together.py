@@ -1,4 +1,4 @@
-"""Work that two threads do together: what one statement cannot use of the processor, a second one does."""
+"""Shares work between two threads: a second statement uses the cores that one statement leaves idle."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Made = TypeVar("Made")
 
 
 class Work(Protocol):
-    """Something that several threads may do parts of at the same time."""
+    """Work whose parts several threads may do at the same time."""
 
     def do(self) -> None:
-        """Do parts of it until none is left, or somebody stops."""
+        """Do parts until none is left or ``stop`` is called."""
 
     def stop(self) -> None:
-        """Begin no further part."""
+        """Begin no further parts."""
 
 
 class SecondThread:
-    """A thread beside the one that asks, started when it is first needed; ``interrupt`` breaks off what it does.
+    """A thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
 
-    It is used while ``side_by_side`` says that there is a core for it.
+    It is used only while ``side_by_side`` says that it has a core.
     """
 
     def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:
@@ -32,7 +32,7 @@ class SecondThread:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
-        """Do ``work`` here and, unless it has work already, on the second thread. Raises what a part of it raises."""
+        """Do ``work`` here and on the second thread, unless that one is busy. Raises the error of any part."""
         if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return
@@ -43,7 +43,7 @@ class SecondThread:
                 _do(work)
             except BaseException:
                 while not other.done():
-                    # Again and again: it may be between two statements.
+                    # Repeat this: the thread may be between two statements.
                     self._interrupt()
                     threading.Event().wait(0.001)
                 raise
@@ -58,7 +58,7 @@ class SecondThread:
 
 
 def _do(work: Work) -> None:
-    """Do parts of ``work``; after an error nobody else begins one either."""
+    """Do parts of ``work``; after an error, no thread begins another part."""
     try:
         work.do()
     except BaseException:
@@ -67,7 +67,7 @@ def _do(work: Work) -> None:
 
 
 class Jobs(Generic[Made]):
-    """Calls that do not need each other; ``results`` has what they return, in their order."""
+    """Independent calls; ``results`` holds their return values, in order."""
 
     def __init__(self, calls: Sequence[Callable[[], Made]]) -> None:
         self._calls = calls
@@ -81,12 +81,12 @@ class Jobs(Generic[Made]):
         return [self._results[at] for at in range(len(self._calls))]
 
     def do(self) -> None:
-        """Make calls until none is left, or somebody stops."""
+        """Make calls until none is left or ``stop`` is called."""
         while (at := self._take()) is not None:
             self._results[at] = self._calls[at]()
 
     def stop(self) -> None:
-        """Begin no further call."""
+        """Begin no further calls."""
         self._stopped = True
 
     def _take(self) -> int | None:
@@ -95,11 +95,11 @@ class Jobs(Generic[Made]):
 
 
 class StoppedError(Exception):
-    """Somebody stopped the work that this was part of."""
+    """Another thread stopped the shared work."""
 
 
 class Turns:
-    """The order of numbered parts, from 0 on: threads do them side by side up to where each needs its turn."""
+    """Orders parts numbered from 0: threads run them in parallel up to the point where each waits for its turn."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -107,34 +107,34 @@ class Turns:
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
-        """Return once it is the turn of the part ``number``. Raises StoppedError when it will never be."""
+        """Wait for the turn of the part ``number``. Raises StoppedError if it will never come."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._next >= number)
             if self._stopped:
                 raise StoppedError
 
     def end(self) -> None:
-        """It is the turn of the next part."""
+        """Pass the turn to the next part."""
         with self._changed:
             self._next += 1
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """There will be no further turn."""
+        """Allow no further turns."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
 
 class Tables(Protocol):
-    """What makes tables: ``missing`` says what has to be there before, and None of one that is made."""
+    """A maker of tables: ``missing`` lists the tables needed first; None for a table that is made."""
 
     def make(self, name: str) -> None: ...
     def missing(self, name: str) -> list[str] | None: ...
 
 
 class Making:
-    """The tables to be made; each thread takes the first one for which all it needs is there."""
+    """Schedules the tables to make; each thread takes the first one whose needs are all made."""
 
     def __init__(self, tables: Tables, names: Sequence[str]) -> None:
         self._tables, self._names = tables, names
@@ -143,7 +143,7 @@ class Making:
         self._changed = threading.Condition()
 
     def do(self) -> None:
-        """Make tables until all are made, or somebody stops."""
+        """Make tables until all are made or ``stop`` is called."""
         while (name := self._take()) is not None:
             self._tables.make(name)
             with self._changed:
@@ -151,7 +151,7 @@ class Making:
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Begin no further table."""
+        """Begin no further tables."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -170,7 +170,7 @@ class Making:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """``name`` or the first table below it that can be made now and that nobody makes."""
+        """``name``, or else its first need that is ready to make and that no thread is making."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

@@ -15,17 +15,22 @@ from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
-from perftool.store import load
+from perftool.readers.nodes import as_trace
+from perftool.readers.trace.memory_snapshot import snapshot_as_trace
+from perftool.readers.trace.profiler_csv import is_profiler_csv
+from perftool.store import load, native
 from perftool.store.catalog import catalog, macros, names_in, public_tables
 from perftool.store.connections import Connections
+from perftool.store.database import as_dicts
 from perftool.store.deadline import interrupted_after
+from perftool.store.export import Writer
 from perftool.store.given import given_tables
-from perftool.store.handover import HANDED_ON, Handover, read_tables, sound_tables, write_tables
-from perftool.store.load_csv import is_profiler_csv, load_csv
+from perftool.store.load_csv import load_csv
+from perftool.store.rank_export import EXPORTED, ExportedTables, corrupt_as_input_error, read_tables, write_tables
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
-from perftool.store.room.handed import HandedTables
-from perftool.store.room.room import Bounds, Result, Room
+from perftool.store.sandbox.handed import HandedTables
+from perftool.store.sandbox.sandbox import Bounds, Result, Sandbox
 from perftool.store.shift import shift_to
 from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
 from perftool.store.tables import Tables
@@ -35,10 +40,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Made = TypeVar("Made")
-# Gives the rank to file a trace under from the one it states.
+# Maps the rank that a trace states to the rank to file it under.
 Number = Callable[[int | None], int]
-# Makes the rows of a table from those of a store.
-Rows = Callable[["TraceStore"], Sequence[tuple[Any, ...]]]
+# Makes the rows of the named table from other tables of a store.
+Rows = Callable[["TraceStore", str], Sequence[tuple[Any, ...]]]
 QUERY_TIME_LIMIT_S = 60.0
 _ROWS_AT_A_TIME = 10_000
 
@@ -46,7 +51,7 @@ _ROWS_AT_A_TIME = 10_000
 class TraceStore:
     """The tables of one or more traces; use as a context manager.
 
-    Times are integer ns. Missing values are NULL. Tables are made when first asked for.
+    Times are integer ns. Missing values are NULL. Tables are made on first use.
     """
 
     def __init__(self, input_bytes: int = 0, replay: Rows | None = None) -> None:
@@ -57,7 +62,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._ready = False
-        # What all times count from, in ns since 1970. Files may differ; the first one to name its zero sets everyone's.
+        # The origin of all times, in ns since 1970. Files may differ; the first one that states its origin sets it.
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
@@ -67,25 +72,25 @@ class TraceStore:
         self._connections.use(cores(), side_by_side=True)
         self._second = SecondThread(self._connections.interrupt, lambda: self._connections.side_by_side)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
-        # By the sizes DuckDB expects, it would compare a few moments with every stretch of a recording, one by one.
+        # DuckDB misjudges the sizes: it would compare a few moments with every stretch of a recording, one by one.
         self._connection.execute("SET asof_loop_join_threshold = 0")
-        # Nothing here outlives the process, so there is no point in checkpoints along the way.
+        # Nothing here outlives the process, so checkpoints along the way are pointless.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connections.limit(cache_limit_mb(limit_mb))
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
         self._handed = HandedTables(self._connection, folder)
-        self._room = Room(folder, macros(), limit_mb)
+        self._sandbox = Sandbox(folder, macros(), limit_mb)
         self._tables = Tables(
-            self._connections, self._second, self._note, lambda: self._replay(self) if self._replay else ()
+            self._connections, self._second, self._note, lambda table: self._replay(self, table) if self._replay else ()
         )
         self._connection.execute(load.CREATE_RAW)
         self._connection.execute(macros())
 
     @classmethod
     def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:
-        """A store sized for the files at ``paths``; ``replay`` makes its tables with the maker REPLAY."""
+        """A store sized for the files at ``paths``; ``replay`` makes the tables whose maker is REPLAY."""
         return cls(sum(text_size(path) for path in paths), replay)
 
     def __enter__(self) -> TraceStore:
@@ -95,8 +100,8 @@ class TraceStore:
         self.close()
 
     def close(self) -> None:
-        """Give up the tables and every temporary file."""
-        self._room.close()
+        """Discard the tables and every temporary file."""
+        self._sandbox.close()
         self._second.close()
         self._connections.close()
         self._folder.cleanup()
@@ -104,13 +109,14 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
         """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
 
-        ``number`` gives the rank to file it under from the one it states; the default keeps that if it is free.
+        ``number`` maps the rank it states to the rank to file it under; the default keeps that rank if it is free.
         """
         self._require_open()
-        with local_copy(path) as place:
-            add = self._add_csv if is_profiler_csv(place) else self._add_events
-            added = add(place, number or self._free_rank, progress)
-        self.inputs.append(replace(added, path=path) if place != path else added)
+        with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:
+            add = self._add_csv if is_profiler_csv(events) else self._add_events
+            added = add(events, number or self._free_rank, progress)
+            size = added.bytes if events == place else Path(place).stat().st_size
+        self.inputs.append(added if events == path else replace(added, path=path, bytes=size))
         return self.inputs[-1]
 
     def _add_events(self, path: str, number: Number, progress: load.Progress | None) -> InputFile:
@@ -125,9 +131,10 @@ class TraceStore:
             raise
         stated = rank_of(path, metadata)
         rank = number(stated)
+        unpaired = native.rewrite(self._connection, rank, path)
         self._align(rank, base_time(metadata))
         self.metadata[rank] = without_members(metadata)
-        return replace(read, rank=rank, issues=(*read.issues, *rank_taken(stated, rank)))
+        return replace(read, rank=rank, issues=(*read.issues, *unpaired, *rank_taken(stated, rank)))
 
     def _add_csv(self, path: str, number: Number, _: load.Progress | None) -> InputFile:
         rank = number(rank_of(path, {}))
@@ -136,38 +143,38 @@ class TraceStore:
         return added
 
     def _align(self, rank: int, base_ns: int) -> None:
-        """Count the times of a rank from the same origin as those of the first one, when both name theirs."""
+        """Move the times of a rank to the origin of the first rank, when both state theirs."""
         self.base_ns = self.base_ns or base_ns
         if shift := shift_to(self.base_ns, base_ns, [rank]):
             self._connection.execute(f"UPDATE raw SET ts = {shift.sql('ts')} WHERE rank = {rank}")
 
     def add_reading(self, reading: Reading) -> None:
-        """Add what a log, a metrics file or a configuration says."""
+        """Add the contents of a log, a metrics file or a configuration."""
         self._require_open()
         self.readings.append(reading)
 
-    def hand_on(self) -> dict[str, bytes]:
-        """The tables of HANDED_ON, each as a Parquet file."""
-        self.build(HANDED_ON)
+    def export_ranks(self) -> dict[str, bytes]:
+        """Export the tables of EXPORTED, each as a Parquet file."""
+        self.build(EXPORTED)
         return write_tables(self._connection, Path(self._folder.name))
 
-    def adopt(self, parts: Sequence[Handover]) -> None:
-        """Take the tables that stores over one rank each handed on, instead of making them.
+    def import_ranks(self, parts: Sequence[ExportedTables]) -> None:
+        """Import the tables that per-rank stores exported, instead of making them.
 
         Raises InputError for tables that are damaged or do not fit together.
         """
         self._require_open()
-        with sound_tables():
+        with corrupt_as_input_error():
             read_tables(self._connection, parts, Path(self._folder.name))
-        self._tables.adopt(HANDED_ON)
+        self._tables.import_tables(EXPORTED)
 
     def limit(self, memory_mb: int, cores: int) -> None:
-        """Use at most so much memory (what is beyond it goes to disk) and so many processor cores."""
+        """Use at most ``memory_mb`` (DuckDB spills the rest to disk) and ``cores`` processor cores."""
         self._connections.limit(memory_mb)
         self._connections.use(cores, side_by_side=self._connections.side_by_side)
 
     def inputs_with_issues(self) -> list[InputFile]:
-        """The inputs, with the issues that came to light while the tables were made."""
+        """The inputs, with the issues found while the tables were made."""
         issues: dict[str, list[ImportIssue]] = {}
         for row in self.rows("input_issues"):
             issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
@@ -181,16 +188,16 @@ class TraceStore:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """A table as plain rows."""
-        return _as_dicts(self._select(name))
+        return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run our own SQL over tables that were built; for the engine and the summary."""
-        return _as_dicts(self._connection.execute(sql, params or {}))
+        """Run our own SQL over tables already made; for the engine and the summary."""
+        return as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The columns of our own SQL as numpy arrays; masked where one holds NULL. Whole numbers have 64 bits.
 
-        What is counted from numbers of fewer bits, such as ranks, would not hold times.
+        Times would not fit into arrays derived from narrower numbers, such as ranks.
         """
         found = self._connection.execute(sql, dict(params)).fetchnumpy()
         return {
@@ -199,7 +206,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of our own SQL, a few thousand at a time; to be used up before anything else is asked."""
+        """The rows of our own SQL, a few thousand at a time; exhaust them before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
@@ -207,14 +214,14 @@ class TraceStore:
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run SQL from outside; returns column names and rows. See ``ask`` for the limits and what is raised."""
+        """Run SQL from outside; returns column names and rows. See ``ask`` for limits and errors."""
         result = self.ask(sql, params, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
-        """Run SQL from outside: one SELECT over the tables, in a process of its own (``perftool.store.room``).
+        """Run SQL from outside: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
-        Raises QueryError when it is anything else, fails or takes too long, the making of its tables included.
+        Raises QueryError for any other SQL, for one that fails, or that takes too long, making its tables included.
         """
         try:
             sql.encode()
@@ -226,12 +233,12 @@ class TraceStore:
             files = self._handed.files(sql)
         left = max(bounds.seconds - (monotonic() - begun), 0.001)
         try:
-            return self._room.ask(sql, params or {}, files, replace(bounds, seconds=left))
+            return self._sandbox.ask(sql, params or {}, files, replace(bounds, seconds=left))
         except QueryTimeoutError:
             raise QueryTimeoutError(bounds.seconds) from None
 
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run our own SQL, of the shipped rules; returns column names and rows. Raises QueryError like ``query``."""
+        """Run the SQL of the shipped rules; returns column names and rows. Raises QueryError like ``query``."""
         self.build(names_in(sql))
 
         def rows() -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -241,19 +248,24 @@ class TraceStore:
         with interrupted_after(self._connection, time_limit_s):
             return self._connections.with_room(rows)
 
+    def export(self, names: Sequence[str], writer: Writer, place: Path) -> list[str]:
+        """Have ``writer`` write the tables ``names`` to ``place``. Returns a sentence for each that did not fit."""
+        self.build(names)
+        return writer(self._connection, [catalog()[name] for name in names], place)
+
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; names of anything else are ignored."""
+        """Make the tables ``names`` and all they need; other names are ignored."""
         self._prepare()
         self._tables.make_all(names)
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
-        """What ``calls`` return that ask this store and do not need each other, two at a time where there are cores."""
+        """The return values of independent ``calls`` on this store, made two at a time where cores allow."""
         jobs = Jobs(calls)
         self._second.share(jobs)
         return jobs.results
 
     def has_rows(self, name: str) -> bool:
-        """Whether the table holds anything."""
+        """Whether the table has rows."""
         self._prepare()
         return self._tables.has_rows(name)
 
@@ -269,17 +281,17 @@ class TraceStore:
         return self._connection.execute(catalog()[name].as_text)
 
     def _prepare(self) -> None:
-        """Take stock, once all inputs are in, of what no query derives."""
+        """Collect the tables that no query derives, once all inputs are in."""
         if self._ready:
             return
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # For two tables at a time there is room in memory only. Of events the order counts, of tables it does not.
+            # A database on disk lacks the memory for two tables at a time. Event order matters; table order does not.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # Last: several threads may ask.
+        # Set last: several threads may ask.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:
@@ -293,8 +305,3 @@ class TraceStore:
 
     def _free_rank(self, stated: int | None) -> int:
         return free_rank(stated, self.metadata)
-
-
-def _as_dicts(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    names = [column[0] for column in result.description or []]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

@@ -35,10 +35,16 @@ _NUMBERS = re.compile(r'(?<=[\d"\]]), *"Ev Idx": \d+|"(?:Record function id|Ev I
 # What is worth as much as the advice of the benchmark, and why.
 EQUALLY_RIGHT: dict[str, dict[str, str]] = {
     "autocast": {"STP101": "the schedule of the simulated host leaves faster products little to give"},
-    "batch_size": {"GAP103": "a captured graph saves the same host work for any batch"},
+    "batch_size": {
+        "GAP103": "a captured graph saves the same host work for any batch",
+        "GAP104": "the same captured graph, by its launches",
+    },
     "fused_clip_norm": {"GAP103": "a captured graph takes the place of all ops of a step, those of clipping, too"},
     "hpu_graphs": {"BAT101": "eight rows are few: more of them would fill the same waiting time"},
-    "mark_step": {"GAP103": "one captured graph takes the place of all that the marks cut, and of their ops"},
+    "mark_step": {
+        "GAP103": "one captured graph takes the place of all that the marks cut, and of their ops",
+        "GAP104": "the same captured graph, by its launches",
+    },
     "recipe_cache": {"RCP102": "the new lengths are why the cache has no recipe; RCP105 names no gain"},
     "scalar_reads": {"GAP103": "every read also cuts the graph, and the cut graphs are what it would capture"},
     "small_copies": {"CPY102": "the same copies block: put off, they give back more than put together"},

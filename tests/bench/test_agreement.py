@@ -1,4 +1,4 @@
-"""When results of two forms count as the same."""
+"""The comparison of the results of two forms."""
 
 from __future__ import annotations
 

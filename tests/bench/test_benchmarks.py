@@ -29,7 +29,7 @@ from perftool.model.rule import Rule  # noqa: E402
 from perftool.proof import SCRIPTS, SIMULATED_DEVICE, WARM_UP_STEPS, leave_settings  # noqa: E402
 from perftool.sim import simulate  # noqa: E402
 
-# They start the compiler, for up to a minute; the slow test of `benchmark --validate` runs them.
+# They run the compiler for up to a minute; the slow test of `benchmark --validate` covers them.
 COMPILING = {"dynamic_shapes", "hpu_graphs", "loop_constants", "torch_compile"}
 CPU = torch.device("cpu")
 ALL = [find_benchmark(name) for name in benchmark_names()]
@@ -76,7 +76,7 @@ def test_forms_agree_and_the_loop_closes(benchmark_: Benchmark, tmp_path: Path) 
 
 @pytest.fixture(scope="session")
 def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
-    """What each team of processes measured and recorded; one process for each rank works through all of them."""
+    """The measurements and traces of each team of processes; one process per rank runs all benchmarks."""
     orders = {}
     for each in TEAMS:
         # One round is enough to see whether results agree; no time counts here.
@@ -139,8 +139,7 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
     if not pack:
         assert all(Path(path).exists() for path in (*naive, *advised))
         return
-    shared = [without_shares(rule) for rule in pack] if benchmark_.ranks > 1 else pack
-    before, after = analyze(naive, shared), analyze(advised, pack)
+    before, after = analyze(naive, map(without_shares, pack)), analyze(advised, pack)
     if benchmark_.script is None:
         assert {len(before.steps), len(after.steps)} == {benchmark_.traced_steps * benchmark_.ranks}
     assert {finding.code for finding in before.findings} == set(benchmark_.rules)
@@ -148,7 +147,8 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
 
 
 def without_shares(rule: Rule) -> Rule:
-    """Ranks wait for each other, on a busy machine for long: the share of the step that the fault costs is left out."""
-    return replace(
-        rule, params=tuple(replace(each, value=0.0) if each.name == "min_share" else each for each in rule.params)
+    """``rule`` for any share of the step: on a busy machine the rest of a step takes longer than the fault."""
+    free = (
+        replace(each, value=0.0) if each.unit.split(",")[0] == "share of the step" else each for each in rule.params
     )
+    return replace(rule, params=tuple(free))

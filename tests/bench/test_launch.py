@@ -1,4 +1,4 @@
-"""Processes that measure: what they are told, and what becomes of those that fail."""
+"""Processes that measure: their orders, and the handling of failures."""
 
 from __future__ import annotations
 

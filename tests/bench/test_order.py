@@ -1,4 +1,4 @@
-"""What is asked of a worker process, and its answer, arrive as they were sent."""
+"""Orders to a worker process, and its answers, arrive unchanged."""
 
 from __future__ import annotations
 

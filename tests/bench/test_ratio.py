@@ -1,4 +1,4 @@
-"""The ratio of two forms: its value, and how often its interval holds the truth."""
+"""The ratio of two forms: its value, and how often its interval contains the true ratio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How forms are timed: in turn, until the ratio is known or the effort is spent."""
+"""Timing of forms: alternately, until the ratio is known or the effort is used up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 class FakeClock(Clock):
-    """Time passes only when a form says so."""
+    """A clock that only forms advance."""
 
     def __init__(self) -> None:
         super().__init__("cpu", CPU)

@@ -1,7 +1,7 @@
 """``benchmark --quick --validate``: measured, recorded or simulated in processes of their own, and shown to the rules.
 
-The loop of every benchmark is closed by test_benchmarks.py in less time; here it runs as users run it. Nothing asserts
-a time or a win: what is measured in seconds on a busy machine proves neither.
+test_benchmarks.py runs the cycle of every benchmark in less time; here it runs as users run it. Nothing asserts a time
+or a win: seconds measured on a busy machine prove neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmark results made up for tests."""
+"""Invented benchmark results for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the trace builder share: the events so far and the lanes and planes they opened."""
+"""Shared by the parts of the trace builder: the events so far, and the lanes and planes they opened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class EventSink:
 
 def recipe_args(recipe: int, name: str | None, dtype: str) -> dict[str, Value]:
     """The five arguments that every device event and Synapse annotation carries; recipe 0 means none."""
-    # Lazy mode counts recipe names from 0 while Synapse counts ids from 1.
     default = f".graph_dumps/HabanaFusedOpLazy_{recipe - 1}" if recipe else ""
     return {
         "recipeId": recipe,

@@ -10,7 +10,16 @@ from builders.gaudi_event import Event, Value, device_category, nanoseconds
 from builders.gaudi_lanes import DEVICE_PROCESS, LANES
 from builders.intervals import Interval
 
-_WORK_MONITORS = {"TPC": "TPC_SPU_START_TO_SPU_HALT", "MME": "MMEH_WB0_MON_TS_BIT1"}
+WORK_MONITORS = {
+    "GAUDI": {},
+    "GAUDI2": {
+        "TPC": ("TPC_SPU_START_TO_SPU_HALT",),
+        "MME": ("MMEH_WB0_MON_TS_BIT1", "MMEH_WB1_MON_TS_BIT1"),
+        "DMA": ("DBG_DMA_TRC_WR_DATA_LAST",),
+    },
+    "GAUDI3": {"TPC": ("TPC_SPU_START_TO_SPU_HALT",), "MME": ("WB0_END",)},
+}
+"""device name -> engine -> the monitors that end its work, each with a record of its own."""
 _POINT_MONITORS = {"TPC": "TPC_QMAN_CMD_EXE", "MME": "SB0_START_EVT"}
 
 
@@ -70,7 +79,7 @@ class DevicePart(EventSink):
 
     def monitored(self, engine: str, name: str, at: float, dur: float, **more: Any) -> None:
         """One kernel under full hardware tracing: the record of its work and a longer, other one."""
-        self.device_op(engine, name, at, dur, monitor=_WORK_MONITORS[engine], **more)
+        self.device_op(engine, name, at, dur, monitor=WORK_MONITORS[self.device][engine][0], **more)
         point = _POINT_MONITORS[engine]
         self.device_op(engine, name, at - 3, dur + 6, monitor=point, work=False, **more)
 

@@ -1,11 +1,11 @@
-"""Where each Gaudi engine shows up: the tid bases, the names and the number of its lanes."""
+"""The lanes of each Gaudi engine: tid bases, names and numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 DEVICE_PROCESS = "/device:HPU:0"
-SYNAPSE_PID = 2
+SYNAPSE_PID = 22_101
 SYNAPSE_FIRST_INDEX = 3
 SYNAPSE_LOGGER_OFFSET = 10_000
 BRIDGE_LOGS_OFFSET = 20_000
@@ -29,8 +29,8 @@ class LaneKind:
         return self.base + self.first + lane
 
     def name(self, lane: int) -> str:
-        """The display name of a lane; half-dies of Gaudi 3 ("HD") hold eight lanes of a TPC each."""
-        return self.label.format(n=lane, die=lane // 8, within=lane % 8)
+        """The display name of a lane; a half-die of Gaudi 3 ("HD") holds eight TPCs, a die ("D") two SPDMA."""
+        return self.label.format(n=lane, half=lane // 8, within=lane % 8, die=lane // 2, pair=lane % 2)
 
 
 _GAUDI1 = {
@@ -49,15 +49,18 @@ _GAUDI2 = {
     "NIC": LaneKind(14000, 49, "NIC {n}"),
 }
 _GAUDI3 = {
-    "PDMA": LaneKind(3000, 1, "PDMA {n}"),
-    "MME": LaneKind(6000, 16, "[HD{n}] MME"),
-    "DMA": LaneKind(4000, 8, "EDMA {n}"),
-    "ROT": LaneKind(11000, 25, "[HD{n}] ROT"),
-    "TPC": LaneKind(7000, 32, "[HD{die}] TPC {within}"),
+    "PDMA": LaneKind(3000, 1, "[D{die}] SPDMA {pair}"),
+    "MME": LaneKind(6000, 11, "[HD{n}] MME"),
+    "DMA": LaneKind(4000, 5, "EDMA {n}"),
+    "ROT": LaneKind(11000, 83, "[HD{n}] ROT"),
+    "TPC": LaneKind(7000, 19, "[HD{half}] TPC {within}"),
     "NIC": LaneKind(14000, 96, "NIC {n}"),
 }
 LANES = {"GAUDI": _GAUDI1, "GAUDI2": _GAUDI2, "GAUDI3": _GAUDI3}
-"""device name -> engine -> its lanes. Remainders below the bases are invented; the bases are not."""
+"""device name -> engine -> its lanes.
+
+The bases are the bridge's; of Gaudi 3, the names and 7019 are those of a recording; the rest is invented.
+"""
 
 
 def synapse_tid(index: int, generation: str) -> int:

@@ -1,4 +1,4 @@
-"""Interval sums by the plainest means, as an oracle for what an analyser must find."""
+"""Naive interval sums, as an oracle for the analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics files as the bridge's writer leaves them: cumulative snapshots, in JSON or text."""
+"""Metrics files in the form of the bridge's writer: cumulative snapshots, in JSON or text."""
 
 from __future__ import annotations
 

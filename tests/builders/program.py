@@ -8,7 +8,7 @@ from perftool import cli
 
 
 class Run:
-    """What a run of the program gave."""
+    """The result of a run of the program."""
 
     def __init__(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capture, self._patch = capfdbinary, monkeypatch

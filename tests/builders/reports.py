@@ -1,4 +1,4 @@
-"""A small run with something to show in every part of a report, and the report and pictures of it."""
+"""A small run with content for every part of a report, and its report and pictures."""
 
 from __future__ import annotations
 

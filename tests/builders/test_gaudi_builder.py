@@ -128,14 +128,14 @@ def test_device_categories(generation, categories):
 
 def test_other_event_kinds_of_generation_b():
     trace = GaudiTrace("B")
-    launch = trace.annotation("enqueueWithExternalEvents seqId:31 recipeId:7", 1249921.7, 63.21, recipe=7)
+    launch = trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b7 seqId 31", 1249921.7, 63.21, recipe=7)
     trace.synapse("synEventSynchronize", 1250201.77, 442.25, args={"eventHandle": "0x7f30c40022a0"})
     trace.memory(1249300.5, 4194304, 8388608)
     trace.flow(0, launch, trace.device_op("MME", "GEMM", 1250012.4, 118.906))
     assert [event_line(event) for event in trace.events if event.part != "device"] == [
         '{"args":{"dataType":"","eventHandle":"0x0","recipeId":7,"recipeName":".graph_dumps/HabanaFusedOpLazy_6",'
         '"streamHandle":"0x7f30c4001b20"},"cat":"Runtime","dur":63.21,'
-        '"name":"enqueueWithExternalEvents seqId:31 recipeId:7","ph":"X","pid":2,'
+        '"name":"enqueueWithExternalEvents recipeHandle 0x5b7 seqId 31","ph":"X","pid":22101,'
         '"tid":4294966299,"ts":1249921.7}',
         '{"args":{"eventHandle":"0x7f30c40022a0"},"cat":"Runtime","name":"synEventSynchronize","ph":"B",'
         '"pid":24734,"tid":14734,"ts":1250201.77}',
@@ -145,7 +145,7 @@ def test_other_event_kinds_of_generation_b():
         '"Profiler Event Index":1,'
         '"Total Allocated":8388608,"Total Reserved":96636764160},"cat":"cpu_instant_event","name":"[memory]",'
         '"ph":"i","pid":44734,"s":"t","tid":14734,"ts":1249300.5}',
-        '{"bp":"e","cat":"enqueue","id":0,"name":"GEMM","ph":"s","pid":2,"tid":4294966299,"ts":1249921.7}',
+        '{"bp":"e","cat":"enqueue","id":0,"name":"GEMM","ph":"s","pid":22101,"tid":4294966299,"ts":1249921.7}',
         '{"bp":"e","cat":"enqueue","id":0,"name":"GEMM","ph":"f","pid":0,"tid":6003,"ts":1250012.4}',
     ]
 

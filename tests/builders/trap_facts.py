@@ -1,4 +1,4 @@
-"""What an analyser must find in a trap, computed from the builder's own events and plain interval sums."""
+"""The facts that an analysis must find in a trap, computed from the builder's events and naive interval sums."""
 
 from __future__ import annotations
 

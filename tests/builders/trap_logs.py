@@ -32,13 +32,13 @@ def every_table_shape() -> list[LogTrap]:
 
 
 def calls_and_table() -> LogTrap:
-    """Per-call lines and the table at exit tell of the same calls: count them once."""
+    """Per-call lines and the table at exit report the same calls: count them once."""
     calls = (per_call("digamma", self="HPUBFloat16Type") + "\n") * 2
     return (calls + table_f1({"aten::digamma": 2})).encode(), LogFacts({"aten::digamma": 2})
 
 
 def calls_without_table() -> LogTrap:
-    """A killed process prints no table: the per-call lines are all there is."""
+    """A killed process prints no table: only the per-call lines exist."""
     return ((per_call("digamma", self="HPUBFloat16Type") + "\n") * 3).encode(), LogFacts({"aten::digamma": 3})
 
 

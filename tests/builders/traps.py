@@ -16,7 +16,7 @@ def device_work_that_looks_like_calls(generation: str = "B") -> Trap:
     """DMA and NIC work shares its category with host calls: only the plane tells them apart."""
     trace = _one_step(generation)
     trace.bridge("SyncTensorsGraphInternal", 1010, 90)
-    trace.annotation("enqueueWithExternalEvents seqId:1 recipeId:7", 1110, 60, recipe=7)
+    trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b7 seqId 1", 1110, 60, recipe=7)
     trace.dma("DmaTranspose", 1180, 20, recipe=7)
     trace.dma("Dma_17", 1200, 40, lanes=2, recipe=7)
     trace.pdma("pdma_tx_commands apiId=31 chunk=0", 1150, 10)
@@ -101,7 +101,7 @@ def device_without_host() -> Trap:
 def clock_offset() -> Trap:
     """The device clock runs three microseconds ahead: work seems to start before its launch."""
     trace = _one_step()
-    trace.annotation("enqueueWithExternalEvents seqId:1 recipeId:4", 1100, 40, recipe=4)
+    trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b4 seqId 1", 1100, 40, recipe=4)
     trace.mme("GEMM", 1097, 100, recipe=4, dtype="bf16")
     return trace.to_bytes(), facts_of(trace)
 

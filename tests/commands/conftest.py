@@ -1,4 +1,4 @@
-"""Every command is tested without configuration, repository or CI around it."""
+"""Tests every command without configuration, repository or CI variables around it."""
 
 from __future__ import annotations
 

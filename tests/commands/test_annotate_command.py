@@ -1,4 +1,4 @@
-"""``annotate`` as a user meets it: the file it writes, what it says, and handing the file to a browser."""
+"""``annotate`` from the user's view: its file, its messages, and opening the file in a browser."""
 
 from __future__ import annotations
 
@@ -110,7 +110,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no folder": (("run.json", "-o", "no/out.json"), "no/out.json: cannot be written (No such file or directory)"),
     "a log": (("run.log", "-o", "out.json"), "run.log: holds no trace to draw into"),
-    "a table": (("ops.csv", "-o", "out.json"), "ops.csv: is a CSV file, which has no events to draw beside"),
+    "a table": (
+        ("ops.csv", "-o", "out.json"),
+        "ops.csv: is a CSV file, into which nothing can be drawn; it takes a trace in JSON",
+    ),
     "not a trace": (("other.json", "-o", "out.json"), "other.json: is JSON but holds no traceEvents, so not a trace"),
 }
 
@@ -141,7 +144,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Thread, str]]:
-    """Starts serving a file; gives the thread that does and the file's address."""
+    """Starts serving a file; returns the serving thread and the file's address."""
     monkeypatch.setattr(serve, "_open_browser", lambda address: True)
     file = tmp_path / "a b.json"
     file.write_bytes(TRACE)
@@ -223,7 +226,7 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
             serve.serve_once(tmp_path / "x.json", DRAWN, port)
 
 
-def test_nobody_coming_is_one_sentence(
+def test_no_browser_gives_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serve, "_open_browser", lambda address: False)

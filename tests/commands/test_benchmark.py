@@ -21,7 +21,7 @@ from perftool.errors import InputError, PerfToolError
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[BenchmarkResult]:
-    """What running benchmarks yields, one after the other."""
+    """The results of running benchmarks one after the other."""
     given: list[BenchmarkResult] = []
     monkeypatch.setattr(perftool.proof, "prove", lambda benchmark, request, stage: given.pop(0))
     return given
@@ -146,13 +146,13 @@ def test_traces_that_cannot_be_kept_are_said_at_once(tmp_path: Path) -> None:
         )
 
 
-def test_what_quick_leaves_out_is_told_by_what_is_left_of_it() -> None:
+def test_quick_reports_what_it_leaves_out() -> None:
     names = [name for name in benchmark_names() if find_benchmark(name).not_quick]
     told = left_out(names)
 
     neither, simulated = (told.split(f" {what}: ")[1].split(".")[0] for what in (
         "Neither measured nor simulated", "Simulated, and not measured"
     ))  # fmt: skip
-    assert ("torch_compile (" in neither, "hpu_graphs (" in simulated) == (True, True)
+    assert ("torch_compile (" in neither, "loop_constants (" in simulated) == (True, True)
     assert all((f"{name} (" in simulated) == bool(find_benchmark(name).script) for name in names)
     assert left_out(["sdpa"]).count(".") == 1

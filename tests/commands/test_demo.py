@@ -1,4 +1,4 @@
-"""``demo`` has something to show, and opens nothing unless a person is there."""
+"""``demo`` shows a report, and opens a browser only for a person at a terminal."""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,7 +82,7 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--select", "XYZ"], "unknown rule selector 'XYZ' (from the command line)"),
         ([SLOW, "--select", "GAP101", "--ignore", "GAP101"], "no rule is left to run"),
         ([SLOW, "--select", "GAP", "--ignore", "GAP"], "no rule is left to run"),
-        ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is none of"),
+        ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is not one of"),
         ([SLOW, "--baseline", "missing.json"], "missing.json: the baseline cannot be read"),
         ([SLOW, "--budget", "speed<=1"], "there is no number 'speed'"),
         ([SLOW, "--budget", "step_time_ms"], "must be a number and its limit"),
@@ -132,9 +135,30 @@ def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run.err.endswith("holds no traceEvents, so not a trace\n")
 
 
+@pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
+def test_a_gate_that_checked_nothing_is_red(run: Run, text: str) -> None:
+    sentence = "the trace holds no event with a duration, so nothing was checked; --allow-empty accepts that\n"
+    assert run("lint", trace("none.json", text)) == 2
+    assert run.err == f"habana_perf_tool: none.json: {sentence}"
+    trace("folder/rank0.json", text)
+    assert run("lint", "folder") == 2
+    assert run("lint", "folder", "--allow-empty") == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell with pipes")
+@pytest.mark.parametrize("options", [[], ["--output-format", "json"]], ids=["text", "json"])
+def test_the_exit_code_outlives_the_reader_of_the_output(options: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "perftool", "lint", SLOW, *options]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr.count("Traceback")) == (1, 0)
+
+
 def test_many_small_files_are_one_run(run: Run) -> None:
     for number in range(50):
-        trace(f"many/{number}.json")
+        trace(f"many/rank{number}.json")
     assert run("lint", "many", "--output-format", "json") == 0
     assert len(json.loads(run.out)["inputs"]) == 50
 
@@ -265,7 +289,7 @@ def test_what_is_accepted_is_accepted_wherever_it_is_recorded(run: Run) -> None:
         assert run("lint", SLOW, "--select", "RCP102", "--baseline", "accepted.json") == 0
 
 
-def test_what_was_accepted_under_another_path_is_told(run: Run) -> None:
+def test_findings_accepted_under_another_path_are_reported(run: Run) -> None:
     for folder in ("first", "next"):
         Path(folder).mkdir()
         Path(folder, "run.pt.trace.json.gz").write_bytes(Path(SLOW).read_bytes())

@@ -1,4 +1,4 @@
-"""Commands and what their options take, each made when somebody needs it."""
+"""Commands and the types of their options are created on demand."""
 
 from __future__ import annotations
 

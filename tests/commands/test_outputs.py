@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
 
@@ -29,6 +30,8 @@ COMMANDS = {
 }
 # These read nothing of the user's but a script, which tests/sim/test_files.py tries.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
+# Writes only what ends in .duckdb, .xlsx or /, which no input does.
+OF_TABLES = {"export"}
 # Reads parts only, which are tried below.
 OF_PARTS = {"merge"}
 # Reads summary files only.
@@ -91,7 +94,8 @@ def test_nor_over_older_recordings_in_a_folder(command: list[str], run: Run) -> 
 def test_every_command_that_writes_is_tried_here() -> None:
     commands = typer.main.get_command(app).commands
     writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}
-    assert writing - ONLY_WRITE - OF_PARTS - OF_SUMMARIES == {arguments[0] for arguments in COMMANDS.values()}
+    elsewhere = ONLY_WRITE | OF_TABLES | OF_PARTS | OF_SUMMARIES
+    assert writing - elsewhere == {arguments[0] for arguments in COMMANDS.values()}
 
 
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
@@ -150,10 +154,39 @@ def test_a_link_is_followed_and_stays_one(run: Run) -> None:
     assert stat.S_IMODE(os.stat("real.csv").st_mode) == 0o600
 
 
-def test_a_folder_is_none(run: Run) -> None:
+def test_a_folder_is_no_output_file(run: Run) -> None:
     Path("folder").mkdir()
     assert run("query", "run.json", "SELECT 1", "-o", "folder") == 2
     assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make files")
+def test_a_place_where_no_file_can_be_made_is_named(run: Run) -> None:
+    assert run("export", "run.json", "-o", "/proc/x.duckdb") == 2
+    assert run.err == "habana_perf_tool: /proc/x.duckdb: cannot be written (No such file or directory)\n"
+
+
+@pytest.mark.parametrize("name", ["pipe.duckdb", "link.duckdb", "folder.duckdb"])
+def test_tables_replace_no_pipe_and_no_folder_also_behind_a_link(name: str, run: Run) -> None:
+    os.mkfifo("pipe.duckdb")
+    os.symlink("pipe.duckdb", "link.duckdb")
+    Path("folder.duckdb").mkdir()
+    before = sorted(path.name for path in Path().iterdir())
+
+    assert run("export", "run.json", "-o", name) == 2
+
+    assert run.err == f"habana_perf_tool: {name}: is no regular file, and cannot be replaced; name another file\n"
+    assert sorted(path.name for path in Path().iterdir()) == before
+    assert stat.S_ISFIFO(os.stat("pipe.duckdb").st_mode)
+
+
+def test_tables_follow_a_link_and_keep_it(run: Run) -> None:
+    Path("real.duckdb").touch(mode=0o600)
+    os.symlink("real.duckdb", "link.duckdb")
+    assert run("export", "run.json", "-o", "link.duckdb") == 0
+    assert Path("link.duckdb").is_symlink()
+    assert Path("real.duckdb").stat().st_size > 0
+    assert stat.S_IMODE(Path("real.duckdb").stat().st_mode) == 0o600
 
 
 def test_a_configuration_that_was_found_writes_where_the_bare_command_trusts_it(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Files and streams as they are in real life: locked, piped, closed; and Ctrl-C in the middle of it."""
+"""Locked, piped and closed files and streams; and Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_folder_that_may_not_be_entered_is_not_empty(run: Run, monkeypatch: py
     assert run.err == "habana_perf_tool: locked: the folder cannot be opened (Permission denied)\n"
 
 
-def test_a_place_where_nobody_may_look(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_permission(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = os.stat
 
     def refuse(path: Any, *arguments: Any, **keys: Any) -> os.stat_result:
@@ -125,7 +125,7 @@ def test_the_help_fits_any_encoding() -> None:
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_ctrl_c_in_a_query_is_told_from_a_failure() -> None:
+def test_ctrl_c_in_a_query_is_no_failure() -> None:
     assert is_interrupt(KeyboardInterrupt())
     # DuckDB's words for it.
     assert is_interrupt(RuntimeError("Query interrupted"))

@@ -1,4 +1,4 @@
-"""Progress where nobody sits: a line now and then, nothing for short work."""
+"""Progress without a terminal: occasional lines, nothing for short work."""
 
 from __future__ import annotations
 

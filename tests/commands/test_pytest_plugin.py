@@ -69,7 +69,7 @@ def test_the_ini_counts_and_its_paths_are_relative_to_it(outcome, pytester: pyte
 def test_a_wrong_value_is_a_usage_error(outcome) -> None:
     result = outcome(OPTIMISED, "--perf-fail-on", "bad")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--perf-fail-on: 'bad' is none of error, warning, info, never*"])
+    result.stderr.fnmatch_lines(["*--perf-fail-on: 'bad' is not one of error, warning, info, never*"])
 
 
 def test_the_fixture_is_documented(outcome) -> None:

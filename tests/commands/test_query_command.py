@@ -1,8 +1,9 @@
-"""``query``: rows as other programs get them."""
+"""``query``: rows for other programs."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,30 @@ def test_an_unknown_table_is_answered_with_those_there_are(run: Run, tmp_path: P
     assert run("query", "run.json", "SELECT * FROM opps") == 2
     assert run.err.startswith("habana_perf_tool: there is no table 'opps'; there are ")
     assert " ops, " in run.err
+
+
+def test_an_unknown_column_is_answered_with_those_there_are(run: Run) -> None:
+    assert run("query", "run.json", "SELECT nme FROM slices") == 2
+    assert 'column "nme" not found' in run.err
+    assert "; there are slices (" in run.err
+    assert ", name, " in run.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
+def test_a_file_name_that_is_no_utf8_is_read_and_shown_with_escapes(run: Run) -> None:
+    Path("r\udce4nk.json").write_bytes(document([x("aten::mm", 1, 5)]))
+
+    assert run("lint", "r\udce4nk.json", "--output-format", "json") == 0
+    assert [read["path"].endswith("r\\xe4nk.json") for read in json.loads(run.out)["inputs"]] == [True]
+    assert run("lint", "r\udce4nk.json", "--output-format", "junit") == 0
+    assert "r\\xe4nk.json" in run.out
+    assert run("analyze", "r\udce4nk.json", "--full") == 0
+    assert "Read r\\xe4nk.json" in run.out
+    assert run("query", "r\udce4nk.json", "SELECT path FROM inputs", "--output-format", "csv") == 0
+    assert run.out == "path\nr\\xe4nk.json\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a device without an end")
+def test_a_file_of_statements_has_an_end(run: Run) -> None:
+    assert run("query", "run.json", "-f", "/dev/zero") == 2
+    assert run.err == "habana_perf_tool: /dev/zero: cannot be read (is longer than 4 MB)\n"

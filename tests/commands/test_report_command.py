@@ -1,13 +1,15 @@
-"""``report``: where the page goes, and what is said when it cannot go there."""
+"""``report``: the file of the page, and the message if it cannot be written."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from builders.reports import starved
-from events import document
+from events import document, x
 
 from perftool.cli import main
 
@@ -79,3 +81,20 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run, arguments: tuple[str, ..
     assert (code, out) == (2, "")
     assert said in err
     assert "Traceback" not in err
+
+
+def test_a_source_is_linked_where_it_is(run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In the project, and in a folder of sources outside of it, from a page in a folder of its own."""
+    library = tmp_path_factory.mktemp("my lib")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.habana_perf_tool]\nsource-roots = ["{library.as_posix()}"]\n')
+    (tmp_path / "pages").mkdir()
+    (library / "nets").mkdir()
+    for file in (tmp_path / "train.py", library / "nets" / "net.py"):
+        file.touch()
+        frame = x(f"/home/u/{file.parent.name}/{file.name}(7): main", 0, 30_000, cat="python_function")
+        (tmp_path / "run.json").write_bytes(document([*starved(), frame]))
+
+        assert run("run.json", "--static", "-q", "--trust-config", "-o", "pages/run.html") == (0, "", "")
+
+        [link] = set(re.findall('class="source" href="([^"]+)"', (tmp_path / "pages" / "run.html").read_text()))
+        assert (tmp_path / "pages" / unquote(link)).resolve() == file

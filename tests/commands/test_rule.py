@@ -130,7 +130,7 @@ findings = [{ subject = "aten::mm", calls = 2 }]
 def test_a_case_with_an_unknown_place_exits_2(run: Run) -> None:
     pack(cases=CASES.replace('cat = "cpu_op"', 'on = "MMU"'))
     assert run("rule", "--check", "pack") == 2
-    assert "OPS901.toml: key case[0]: key events: on = 'MMU' is none of op, note, bridge," in run.err
+    assert "OPS901.toml: key case[0]: key events: on = 'MMU' is not one of op, note, bridge," in run.err
 
 
 def test_a_retired_code_is_explained_as_its_successor(run: Run) -> None:
@@ -180,7 +180,7 @@ def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
         ("sum(dur)::BIGINT", "7", "OPS901: case 'called twice': aten::mm: took_ns is 7 instead of 20000"),
     ],
 )
-def test_a_wrong_rule_is_told_apart(run: Run, old: str, new: str, problem: str) -> None:
+def test_an_invalid_rule_is_reported_separately(run: Run, old: str, new: str, problem: str) -> None:
     pack(RULE.replace(old, new))
     assert run("rule", "--check", "pack") == 1
     assert run.out.startswith(problem)

@@ -43,6 +43,9 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
         ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
         ([100, 150, 150, 150, 150], 0, "cannot be judged, as there are fewer than 6 runs"),
         ([0.0] * 8, 0, "steady"),
+        # The level begins at the run that differs, not at the third one of a level.
+        ([204, 215, 103, 102, 104, 103, 102], 0, "103 ms since 2026-01-03T02:00, 50.8 % better than"),
+        ([*STEADY, 130, 131], 0, "steady"),
     ],
 )  # fmt: skip
 def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str, run: Run) -> None:
@@ -149,3 +152,28 @@ def test_nothing_else_is_appended_to(name: str, run: Run) -> None:
     assert run("analyze", "run.json", "--summary-jsonl", name) == 2
     assert (Path("run.json").read_bytes(), Path("other.json").read_bytes()) == (TRACE, b'{"a": 1}')
     assert not Path("-").exists()
+
+
+def test_the_page_has_axes_with_numbers_and_dates(run: Run) -> None:
+    write([204, 215, 103, 102, 104, 103])
+    assert run("trend", "n.jsonl", "--output-format", "html") == 0
+    assert run.out.count('class="tick"') == 5
+    for text in ("0 ns", "215 ms", "2026-01-01 02:00", "2026-01-06 02:00"):
+        assert f">{text}</text>" in run.out
+
+
+def test_a_run_is_called_by_its_folder_and_the_time_of_its_recording(run: Run) -> None:
+    day = 1_767_225_600_000_000
+    for number, folder in enumerate(("second", "first")):
+        Path(folder).mkdir()
+        at = day - number * 3600e6
+        Path(folder, f"h_1.17{number}0000000000000000.pt.trace.json").write_bytes(
+            document([step(1, at, 1000), x("aten::mm", at + 10, 30)])
+        )
+        assert run("analyze", folder, "--summary-jsonl", "n.jsonl") == 0
+
+    assert run("trend", "n.jsonl", "--output-format", "json") == 0
+    points = json.loads(run.out)["runs"]
+    assert [(point["name"], point["time"]) for point in points] == [
+        ("first", "2025-12-31T23:00:00Z"), ("second", "2026-01-01T00:00:00Z"),
+    ]  # fmt: skip

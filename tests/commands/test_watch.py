@@ -1,4 +1,4 @@
-"""``analyze --watch``: a line for each trace of a folder, once it is finished. No look waits for the next one."""
+"""``analyze --watch``: a line for each trace of a folder, once it is finished. No scan waits for the next one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from builders.program import Run
 from events import document, step, x
 
 from perftool.commands import each
-from perftool.commands.options import Color, Given
-from perftool.commands.prepare import prepare
+from perftool.commands.options import CliSettings
+from perftool.commands.session import Session
 from perftool.engine.ranks.schedule import IN_PROCESS
+from perftool.model.choices import Color
 from perftool.readers.metrics.run_lines import read_done, read_history
 
 TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
@@ -37,9 +38,10 @@ def watched(*changes: Change, summaries: str | None = None) -> None:
             raise KeyboardInterrupt
         left.pop(0)()
 
-    prepared = prepare(["box"], [], True, Given(select=["TRC"], exclude=["no*"]))
+    given = {"select": ["TRC"], "exclude": ["no*"]}
+    cli = CliSettings(isolated=True, color=Color.never, quiet=True, summary_jsonl=summaries, given=given)
     with pytest.raises(KeyboardInterrupt):
-        each.watch("box", prepared, Color.never, True, summaries, 7, schedule=IN_PROCESS, wait=wait)
+        each.watch("box", Session(cli, ["box"]), 7, schedule=IN_PROCESS, wait=wait)
 
 
 def nothing() -> None:
@@ -75,7 +77,7 @@ def test_what_cannot_be_read_costs_its_line_only(capsys: pytest.CaptureFixture[s
     assert lines(capsys) == ["bad.json is", "good.json cpu"]
 
 
-def test_the_summary_file_tells_what_was_done_before(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/a.json")
     watched(nothing, summaries="n.jsonl")
     write("box/b.json", at=2)

@@ -1,8 +1,9 @@
-"""``whatif``: what it predicts, what it refuses, and when it says nothing."""
+"""``whatif``: its predictions, its refusals, and when it is silent."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_the_json_holds_what_the_design_promises(run: Run, path: str) -> None:
 
 def test_the_text_says_who_bounds_the_step_before_and_after(run: Run, path: str) -> None:
     assert run("whatif", path, "--fix", "GAP102") == 0
-    assert "measured   1.00 ms a step, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
+    assert "measured   1.00 ms a step on average, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
     assert "predicted  400 us, 600 us less (60.0 %)\n" in run.out
     assert "Who bounds the step before: waiting for data 60.0 %, host 40.0 %\n" in run.out
     assert "Who bounds the step after: host 100.0 %\n" in run.out
@@ -79,7 +80,9 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
     place = tmp_path / "run.json"
     waits = [runtime("cudaDeviceSynchronize", number * 1000 + 810, 180) for number in range(4)]
     place.write_bytes(document([*steps(), *waits]))
-    assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 1
+    assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 0
+    assert [bound["code"] for bound in json.loads(run.out)["bounds"]] == ["GAP102"]
+    assert run("whatif", str(place), "--output-format", "json") == 1
     shown = json.loads(run.out)
     assert (shown["predicted"], shown["replayed"]) == (None, {"step_ns": 920_000})
     sentence = "the unchanged replay takes 920 us for a step that took 1.00 ms: the trace does not show what"
@@ -93,8 +96,7 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
     [
         (["GAP102x"], [], "unknown rule selector 'GAP102x' .*did you mean GAP102"),
         (["GAP"], [], "GAP means several rules; --fix takes the code of one"),
-        (["GAP101"], [], "GAP101 .host-bound.: its fix cannot be modelled"),
-        (["SYN101"], [], "SYN101 .frequent-scalar-reads.: its fix changes nothing in the steps"),
+        (["SYN101"], [], "SYN101 .frequent-scalar-reads.: it finds nothing here$"),
         ([], ["op:aten::item"], "op:aten::item: matches nothing in the steps"),
         ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
     ],
@@ -102,6 +104,37 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
 def test_what_changes_nothing_is_refused(path: str, fixes: list[str], without: list[str], sentence: str) -> None:
     with pytest.raises((PerfToolError, RuleError), match=sentence):
         perftool.whatif(path, fixes, without=without)
+
+
+def test_a_fix_that_no_replay_shows_has_a_bound(run: Run) -> None:
+    trace = str(SAMPLES / "cpu" / "many_small_ops.json.gz")
+
+    assert run("whatif", trace, "--fix", "FUS105") == 0
+    line = r"^FUS105     up to [\d.]+ [mu]s less: a bound, because its fix cannot be replayed$"
+    assert re.search(line, run.out, re.MULTILINE)
+    found = perftool.whatif(trace, ["FUS105"])
+    assert [bound.code for bound in found.bounds] == ["FUS105"]
+    assert 0 < found.bounds[0].ns_per_step <= (found.measured_step_ns or 0)
+
+
+def test_a_finding_without_a_cost_is_said_to_have_no_model(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "run.json"
+    place.write_bytes(document([event for event in steps() if not event["name"].startswith("ProfilerStep")]))
+    assert run("whatif", str(place), "--fix", "TRC102", "--output-format", "json") == 0
+    assert json.loads(run.out)["bounds"] == [{"code": "TRC102", "ns_per_step": None}]
+    assert run("whatif", str(place), "--fix", "TRC102") == 0
+    assert "TRC102     nothing can be modelled: the finding has no cost per step" in run.out
+
+
+def test_inputs_without_a_trace_end_in_a_sentence(run: Run) -> None:
+    log = SAMPLES / "gaudi2_unoptimised" / "console.log"
+    assert run("analyze", str(log), "--output-format", "json") == 0
+    codes = {finding["code"] for finding in json.loads(run.out)["findings"]}
+    assert codes
+    for code in codes:
+        assert run("whatif", str(log), "--fix", code) == 0
+    assert run("whatif", str(log)) == 1
+    assert run.err == "Nothing is predicted: there is no trace to replay\n"
 
 
 def test_a_rank_that_is_not_there_is_refused(path: str) -> None:

@@ -1,4 +1,4 @@
-"""The run that rules of others are asked about: four steps that wait for data."""
+"""The run for tests of third-party rules: four steps that wait for data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn into a trace: findings on lanes that nest, idle time, counters."""
+"""Annotations of a trace: findings on nested lanes, idle time, counters."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_finding_about_the_whole_run_spans_the_window() -> None:
 
 
 def test_findings_of_other_ranks_are_left_out() -> None:
-    made, _, _ = drawn(EVENTS, finding("GAP101", rank=1), finding("CFG101", rank=None))
-    assert (made.findings, made.lanes[0].name) == (1, "CFG101 host-bound")
+    made, _, _ = drawn(EVENTS, finding("GAP101", rank=1), finding("CFG102", rank=None))
+    assert (made.findings, made.lanes[0].name) == (1, "CFG102 host-bound")
 
 
 def test_idle_time_is_drawn_without_seams() -> None:
@@ -94,7 +94,8 @@ def test_counters() -> None:
     assert counters == {
         "device": [Sample(ts * 1000, {"busy": n}) for ts, n in ((100, 0), (120, 1), (170, 0), (270, 1), (400, 0))],
         "queue": [Sample(ts * 1000, {"depth": n}) for ts, n in ((110, 1), (120, 0), (265, 1), (270, 0))],
-        "memory host": [Sample(120_000, {"allocated bytes": 3, "reserved bytes": 90})],
+        # PyTorch does not know what the host's allocator reserves, and writes 0.
+            "memory host": [Sample(120_000, {"allocated bytes": 3})],
         "memory cuda:0": [
             Sample(110_000, {"allocated bytes": 10, "reserved bytes": 90}),
             Sample(130_000, {"allocated bytes": 30, "reserved bytes": 90}),
@@ -114,7 +115,7 @@ def test_numbers_that_the_trace_uses_are_avoided() -> None:
 
 
 def test_a_trace_without_a_device_has_no_counters_and_a_window() -> None:
-    made, lanes, counters = drawn([x("aten::mm", 5, 10)], finding())
+    made, lanes, counters = drawn([x("forward", 5, 10)], finding())
     assert (made.view, counters) == (Location(ts_ns=5_000, dur_ns=10_000), {})
     assert [(mark.ts_ns, mark.dur_ns) for mark in lanes[0]] == [(5_000, 10_000)]
 

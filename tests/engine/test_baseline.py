@@ -1,4 +1,4 @@
-"""Baselines: what they hold, what they subtract, and what is said about wrong ones."""
+"""Baselines: their contents, what they subtract, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets: how they are written, and when they hold."""
+"""Budgets: their syntax, and when they hold."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Tasks on a cluster that answers as a test tells it to, without Dask or a clock; ``test_schedule`` has a real one."""
+"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` has a real one."""
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +17,7 @@ import pytest
 from perftool import __version__
 from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.cluster import Cluster, connect
-from perftool.engine.ranks.schedule import Lost
+from perftool.engine.ranks.schedule import TaskFailed
 from perftool.errors import PerfToolError, SettingsError
 
 Tell = Callable[["Future"], object]
@@ -104,15 +107,17 @@ def test_results_come_in_the_order_of_the_tasks_and_few_tasks_are_out_at_a_time(
 
 def test_a_rank_that_hangs_or_fails_costs_itself_only() -> None:
     cluster, made, _ = run(["a", "stuck", "bad", "b", "c", "d", "e"], lambda path: path == "stuck")
-    assert [what for what in made if not isinstance(what, Lost)] == [f"{Path.cwd()}/{path} is done" for path in "abcde"]
-    assert made[1] == Lost("the cluster gave no answer for 0 s")
-    assert made[2] == Lost("the cluster could not analyse it ([Errno 28] no space left on device)")
+    assert [what for what in made if not isinstance(what, TaskFailed)] == [
+        f"{Path.cwd()}/{path} is done" for path in "abcde"
+    ]
+    assert made[1] == TaskFailed("the cluster gave no answer for 0 s")
+    assert made[2] == TaskFailed("the cluster could not analyse it ([Errno 28] no space left on device)")
     assert [future.task.files[0].path for future in cluster.client.given if future.cancelled] == ["stuck"]
 
 
 def test_a_cluster_that_stays_silent_is_given_up_as_a_whole() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
-    assert made == [Lost("the cluster gave no answer for 0 s")] * 50
+    assert made == [TaskFailed("the cluster gave no answer for 0 s")] * 50
     # It was tried twice, not for every few of the ranks.
     assert len(cluster.client.given) == 8
 
@@ -158,3 +163,29 @@ def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) 
         dask["versions"] = {"tcp://10.0.0.1:4000": __version__, "tcp://10.0.0.2:4000": version}
         with pytest.raises(PerfToolError, match=rf"the worker tcp://10\.0\.0\.2:4000 has .*{says.split('has ')[-1]}"):
             connect("dask://head:8786")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 100, None], ids=repr
+)
+def test_what_is_no_scheduler_is_one_sentence(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``None`` accepts the connection and says nothing."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
+    monkeypatch.setattr("perftool.engine.ranks.cluster._PATIENCE_S", 0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    held.append(server.accept()[0])
+                    if answer is not None:
+                        held[-1].sendall(answer)
+                        held[-1].close()
+
+        held: list[socket.socket] = []
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"dask://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(PerfToolError, match=f"^--scheduler {address}: no Dask scheduler answers") as raised:
+            connect(address)
+    assert "\n" not in str(raised.value)

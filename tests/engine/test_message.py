@@ -1,4 +1,4 @@
-"""Messages of rules show values, and can do nothing else."""
+"""Messages of rules can only show values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules of packs may take together, and what is said when it is used up."""
+"""The shared allowance of packs' rules, and the message when it is used up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little")
-def test_the_rest_is_not_asked_and_told_once(tmp_path: Path) -> None:
+def test_remaining_rules_do_not_run_and_are_reported_once(tmp_path: Path) -> None:
     outcome = found(rules(tmp_path, 5))
     crash, first = sorted(outcome.findings, key=lambda finding: finding.code)
     assert (first.code, first.message) == ("USR901", "all: 1")

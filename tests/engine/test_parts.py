@@ -1,4 +1,4 @@
-"""Parts: ranks that were analysed apart and joined anywhere give the report of all traces together."""
+"""Parts: ranks analysed separately and joined anywhere give the report of all traces together."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from culprits import one_rank, write_run
 
 from perftool.commands.merge import merge
+from perftool.commands.options import CliSettings
 from perftool.engine.analysis import analysed, analyze
 from perftool.engine.ranks.part_file import read_part, render_part
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -129,10 +130,10 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
         ({"metadata": {"-5": {}}}, "it holds rank -5"),
         ({"metadata": {"1000000": {}}}, "it holds rank 1000000"),
         ({"metadata": {}}, "it holds tables of no rank"),
-        ({"base_ns": 10**30}, "its times count from 1000"),
+        ({"base_ns": 10**18 * 5}, "its times count from 5000"),
         ({"answers": []}, "it holds no answer of CFG10"),
         ({"row": {"rank": 0}}, "the query must give a subject in every row"),
-        ({"row": {"subject": "x", "rank": 7}}, "speaks of rank 7, which it does not hold"),
+        ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not hold"),
         ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must hold whole numbers, not 'soon'"),
         ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is no number of a query"),
         ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),
@@ -164,7 +165,7 @@ def test_tables_made_by_hand_are_refused_in_words(
         connection.execute(f"CREATE TABLE {table} AS FROM 'old.parquet'")
         query = columns if "FROM" in columns else f"{columns} FROM {table}"
         connection.execute(f"COPY (SELECT {query}) TO 'new.parquet'")
-    monkeypatch.setattr("perftool.store.handover.MOST_ROWS", 20)
+    monkeypatch.setattr("perftool.store.rank_export.MOST_ROWS", 20)
     Path("hand.part").write_bytes(changed(run[0], {table: Path("new.parquet").read_bytes()}))
     with pytest.raises(InputError, match=f"the tables of a part are damaged; make it again .*{says}"):
         analyze(["hand.part"], [])
@@ -174,6 +175,29 @@ def test_a_part_that_unpacks_to_too_much_is_not_unpacked(run: list[str], monkeyp
     monkeypatch.setattr("perftool.engine.ranks.part_check.LARGEST_PART", 1000)
     with pytest.raises(InputError, match=r"it unpacks to more than"):
         read_part(run[0])
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT t.* FROM tracks AS t, range(300_000)", "tracks has too many rows"),
+        (
+            "SELECT t.* REPLACE (repeat('x', 100_000) AS engine) FROM tracks AS t, range(200)",
+            "tracks repeats its texts",
+        ),
+    ],
+    ids=["rows", "texts"],
+)
+def test_what_a_few_kilobytes_repeat_is_bounded_by_their_size(run: list[str], query: str, says: str) -> None:
+    with zipfile.ZipFile(run[0]) as archive:
+        Path("old.parquet").write_bytes(archive.read("tables/0/tracks.parquet"))
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE tracks AS FROM 'old.parquet' LIMIT 1")
+        connection.execute(f"COPY ({query}) TO 'new.parquet' (COMPRESSION zstd)")
+    assert Path("new.parquet").stat().st_size < 64 << 10
+    Path("hand.part").write_bytes(changed(run[0], {"tracks": Path("new.parquet").read_bytes()}))
+    with pytest.raises(InputError, match=f"the tables of a part are damaged; make it again .*{says}"):
+        analyze(["hand.part"], [])
 
 
 def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
@@ -186,7 +210,7 @@ def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
 
 def test_merge_takes_parts_only(run: list[str]) -> None:
     with pytest.raises(PerfToolError, match=r"rank0.json: is no part; make one with analyze"):
-        merge([run[0], "node000/rank0.json"])
+        merge(CliSettings(), [run[0], "node000/rank0.json"])
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")

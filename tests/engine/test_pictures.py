@@ -1,4 +1,4 @@
-"""What the pictures of a report show, over a few events."""
+"""The pictures of a report on a few events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_lanes_are_cut_to_the_view_and_nested() -> None:
     assert device.bars == (Bar(40_000, 20_000, "kernel", 0, "k"),)
 
 
-def test_slices_too_short_to_be_told_apart_are_joined_and_counted() -> None:
+def test_slices_too_short_to_draw_are_joined_and_counted() -> None:
     events = [step(1, 0, 10_000), *(kernel("k", 1_000 + 2 * n, 1) for n in range(1_000))]
     with store_over(events) as store:
         device = next(lane for lane in lanes_in(store, View(0, 0, 10_000_000, 0, 1)) if lane.side == "device")
@@ -52,7 +52,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 900), st.integers(1, 100)), min_size=1
 
 
 @given(SPANS, SPANS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_every_bin_of_a_strip_adds_up_to_one(kernels: list[tuple[int, int]], ops: list[tuple[int, int]]) -> None:
     events = [step(1, 0, 1_000), *(kernel("k", at, dur) for at, dur in kernels)]
     events += [x("op", at, min(dur, 1_000 - at)) for at, dur in ops]
@@ -96,3 +96,21 @@ def test_at_most_a_dozen_timelines_are_taken() -> None:
 def test_a_finding_without_a_place_in_the_trace_has_no_timeline(place: Location) -> None:
     _, pictures = analysed(starved(), findings=[finding(location=place, related=())])
     assert pictures.timelines == {}
+
+
+def test_the_memory_of_each_step_is_drawn_by_kind_and_of_many_steps_the_fullest() -> None:
+    def block(at: int, size: int, total: int) -> dict[str, object]:
+        told = {"Device Type": 1, "Device Id": 0, "Addr": 8, "Bytes": size, "Total Allocated": total}
+        return instant("[memory]", at, **told)
+
+    steps = [step(n, 100 * n, 100) for n in range(200)]
+    blocks = [event for n in range(200) for event in
+              (block(100 * n + 10, n + 1, 1000 + n + 1), block(100 * n + 20, -n - 1, 1000))]  # fmt: skip
+    _, pictures = analysed([*steps, *blocks, kernel("k", 10, 20)])
+
+    (drawn,) = pictures.memory_steps
+    assert (drawn.rank, drawn.device, drawn.per_column, len(drawn.steps)) == (0, "device 0", 2, 100)
+    assert drawn.steps[:3] == (1, 3, 5)
+    assert {kind: values[:3] for kind, values in drawn.kinds.items()} == {
+        "before_recording": (1000, 1000, 1000), "temporary": (2, 4, 6),
+    }  # fmt: skip

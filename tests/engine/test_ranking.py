@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perftool.engine.rules.ranking import claimed_once, ranked
+from perftool.engine.rules.ranking import claimed_once, led_by_largest, ranked
 from perftool.model.choices import Severity
-from perftool.model.report import Finding, Gain, Location
+from perftool.model.report import Cause, Finding, Gain, Location
 
 
 def finding(code: str, gain: int | None, rank: int | None = 0, severity: Severity = "warning") -> Finding:
@@ -43,13 +43,43 @@ def test_a_cause_on_another_rank_explains_nothing() -> None:
     assert codes(finding("GAP101", 100, rank=0), finding("A001", 60, rank=None)) == ["A001", "GAP101"]
 
 
-def test_what_a_run_loses_by_a_rank_comes_before_what_that_rank_shows_of_it() -> None:
+def test_what_a_run_loses_by_a_rank_comes_before_all_that_ranks_show() -> None:
     def first(own: int, gain: Gain, rank: int = 3) -> str:
         late = replace(finding("COL103", 0, rank=3), gain=gain)
         return ranked([finding("GAP102", own, rank=rank), late], {}, {"COL103"})[0].code
 
     bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
-    assert [first(own, bound) for own in (150, 151)] == ["COL103", "GAP102"]
-    # A bound may be far above what a replay says of the same thing.
-    assert [first(own, predicted) for own in (300, 301)] == ["COL103", "GAP102"]
-    assert first(101, predicted, rank=2) == "GAP102"
+    assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
+    # Nor does what those show that wait for it come first: it goes when that rank is on time.
+    assert first(500, predicted, rank=2) == "COL103"
+    # Who costs nothing keeps nobody waiting.
+    assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"
+
+
+def test_a_loose_bound_about_the_same_time_comes_after_its_prediction() -> None:
+    predicted = replace(finding("A001", 0), gain=Gain(100, 0.1, "predicted"))
+    explains = {"A001": ("python",), "B001": ("python", "sync"), "C001": ("sync",)}
+
+    assert [f.code for f in ranked([finding("B001", 300), predicted], {}, (), explains)] == ["A001", "B001"]
+    assert [f.code for f in ranked([finding("B001", 301), predicted], {}, (), explains)] == ["B001", "A001"]
+    assert [f.code for f in ranked([finding("C001", 300), predicted], {}, (), explains)] == ["C001", "A001"]
+
+
+def test_a_symptom_is_explained_by_what_has_its_time_inside_it() -> None:
+    symptom = replace(finding("GAP101", 100), evidence={"main_cause": "dataloader"})
+    (kept, *_) = claimed_once(
+        [symptom, finding("A001", 90), finding("B001", 60)], {"GAP101": ("A", "B")}, (), {"B001": ("dataloader",)}
+    )
+
+    assert (kept.explained_by, kept.gain and kept.gain.ns_per_step) == ("B001", 40)
+
+
+def test_of_findings_about_alike_the_one_about_the_largest_cause_leads() -> None:
+    cause = Cause("exposed_collectives", "collectives run", 0.6, 900, ("B001",), None)
+    found = [finding("A001", 150), finding("B001", 100)]
+
+    assert [f.code for f in led_by_largest(found, [cause])] == ["B001", "A001"]
+    assert [f.code for f in led_by_largest([finding("A001", 151), found[1]], [cause])] == ["A001", "B001"]
+    foreseen = [replace(finding("A001", 0), gain=Gain(gain, 0.1, "predicted")) for gain in (110, 111)]
+    assert [led_by_largest([one, found[1]], [cause])[0].code for one in foreseen] == ["B001", "A001"]
+    assert [f.code for f in led_by_largest(found, [])] == ["A001", "B001"]

@@ -1,4 +1,4 @@
-"""Many ranks: numbered, analysed apart, joined; the report is that of one store over all of them."""
+"""Many ranks: numbered, analysed separately, joined; the report equals that of one store over all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import begin, document, end, kernel, loader, runtime, step, x
+from events import begin, document, end, kernel, launch, loader, memcpy, runtime, step, x
 
 from perftool.engine.analysis import analysed, analyze, report_on
 from perftool.engine.ranks.choice import choose_schedule
@@ -19,10 +19,11 @@ from perftool.errors import InputError, SettingsError
 from perftool.model.report import Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import find_inputs
-from perftool.reporters.json import as_dict
+from perftool.reporters.json import as_dict, render_json
 
 RULES = load_pack(builtin_folder())
 STEP = 10_000
+A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB"}
 
 
 def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
@@ -39,6 +40,8 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
             x("aten::mm", at + 600, 400 + number),
             runtime("cudaLaunchKernel", at + 700, 20, 10 * number + 1),
             runtime("cudaLaunchKernel", at + 800, 20, 10 * number + 2),
+            # The host waits for the device: nothing goes on before the all-reduce is done.
+            runtime("cudaDeviceSynchronize", at + 1000, 8000 + number),
             kernel("gemm", at + 900, compute - number, 10 * number + 1),
             kernel("ncclDevKernel_AllReduce", at + 5000 + late, 4000 - late + number, 10 * number + 2, stream=9,
                    **{"Collective name": "allreduce", "Process Group Name": "0", "In msg nelems": 9, "dtype": "Float"}),
@@ -97,6 +100,46 @@ def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
     assert {rank.rank for rank in together.ranks} == set(range(4))
 
 
+def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pinning saves nothing of what the first rank recorded: its device is busy meanwhile. Its steps are short.
+    for rank, lengths in enumerate([[STEP], [STEP, 3 * STEP], [STEP, 3 * STEP, 2 * STEP]]):
+        write(tmp_path / f"rank{rank}.json", uneven(rank, lengths), rank, 3, deviceProperties=[A100])
+    rules = only("CPY101", "ENG104", "GAP101", "COL102")
+    together = analyze([str(tmp_path)], rules)
+    monkeypatch.setattr("perftool.engine.ranks.batch.BATCH_BYTES", 1)
+
+    assert render_json(analyze([str(tmp_path)], rules)) == render_json(together)
+    pageable = [found for found in together.findings if found.code == "CPY101"]
+    assert {found.rank: found.gain.kind for found in pageable if found.gain}[0] == "predicted"
+    assert together.efficiency
+    assert together.efficiency.best_ns
+
+
+def uneven(rank: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """Steps of so many us: products of sizes that differ from rank to rank, and a copy from pageable memory."""
+    events, at = [], 0
+    for number, us in enumerate(lengths):
+        first = 100 * number
+        events += [
+            step(number, at, us),
+            *(event for nth in range(9) for event in product(at + 30 * nth, first + nth, 1000 + 37 * nth + 11 * rank)),
+            *launch(first + 20, at + 300, 10, at + 400, us - 500, "rest"),
+            x("aten::to", at + 400, 2000),
+            runtime("cudaMemcpyAsync", at + 450, 1900, first + 21),
+            memcpy("Memcpy HtoD (Pageable -> Device)", at + 2000, 20, first + 21, stream=9),
+            runtime("cudaDeviceSynchronize", at + 2500, us - 2560),
+        ]
+        at += us
+    return events
+
+
+def product(at: int, number: int, rows: int) -> list[dict[str, Any]]:
+    shapes = {"Input Dims": [[rows, 333], [333, 77]], "Input type": ["float", "float"]}
+    return [x("aten::mm", at, 20, **shapes), *launch(number, at + 5, 5, at + 12, 10, "gemm")]
+
+
 def test_times_count_from_the_zero_of_the_first_file(tmp_path: Path) -> None:
     for rank, base in enumerate([7_000_000_000, 9_000_000_000]):
         write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=base)
@@ -108,7 +151,7 @@ def test_times_count_from_the_zero_of_the_first_file(tmp_path: Path) -> None:
     assert [one.ts_ns for one in joined.steps if one.rank == 1 and one.name == "ProfilerStep#0"] == [2_000_000_000]
 
 
-def test_a_rank_tells_its_load_its_waiting_and_its_clock(folder: Path) -> None:
+def test_a_rank_has_its_load_waiting_and_clock(folder: Path) -> None:
     ranks = analyze([str(folder)], only("COL103")).ranks
 
     shown = [(r.rank, r.status, r.steps, r.compute_ns, r.waited_ns, r.offset_ns, r.spread_ns) for r in ranks]
@@ -164,7 +207,7 @@ def test_a_rank_without_device_work_is_a_finding(tmp_path: Path) -> None:
     assert as_dict(joined) == as_dict(in_one_store(paths, rules))
 
 
-def test_what_cannot_become_a_slice_is_told_of_its_own_file(tmp_path: Path) -> None:
+def test_events_that_cannot_become_slices_are_issues_of_their_file(tmp_path: Path) -> None:
     paths = [
         write(tmp_path / "rank0.json", rank_events(), 0, 2),
         write(tmp_path / "rank1.json", [*rank_events(), begin("open", 5), end(9, "other"), x("back", 3, -1)], 1, 2),
@@ -231,7 +274,7 @@ def test_a_row_without_a_rank_speaks_of_the_run_when_all_ranks_agree(folder: Pat
     ]  # fmt: skip
 
 
-def test_what_was_left_out_of_a_rank_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (2, 3):
         (folder / f"rank{rank}.json").unlink()
     many = rule("USR901", "SELECT 'n' || range AS subject FROM range(2000)")

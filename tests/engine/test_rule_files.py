@@ -29,12 +29,12 @@ MALFORMED: dict[str, tuple[tuple[str, str], str]] = {
     ),
     "code of another file": (('"USR901"', '"USR902"'), "key code: USR902 differs from the file's name"),
     "name with capitals": (('"a-rule"', '"A rule"'), "key name: 'A rule' is not lower-case words joined by hyphens"),
-    "severity": (('"warning"', '"fatal"'), "key severity: 'fatal' is none of error, warning, info"),
-    "confidence": (('"high"', '"sure"'), "key confidence: 'sure' is none of high, medium, low"),
-    "status": (('"stable"', '"new"'), "key status: 'new' is none of preview, stable, deprecated"),
+    "severity": (('"warning"', '"fatal"'), "key severity: 'fatal' is not one of error, warning, info"),
+    "confidence": (('"high"', '"sure"'), "key confidence: 'sure' is not one of high, medium, low"),
+    "status": (('"stable"', '"new"'), "key status: 'new' is not one of preview, stable, deprecated"),
     "device": (
         ('devices = "any"', 'devices = ["gpu"]'),
-        "key devices: 'gpu' is none of any, accelerators, hpu, mtia, xpu, rocm, cuda, cpu",
+        "key devices: 'gpu' is not one of any, accelerators, hpu, mtia, xpu, rocm, cuda, cpu",
     ),
     "parameter without reason": (
         ('unit = "steps"\nwhy = "because"', 'unit = "steps"'),
@@ -95,6 +95,6 @@ def test_all_malformed_files_of_a_pack_are_named(tmp_path: Path) -> None:
     with pytest.raises(RuleError) as caught:
         load_pack(tmp_path)
     assert str(caught.value).splitlines() == [
-        f"{first}: key severity: 'fatal' is none of error, warning, info",
-        f"{second}: key confidence: 'sure' is none of high, medium, low",
+        f"{first}: key severity: 'fatal' is not one of error, warning, info",
+        f"{second}: key confidence: 'sure' is not one of high, medium, low",
     ]

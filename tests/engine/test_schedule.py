@@ -1,4 +1,4 @@
-"""Workers that are killed: their ranks are done again. A real Dask cluster. URLs."""
+"""Killed workers, whose ranks are retried. A real Dask cluster. URLs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def holds_on(task: Batch, _: Any = None) -> str:
     return "done"
 
 
-def test_whoever_is_interrupted_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_an_interrupt_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -> None:
     tasks = [Batch((RankFile(str(tmp_path / f"rank{rank}")),)) for rank in range(2)]
 
     def progress(stage: str, _: int) -> None:
@@ -134,6 +134,44 @@ def test_whoever_is_interrupted_waits_for_no_worker_and_leaves_no_folder(tmp_pat
 
     # Without the workers' end it would have come only after their work.
     assert list(tmp_path.iterdir()) == []
+
+
+def will_not_end(task: Batch, _: Any = None) -> str:
+    """Done at once for rank 0; else leaves a temporary folder behind, and does not hear SIGTERM."""
+    if "rank0" in task.files[0].path:
+        return "done"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    Path(task.files[0].path).write_text(tempfile.mkdtemp())
+    time.sleep(60)
+    return "done"
+
+
+def test_a_worker_that_does_not_end_leaves_no_folder_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perftool.engine.ranks.schedule._ENDING_S", 0.1)
+    tasks = [Batch((RankFile(str(tmp_path / f"rank{rank}")),)) for rank in range(2)]
+    said = tmp_path / "rank1"
+
+    def progress(stage: str, _: int) -> None:
+        if stage.startswith("1 of 2"):
+            while not (said.exists() and said.read_text()):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Processes(2).run(tasks, will_not_end, progress))
+
+    assert not Path(said.read_text()).exists()
+
+
+def test_ctrl_c_does_not_reach_workers(tmp_path: Path) -> None:
+    task = Batch((RankFile(str(tmp_path / "rank0")),))
+    assert list(Processes(1).run([task], sends_itself_ctrl_c, None)) == ["done"]
+
+
+def sends_itself_ctrl_c(task: Batch, _: Any = None) -> str:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    return "done"
 
 
 @pytest.fixture
@@ -171,7 +209,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     assert as_dict(report) == as_dict(analyze(["."], RULES))
 
 
-def test_a_cluster_that_nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
     with pytest.raises(PerfToolError, match="no Dask scheduler answers"):

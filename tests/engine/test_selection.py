@@ -1,4 +1,4 @@
-"""Selectors: what they mean, which wins, and what is said about the wrong ones."""
+"""Selectors: their meaning, their precedence, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration of the tool: which file counts, which value wins, and what is said about wrong ones."""
+"""Configuration of the tool: which file counts, which value wins, and messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour = true", "unknown key colour; there are extend, select, "),
+        ("colour = true", "unknown key colour; there are extend, log, "),
         ("select = 'GAP'", "key select must be a list of texts"),
         ("preview = 1", "key preview must be a true or false"),
-        ("fail-on = 'fatal'", "key fail-on: 'fatal' is none of error, warning, info, never"),
+        ("fail-on = 'fatal'", "key fail-on: 'fatal' is not one of error, warning, info, never"),
         ("budgets = {x = [1]}", "key budgets must be a table of budgets"),
         ("rules = {GAP101 = 3}", "key rules must be a table of tables"),
         (r'extend = "a\u0000"', "key extend holds a zero byte"),
@@ -161,7 +161,7 @@ def test_budgets_are_read_in_every_form() -> None:
         '[budgets]\nstep_time_ms = 120\ndataloader_ratio = "<= 5%"\nslow = {query = "SELECT 1", limit = "< 2"}\n',
     )
     key = "habana_perf_tool.toml, key budgets."
-    assert load_settings([]).budgets == (
+    assert load_settings([]).limits == (
         BudgetText("step_time_ms", "<= 120", None, key + "step_time_ms"),
         BudgetText("dataloader_ratio", "<= 5%", None, key + "dataloader_ratio"),
         BudgetText("slow", "< 2", "SELECT 1", key + "slow"),
@@ -184,7 +184,7 @@ def test_thresholds_and_severities_are_overridden() -> None:
         (Override("XYZ101", None, {}, "a.toml"), "a.toml: key rules.XYZ101: there is no such rule"),
         (
             Override("GAP101", "bad", {}, "a.toml"),
-            "a.toml: key rules.GAP101.severity: 'bad' is none of error,",
+            "a.toml: key rules.GAP101.severity: 'bad' is not one of error,",
         ),
         (
             Override("GAP101", None, {"idle": 1}, "a.toml"),

@@ -1,4 +1,4 @@
-"""What a report says first."""
+"""The first sentences of a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
     assert (cause.name, cause.codes, cause.share, cause.ns_per_step) == ("copy", (), 0.6, 600_000)
     assert cause.longest
     assert (cause.longest.ts_ns, cause.longest.dur_ns) == (0, 600_000)
-    assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call 60.0 % of")
+    assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call: 60.0 %")
 
 
 def test_what_concerns_the_trace_is_no_advice(tmp_path: Path) -> None:
@@ -62,6 +62,24 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = told(100_000_000), told(250_000_000)
     assert "of the time, but only at 36.4 % of what it could do, " in far.headline
-    assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
+    assert far.detail == (
+        "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products. Its work: aten::add "
+        "100.0 %, at 36.4 % of its best. At the rates that the device reaches on good shapes 57.2 % of it would go."
+    )
     assert near.headline.startswith("The device is the limit")
     assert "could do" not in near.headline + near.detail
+
+
+def test_a_trace_without_work_has_no_times(tmp_path: Path) -> None:
+    assert report_of([], tmp_path).verdict.detail == "No event of the trace shows work, so no times are known."
+
+
+def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:
+    (only,) = report_of([step(1, 0, 1000), x("aten::mm", 10, 500), x("aten::to", 600, 100)], tmp_path).steps
+
+    assert only.breakdown_ns["cpu_op"] == 600_000
+    assert {part: ns for part, ns in only.parts_ns.items() if ns} == {
+        "kernel": 500_000,
+        "cpu_op": 100_000,
+        "other": 400_000,
+    }

@@ -1,4 +1,4 @@
-"""Random sequences of what users do to parameters, gradients and states, beside torch.optim on the same."""
+"""Random sequences of user operations on parameters, gradients and states, compared with torch.optim."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ CHANGES = [
 ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, len(SHAPES) - 1)), max_size=12),
     stepped_first=st.booleans(),

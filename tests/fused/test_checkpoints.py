@@ -34,7 +34,7 @@ def run(optimizer, params, steps):
 
 
 def saved(optimizer):
-    """What a checkpoint file gives back."""
+    """The state after a round trip through a checkpoint file."""
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""Ours beside Gaudi's classes, from facts of its bridge: a difference that no row of the table names fails.
+"""Ours compared with Gaudi's classes, by facts of its bridge: a difference without a row in the table fails.
 
 `bridge_api.json` holds the public names and signatures of bridge 1.19, and what its objects keep.
 """
@@ -19,8 +19,8 @@ from perftool.fused.porting.bridge import modules
 
 FACTS = json.loads((Path(__file__).parent / "bridge_api.json").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "fused" / "differences.md"
-# Keywords of ours that no Gaudi has, on all classes where they make sense.
-OWN = {"backend", "optimizer"}
+# The keyword of ours that no Gaudi has, on all classes where it makes sense.
+OWN = {"backend"}
 
 
 def parameters(signature):

@@ -10,20 +10,6 @@ import torch
 
 from perftool.fused import ModuleCacher, make_graphed_callables, wrap_in_hpu_graph
 from perftool.fused.graphs import GraphCaptureError, wrap_in_hpu_graph_func
-from perftool.fused.graphs.program import compiler_obstacle
-
-
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch, request):
-    """Bookkeeping needs no compiler; tests marked by `compiled` undo this."""
-    if "compiled" not in request.fixturenames:
-        monkeypatch.setenv("PERFTOOL_FUSED_BACKEND", "reference")
-
-
-@pytest.fixture
-def compiled():
-    if compiler_obstacle() is not None:
-        pytest.skip("no C++ compiler for inductor")
 
 
 class Counting(torch.nn.Module):
@@ -74,14 +60,6 @@ def test_a_graphed_module_trains_like_the_original(grad):
     assert graphed is model
     assert_trains_alike(graphed, twin, grad)
     assert model.runs == 2
-
-
-@pytest.mark.usefixtures("compiled")
-def test_a_compiled_graphed_module_trains_like_the_original():
-    model = Counting()
-    twin = copy.deepcopy(model)
-    assert_trains_alike(make_graphed_callables(model, (batch(9),)), twin, False)
-    assert model.runs == 1
 
 
 def test_gradients_accumulate_over_replays():
@@ -167,16 +145,6 @@ def test_wrapped_inference_replays_into_the_same_tensors():
     torch.testing.assert_close(first, twin(batch(1)).detach())
     assert model.runs == 1
     assert not second.requires_grad
-
-
-@pytest.mark.usefixtures("compiled")
-def test_compiled_wrapped_inference_equals_the_original():
-    model = Counting().eval()
-    twin = copy.deepcopy(model)
-    wrapped = wrap_in_hpu_graph(model)
-    for seed in range(3):
-        torch.testing.assert_close(wrapped(batch(seed)), twin(batch(seed)).detach())
-    assert model.runs == 1
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def definition(weights, grads, moments, step, options):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("backend", [None, "fallback", "reference"])
+@pytest.mark.parametrize("backend", [None, "reference"])
 def test_the_definition(options, backend):
     ours = parameters()
     weights = [param.detach().double() for param in ours]
@@ -58,7 +58,7 @@ def test_the_definition(options, backend):
     assert_same(ours, weights, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     shapes=st.lists(st.lists(st.integers(1, 9), max_size=3).map(tuple), min_size=1, max_size=40),
 )

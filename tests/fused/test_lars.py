@@ -78,7 +78,7 @@ def test_around_sgd_whose_rate_applies_again(base, persistent):
     assert_same(params, weights)
 
 
-def test_the_mask_counts_anew_in_every_group():
+def test_the_mask_restarts_in_every_group():
     params = parameters([(4,), (4,), (4,), (4,)])
     base = torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], LR)
     lars = FusedLars(base, [1, 0], EETA, EPS)

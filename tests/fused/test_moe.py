@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from perftool.fused import mixture_of_experts
 from perftool.fused.dispatch import BackendError
-from perftool.fused.moe.experts import SMALL_ACTIVATIONS
 from perftool.fused.reference.moe import dense_mixture_of_experts
 from perftool.fused.reference.moe import mixture_of_experts as reference
 
@@ -113,7 +112,7 @@ def test_gradients_agree_with_finite_differences():
     assert torch.autograd.gradcheck(run, leaves)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     tokens=st.integers(0, 20),
     hidden=st.integers(1, 9),
@@ -135,13 +134,6 @@ def test_any_shape_and_any_split_over_cards_adds_up_to_the_reference(tokens, hid
             assert torch.equal(local, whole)
             total += local
     torch.testing.assert_close(total, expected)
-
-
-def test_many_tokens_take_the_other_path_with_the_same_result():
-    x, table, weights, w1, w2, w3 = inputs(700, 4, 200, 4, 2)
-    assert x.size(0) * 2 * 200 > SMALL_ACTIVATIONS
-    found = mixture_of_experts(x, table, weights, w1, w2, w3, False, "gelu", 0, 3)
-    torch.testing.assert_close(found, reference(x, table, weights, w1, w2, w3, "gelu"))
 
 
 def test_a_router_may_choose_the_same_expert_twice():

@@ -10,8 +10,7 @@ from training import MANY_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedAdamW
 from perftool.fused.distributed import FusedAdamW as FunctionalAdamW
-from perftool.fused.optimizers.kernels import PIECE
-from perftool.fused.optimizers.moments import store
+from perftool.fused.optimizers.adamw import PIECE, store
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 

@@ -1,4 +1,4 @@
-"""On a Gaudi the native ops get the call as it came. Recorders play its package, so none is needed."""
+"""On a Gaudi the native ops get the unchanged call. Recorders replace its package, so no Gaudi is needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perftool.fused.dispatch import Choice
 
 
 class Recorder:
-    """Notes each call by name and returns a marker."""
+    """Records each call by name and returns a marker."""
 
     def __init__(self):
         self.calls = []
@@ -75,7 +75,7 @@ def recorder(monkeypatch):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in (
         "attention.sdpa",
-        "moe.experts",
+        "experts",
         "all_reduce",
         "graphs.capture",
         "graphs.callables",

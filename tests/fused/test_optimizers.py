@@ -14,7 +14,7 @@ from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, param
 
 from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD, reference
 
-STAGES = pytest.mark.parametrize("backend", [None, "fast", "fallback", "reference"])
+STAGES = pytest.mark.parametrize("backend", [None, "fast", "reference"])
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
@@ -131,7 +131,7 @@ def test_every_dtype_follows_the_reference(dtype):
     assert_same(ours, theirs, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     shapes=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=40),
     missing=st.sets(st.integers(0, 39)),

@@ -1,4 +1,4 @@
-"""Scripts written for a Gaudi, run unedited where there is none."""
+"""Scripts written for a Gaudi, run unedited without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from perftool.fused.__main__ import main
 from perftool.fused.porting import script
 from perftool.fused.porting.bridge import modules, not_provided, ranks_of_launcher
-from perftool.fused.porting.elsewhere import _backend
+from perftool.fused.porting.device_remap import _backend
 
 SCRIPTS = Path(__file__).parent / "gaudi_scripts"
 LAST_LINES = {

@@ -12,10 +12,6 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from perftool.fused import FusedSDPA, enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
-from perftool.fused.attention.request import read_request
-from perftool.fused.attention.scores import group_heads, probabilities
-from perftool.fused.attention.sdpa import fast_algorithm
-from perftool.fused.attention.tiled import TileOptions, tiled_attention
 from perftool.fused.reference.attention import attention
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
@@ -80,19 +76,7 @@ def test_output_and_gradients_match_the_reference_in_double(dtype, mask, causal,
         assert_same(ours, theirs, dtype)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_tiled_matches_torch_math_over_several_blocks(causal):
-    q, k, v = tensors(1, 2, 2, 300, 300, 8)
-    options = TileOptions(causal, 0.5, 0.0, None)
-    found = tiled_attention(group_heads(q, k, v, None), options).flatten(1, 2)
-    with sdpa_kernel(SDPBackend.MATH):
-        expected = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=0.5)
-    assert_same(found, expected, torch.float64)
-    for ours, theirs in zip(gradients(found, (q, k, v)), gradients(expected, (q, k, v)), strict=True):
-        assert_same(ours, theirs, torch.float64)
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(1, 3),
     groups=st.integers(1, 3),
@@ -101,16 +85,26 @@ def test_tiled_matches_torch_math_over_several_blocks(causal):
     keys=st.integers(1, 140),
     size=st.integers(1, 9),
     causal=st.booleans(),
-    tiled=st.booleans(),
+    recompute=st.booleans(),
+    mask=st.sampled_from([None, "boolean", "added"]),
+    scale=st.sampled_from([None, 0.3]),
 )
-def test_any_shape_matches_the_reference(batch, groups, shared, queries, keys, size, causal, tiled):
+def test_any_signature_matches_the_math_of_torch(
+    batch, groups, shared, queries, keys, size, causal, recompute, mask, scale
+):
     q, k, v = tensors(batch, groups * shared, groups, queries, keys, size)
-    expected, _ = attention(q, k, v, None, causal)
-    if tiled:
-        options = TileOptions(causal, size**-0.5, 0.0, None)
-        found = tiled_attention(group_heads(q, k, v, None), options).flatten(1, 2)
-    else:
-        found = FusedSDPA.apply(q, k, v, None, 0.0, causal, None, "None", False)
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(queries, keys, generator=generator, dtype=torch.float64)
+    values[:, 0] = 1.0  # a query without keys has no gradient to compare
+    given = {None: None, "boolean": values > 0, "added": values}[mask]
+    whole = torch.zeros(queries, keys, dtype=torch.float64)
+    if mask is not None:
+        whole = whole.masked_fill(~given, float("-inf")) if mask == "boolean" else given
+    if causal:
+        whole = whole.masked_fill(~torch.ones(queries, keys, dtype=torch.bool).tril(), float("-inf"))
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = F.scaled_dot_product_attention(q, k, v, whole, scale=scale, enable_gqa=True)
+    found = FusedSDPA.apply(q, k, v, given, 0.0, causal, scale, "None", recompute)
     assert_same(found, expected, torch.float64)
     for ours, theirs in zip(gradients(found, (q, k, v)), gradients(expected, (q, k, v)), strict=True):
         assert_same(ours, theirs, torch.float64)
@@ -125,15 +119,6 @@ def test_gradients_agree_with_finite_differences(recompute):
         return FusedSDPA.apply(q, k, v, mask, 0.0, True, None, "None", recompute)
 
     assert torch.autograd.gradcheck(run, inputs)
-
-
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_a_second_derivative_is_refused_with_a_clear_error(recompute, dropout):
-    q, k, v = tensors(1, 1, 1, 3, 3, 2)
-    out = FusedSDPA.apply(q, k, v, None, dropout, True, None, "None", recompute)
-    with pytest.raises(RuntimeError, match=r"no second derivative|is not implemented"):
-        torch.autograd.grad(torch.autograd.grad(out.sum(), q, create_graph=True)[0].sum(), q)
 
 
 def test_three_dimensional_inputs_have_no_head_axis():
@@ -156,16 +141,16 @@ def test_a_query_without_keys_gives_zeros(recompute, causal):
     assert out[0, 0, 1:].abs().min().item() > 0
 
 
-@pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_nan_stays_in_its_row_and_a_future_key_cannot_spoil_the_past(recompute, dtype):
+def test_nan_stays_in_its_row_where_the_formula_runs(dtype):
+    """PyTorch's kernel for CPUs answers a NaN query with zeros, so only the formula can be tested."""
     q, k, v = tensors(1, 1, 1, 6, 6, 4, dtype, grad=False)
     q[0, 0, 2] = float("nan")
-    out = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", recompute)
+    out = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", False)
     assert out.isnan().all(-1).flatten().tolist() == [False, False, True, False, False, False]
     q, k, v = tensors(1, 1, 1, 6, 6, 4, dtype, grad=False)
     k[0, 0, 4] = float("nan")
-    out = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", recompute)
+    out = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", False)
     assert out.isnan().all(-1).flatten().tolist() == [False, False, False, False, True, True]
 
 
@@ -185,41 +170,6 @@ def test_fast_softmax_is_accepted_in_bfloat16_and_stays_close_to_the_exact_resul
     assert_same(fast, exact, torch.bfloat16)
 
 
-@pytest.mark.parametrize("keys", [1, 33, 1000])
-def test_narrow_softmax_rounds_once_so_widening_first_gains_nothing(keys):
-    scores = torch.randn(64, keys, generator=torch.Generator().manual_seed(0)).bfloat16()
-    exact = scores.double().softmax(-1)
-    direct = probabilities(scores, False)
-    assert ((direct.double() - exact) / exact).abs().max().item() < 2**-8
-
-
-def test_the_algorithm_follows_the_table(monkeypatch):
-    monkeypatch.setattr("perftool.fused.attention.sdpa.multiplies_well", lambda dtype: dtype != torch.float16)
-
-    def algorithm(length, dtype, causal, *rest, grad=False):
-        q, k, v = tensors(1, 8, 8, length, length, 2, dtype, grad=grad)
-        arguments = (None, 0.0, causal, None, "None", True, None, "left", False, False)
-        return fast_algorithm(q, k, read_request(q, k, v, *(rest or arguments)))
-
-    assert algorithm(2048, torch.float32, True) == "torch"
-    assert algorithm(128, torch.float32, True) == "torch"
-    assert algorithm(512, torch.float32, True) == "torch"
-    assert algorithm(512, torch.float32, False) == "torch"
-    assert algorithm(512, torch.float32, True, grad=True) == "torch"
-    assert algorithm(512, torch.float64, True) == "torch"
-    assert algorithm(64, torch.bfloat16, True) == "torch"
-    assert algorithm(64, torch.bfloat16, True, grad=True) == "saved"
-    assert algorithm(16, torch.bfloat16, True, grad=True) == "torch"
-    assert algorithm(128, torch.bfloat16, True) == "saved"
-    assert algorithm(256, torch.bfloat16, False) == "saved"
-    assert algorithm(256, torch.bfloat16, True) == "tiled"
-    assert algorithm(512, torch.bfloat16, False) == "tiled"
-    assert algorithm(256, torch.bfloat16, True, grad=True) == "saved"
-    assert algorithm(512, torch.bfloat16, True, grad=True) == "tiled"
-    assert algorithm(512, torch.bfloat16, False, grad=True) == "saved"
-    assert algorithm(1024, torch.bfloat16, False, grad=True) == "tiled"
-
-
 class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
     """The largest number of elements any operator returned."""
 
@@ -233,16 +183,28 @@ class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize(("dtype", "dropout"), [(torch.bfloat16, 0.0), (torch.float32, 0.0), (torch.float32, 0.1)])
-def test_recompute_never_holds_a_matrix_of_scores(dtype, dropout):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_only_no_recompute_holds_a_matrix_of_scores(dtype):
     q, k, v = tensors(1, 2, 2, 2048, 2048, 8, dtype)
     with CountElements() as count:
-        out = FusedSDPA.apply(q, k, v, None, dropout, True)
+        out = FusedSDPA.apply(q, k, v, None, 0.0, True)
         gradients(out, (q, k, v))
-    assert count.largest <= 2 * 128 * 2048
+    assert count.largest <= 2 * 2048 * 8
     with CountElements() as count:
-        FusedSDPA.apply(q, k, v, None, dropout, True, None, "None", False)
+        FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", False)
     assert count.largest == 2 * 2048 * 2048
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_plain_call_is_the_op_of_torch_bit_by_bit(kv_heads, dtype):
+    inputs = tensors(2, 4, kv_heads, 33, 33, 16, dtype)
+    mask = torch.ones(33, 33, dtype=torch.bool).tril(3)
+    for chosen, causal in ((None, False), (None, True), (mask, False)):
+        found = FusedSDPA.apply(*inputs, chosen, 0.0, causal, 0.3)
+        expected = F.scaled_dot_product_attention(*inputs, chosen, 0.0, causal, scale=0.3, enable_gqa=kv_heads != 4)
+        assert torch.equal(found, expected)
+        assert all(map(torch.equal, gradients(found, inputs), gradients(expected, inputs)))
 
 
 def test_the_switches_set_the_mode_of_calls_that_name_none():

@@ -1,4 +1,4 @@
-"""Inputs that once broke a reader, or kept it busy: each by the target that it goes to."""
+"""Inputs that once broke a reader, or kept it busy, by target."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -127,10 +126,9 @@ def summary(name: str, tally: Tally) -> str:
 
 
 def input_of(name: str, number: int) -> bytes:
-    from mutate import mutated
     from targets import TARGETS
 
-    return mutated(Random(number), TARGETS[name].seeds)
+    return TARGETS[name].input(number)
 
 
 def again(name: str, number: int) -> None:

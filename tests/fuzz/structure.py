@@ -1,4 +1,4 @@
-"""Damage that knows the format: what is read is still JSON, TOML, CSV, a log or SQL, and says something else."""
+"""Structured damage: the result is still JSON, TOML, CSV, a log or SQL, with other contents."""
 
 from __future__ import annotations
 

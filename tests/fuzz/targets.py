@@ -1,4 +1,4 @@
-"""Everything that reads what users have: fed with bytes, it may raise PerfToolError and nothing else."""
+"""All readers of user data: for any bytes, they may raise only PerfToolError."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import orjson
 import zstandard
@@ -19,8 +20,10 @@ from builders.metrics_files import Snapshot, json_file, text_file
 from builders.runtime_logs import banner, eviction, hugging_face_start, step_marker
 from cost import bounded
 from events import document, instant, launch, loader, step, x
+from mutate import mutated
 from reading import load, read_path
 from scanning import read_csv
+from shapes import shaped
 
 from perftool.engine.analysis import analyze
 from perftool.engine.gate.baseline import read_baseline
@@ -44,11 +47,20 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Target:
-    """``run`` takes one input and a folder of its own; ``seeds`` are good inputs to start from."""
+    """``run`` takes one input and a folder of its own; ``seeds`` are good inputs to start from.
+
+    ``make`` makes inputs from nothing; without it they are damaged seeds.
+    """
 
     name: str
     seeds: Sequence[bytes]
     run: Callable[[bytes, Path], None]
+    make: Callable[[Random], bytes] | None = None
+
+    def input(self, number: int) -> bytes:
+        """The input with this number, always the same."""
+        random = Random(number)
+        return self.make(random) if self.make else mutated(random, self.seeds)
 
 
 def attempt(target: Target, data: bytes, memory: bool = True) -> None:
@@ -274,6 +286,7 @@ TARGETS = {
         Target("compressed", COMPRESSED, _trace),
         Target("copy", TRACES, _copy),
         Target("analysis", TRACES, _analysis),
+        Target("shapes", [TRACES[0]], _analysis, shaped),
         Target("text", [*LOGS, *METRICS, *CONFIGS, *CSVS], _text),
         Target("csv", CSVS[:1], _csv),
         Target("discovery", [*LOGS, *METRICS, *CONFIGS, *CSVS, *TRACES, *COMPRESSED], _discovery),

@@ -1,18 +1,19 @@
-"""A short round of fuzzing; ``python tests/fuzz/run.py`` goes on for as long as you like, from a number given here."""
+"""A short round of fuzzing; ``python tests/fuzz/run.py`` continues for as long as you like."""
 
 from __future__ import annotations
 
-from random import Random
+import sys
+from pathlib import Path
 
 import pytest
 from corpus import CORPUS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutate import mutated
+from shapes import SHAPES, cost_of, may_take
 from targets import TARGETS, attempt
 
 # Those that run every rule or check a pack take long.
-EXAMPLES = {"analysis": 3, "rule": 5, "cases": 5, "csv": 10}
+EXAMPLES = {"analysis": 3, "shapes": 2, "rule": 5, "cases": 5, "csv": 10}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -20,10 +21,10 @@ def test_only_errors_that_users_can_read(name: str) -> None:
     target = TARGETS[name]
     tried = []
 
-    @settings(max_examples=EXAMPLES.get(name, 25), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES.get(name, 25), suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 2**31))
     def round_of(number: int) -> None:
-        data = mutated(Random(number), target.seeds)
+        data = target.input(number)
         tried.append(len(data))
         attempt(target, data)
 
@@ -35,3 +36,16 @@ def test_only_errors_that_users_can_read(name: str) -> None:
 def test_what_broke_once(name: str) -> None:
     target, data = CORPUS[name]
     attempt(TARGETS[target], data)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs resource limits")
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_shape_costs_many_times_what_a_good_input_does(name: str, tmp_path: Path) -> None:
+    file, good, hostile = SHAPES[name]
+    for folder, made in (("good", good), ("hostile", hostile)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_bytes(made())
+    most = may_take(cost_of(tmp_path / "good" / file))
+    took = cost_of(tmp_path / "hostile" / file, int(most.cpu_s) + 2)
+    assert took.cpu_s <= most.cpu_s
+    assert took.peak <= most.peak

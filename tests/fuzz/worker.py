@@ -1,4 +1,4 @@
-"""Feeds one target of the fuzzer and says what each input cost, a line of JSON for each; started by ``run.py``."""
+"""Feeds one target of the fuzzer and prints the cost of each input as a line of JSON; started by ``run.py``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from cost import TooMuchError, may_cost
-from mutate import mutated
 from targets import TARGETS, Target, attempt
 
 # Beyond this a process ends, as it would on a small machine.
@@ -38,7 +36,7 @@ def main(name: str, number: int, seconds: float) -> None:
 
 def answer_to(target: Target, number: int, good_s: float) -> dict:
     """What the input ``number`` cost, and how it failed if it did; good inputs take ``good_s``."""
-    data = mutated(Random(number), target.seeds)
+    data = target.input(number)
     try:
         cpu_s, grown = cpu_of(target, data)
         may_cost(len(data), cpu_s, grown, good_s)

@@ -1,25 +1,27 @@
-"""``record``: programs run as they are, a few steps of theirs are recorded, and nothing of theirs changes."""
+"""``record``: records a few steps of unmodified programs, and changes nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
 import perftool
-from perftool.engine.gate.lint import LintPlan, lint_inputs
+from perftool.commands.record import why_nothing
+from perftool.engine.analysis import analysed
+from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
-from perftool.integrations.call_lines import Calls, with_calls
-from perftool.integrations.record.plan import VARIABLE, Plan, plan_here
+from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
 from perftool.readers.files.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
 
@@ -27,7 +29,7 @@ TRAIN = """
 import sys, torch
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for number in range(9):
+for number in range(11):
     optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
     {body}
 print("over")
@@ -36,32 +38,39 @@ GAN = """
 import torch
 first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
 optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in (first, second)]
-for _ in range(9):
+for _ in range(11):
     for model, optimizer in zip((first, second), optimizers):
         model(torch.ones(2, 4)).sum().backward(); optimizer.step()
 """
 LOADER = """
 import torch
-for batch in torch.utils.data.DataLoader(torch.ones(18, 4), batch_size=2):
+for batch in torch.utils.data.DataLoader(torch.ones(22, 4), batch_size=2):
     batch.sum()
 """
 FORWARD = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
-for _ in range(9):
+for _ in range(11):
+    model(torch.ones(2, 4))
+"""
+QUANTISED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
+for _ in range(11):
     model(torch.ones(2, 4))
 """
 OWN = """
 import torch
 with torch.profiler.profile() as mine:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], 0.1)
-    for _ in range(9):
+    for _ in range(11):
         optimizer.step(); mine.step()
 print(len(mine.key_averages()) > 0)
 """
 
 
-STEPS = ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+STEPS = [f"ProfilerStep#{number}" for number in (2, 3, 4, 5, 6)]
 
 
 def run(folder: Path, source: str, *options: str, report: bool = False) -> subprocess.CompletedProcess[str]:
@@ -71,11 +80,29 @@ def run(folder: Path, source: str, *options: str, report: bool = False) -> subpr
 
 
 def recorded(folder: Path) -> list[str]:
-    [trace] = (folder / "perftool_record").glob("*.pt.trace.json.gz")
+    [trace] = (folder / "perftool_record").glob("*/*.pt.trace.json.gz")
     return [step.name for step in perftool.analyze(str(trace)).steps if not step.partial]
 
 
-@pytest.mark.parametrize("source", [GAN, LOADER, FORWARD], ids=["gan", "loader", "forward"])
+def linted(path: Path, plan: LintPlan) -> Any:
+    """What lint says of ``path``, as SARIF."""
+    with analysed(find_inputs([str(path)]), plan.rules) as opened:
+        return json.loads(render_sarif(lint_run(opened, plan)))
+
+
+def test_every_recording_has_a_folder_of_its_own_and_a_name_to_pick_it_by(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run(tmp_path, FORWARD).returncode == 0
+
+    first, second = sorted(path.name for path in (tmp_path / "perftool_record").iterdir())
+    found = find_inputs([str(tmp_path / "perftool_record")])
+    assert [Path(trace).parent.name for trace in found.traces] == [second]
+    assert f"analysing the newest: {second}. --run NAME picks another: {first}" in found.notes[0]
+    picked = find_inputs([str(tmp_path / "perftool_record")], run=first)
+    assert [Path(trace).parent.name for trace in picked.traces] == [first]
+
+
+@pytest.mark.parametrize("source", [GAN, LOADER, FORWARD, QUANTISED], ids=["gan", "loader", "forward", "quantised"])
 def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     done = run(tmp_path, source)
 
@@ -84,19 +111,33 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     assert recorded(tmp_path) == STEPS
 
 
+def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> None:
+    # The seventh step waits for the word about it, which a pipe of the test passes on.
+    wait = "number == 6 and sys.stdin.readline()"
+    (tmp_path / "script.py").write_text(TRAIN.format(body=wait))
+    command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", sys.executable, "script.py"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stderr=pipe, text=True) as program:
+        assert program.stderr
+        said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
+        program.communicate("go on\n")
+    assert re.match(r"habana_perf_tool: recording 5 steps now: .+ a step without the profiler, .+ in all; ", said)
+    assert program.returncode == 0
+
+
 def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), report=True)
 
     assert done.stdout.startswith("over\n")
-    assert ".pt.trace   cpu" in done.stdout
+    assert "training   5 steps" in done.stdout
     assert recorded(tmp_path) == STEPS
 
 
 @pytest.mark.parametrize(
     ("body", "code", "last_line"),
     [
-        ("sys.exit(7) if number == 8 else None", 7, None),
-        ("assert number < 8, 'my own words'", 1, "AssertionError: my own words"),
+        ("sys.exit(7) if number == 10 else None", 7, None),
+        ("assert number < 10, 'my own words'", 1, "AssertionError: my own words"),
     ],
 )
 def test_exit_codes_and_exceptions_stay_the_programs(
@@ -106,20 +147,20 @@ def test_exit_codes_and_exceptions_stay_the_programs(
 
     assert done.returncode == code
     assert last_line is None or last_line in done.stderr.splitlines()
-    assert len(recorded(tmp_path)) == 3
+    assert len(recorded(tmp_path)) == 5
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_training.py"
 
 
-def test_findings_stand_at_the_lines_that_cause_them(tmp_path: Path) -> None:
+def test_findings_name_the_lines_that_cause_them(tmp_path: Path) -> None:
     """The wait for a loader, slow Python and an unfused optimizer; reading a scalar costs nothing on the CPU."""
     done = run(tmp_path, EXAMPLE.read_text())
     assert done.returncode == 0
-    [trace] = (tmp_path / "perftool_record").iterdir()
+    [trace] = (tmp_path / "perftool_record").glob("*/*")
     plan = LintPlan(load_pack(builtin_folder()), Settings(), tmp_path)
 
-    log = json.loads(render_sarif(lint_inputs(find_inputs([str(trace)]), plan)))
+    log = linted(trace, plan)
 
     results = log["runs"][0]["results"]
     text = (tmp_path / "script.py").read_text().splitlines()
@@ -133,6 +174,27 @@ def test_findings_stand_at_the_lines_that_cause_them(tmp_path: Path) -> None:
     assert places["FUS101"] == ("script.py", "optimizer.step()  # 3: parameter by parameter")
 
 
+def test_a_sleep_in_every_step_is_a_warning_at_its_line(tmp_path: Path) -> None:
+    source = """
+import time, torch
+weight = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([weight], 0.1)
+for _ in range(9):
+    weight.sum().backward()
+    time.sleep(0.05)
+    optimizer.step()
+"""
+    assert run(tmp_path, source).returncode == 0
+    plan = LintPlan(load_pack(builtin_folder()), Settings(), tmp_path)
+
+    log = linted(tmp_path / "perftool_record", plan)
+
+    [result] = (one for one in log["runs"][0]["results"] if one["ruleId"] == "GAP112")
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("script.py", 7)
+    assert result["level"] == "warning"
+
+
 FRAMEWORKS = {
     "pytorch_lightning": """
 import torch, pytorch_lightning as pl
@@ -143,7 +205,7 @@ class Net(pl.LightningModule):
         return self.net(batch).sum()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
-data = torch.utils.data.DataLoader(torch.ones(18, 4), batch_size=2)
+data = torch.utils.data.DataLoader(torch.ones(22, 4), batch_size=2)
 quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False)
 pl.Trainer(max_epochs=1, accelerator="cpu", **quiet).fit(Net(), data)
 """,
@@ -152,8 +214,8 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 small = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9)
 model = BertForSequenceClassification(BertConfig(**small))
-data = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": 1} for _ in range(32)]
-arguments = TrainingArguments("out", max_steps=9, per_device_train_batch_size=2, gradient_accumulation_steps=2,
+data = [{"input_ids": torch.ones(4, dtype=torch.long), "labels": 1} for _ in range(44)]
+arguments = TrainingArguments("out", max_steps=11, per_device_train_batch_size=2, gradient_accumulation_steps=2,
                               report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True)
 Trainer(model, arguments, train_dataset=data).train()
 """,
@@ -162,7 +224,7 @@ import torch
 from accelerate import Accelerator
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
 model = torch.nn.Linear(4, 4)
-data = torch.utils.data.DataLoader(torch.ones(36, 4), batch_size=2)
+data = torch.utils.data.DataLoader(torch.ones(44, 4), batch_size=2)
 model, optimizer, data = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1), data)
 for batch in data:
     with accelerator.accumulate(model):
@@ -173,7 +235,7 @@ import torch
 model = torch.nn.Linear(4, 4)
 fast = torch.compile(model, backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(9):
+for _ in range(11):
     fast(torch.ones(2, 4)).sum().backward(); optimizer.step(); optimizer.zero_grad()
 """,
 }
@@ -194,7 +256,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(9):
+for _ in range(11):
     optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
 dist.destroy_process_group()
 """
@@ -208,50 +270,37 @@ def test_each_rank_of_torchrun_records_itself(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
-    names = [path.name.split(".")[0] for path in sorted((tmp_path / "perftool_record").iterdir())]
+    names = [path.name.split(".")[0] for path in sorted((tmp_path / "perftool_record").glob("*/*"))]
     assert names == ["rank0", "rank1"]
-
-
-def test_the_lines_of_calls_go_where_pytorch_writes_the_functions() -> None:
-    text = [
-        '    "baseTimeNanoseconds": 1000000,\n',
-        '    "ts": 5.250,\n', '      "Python parent id": null, "Python id": 1\n',
-        '    "ts": 6.000,\n', '      "Python parent id": 1, "Python id": 2\n',
-        '    "ts": 6.000,\n', '      "External id": 1\n',
-    ]  # fmt: skip
-
-    made = list(with_calls(text, Calls({1_006_000: 43}, {"transformers"})))
-
-    assert made == ['    "perftoolInstalled": ["transformers"],\n', *text[:4], '      "Call line": 43,\n', *text[4:]]
 
 
 def test_a_program_with_a_profiler_of_its_own_keeps_it(tmp_path: Path) -> None:
     done = run(tmp_path, OWN)
 
     assert (done.returncode, done.stdout) == (0, "True\n")
-    assert "the program uses torch.profiler itself: record steps aside" in done.stderr
-    assert not (tmp_path / "perftool_record").exists()
+    assert "the program ended before it wrote its own recording; record wrote it" in done.stderr
+    assert recorded(tmp_path)
 
 
-def test_a_program_that_ends_too_early_is_told(tmp_path: Path) -> None:
+def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), "--wait", "20")
 
-    assert done.returncode == 0
-    assert "the program ended after 9 steps, and recording begins after 22" in done.stderr
+    assert done.returncode == 2
+    assert "the program ended after 11 steps, and recording begins after 22" in done.stderr
 
 
 def test_without_pytorch_nothing_happens_and_that_is_said(tmp_path: Path) -> None:
     done = run(tmp_path, "print('hello')")
 
-    assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert "no step was found in the program" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "hello\n")
+    assert "no process of the program imported PyTorch" in done.stderr
 
 
 def test_the_program_ends_when_it_is_recorded_if_that_is_asked_for(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), "--stop-after-recording")
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert len(recorded(tmp_path)) == 3
+    assert len(recorded(tmp_path)) == 5
 
 
 def test_a_program_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
@@ -262,20 +311,58 @@ def test_a_program_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr == "habana_perf_tool: no-such-program: cannot be run (No such file or directory)\n"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
+def test_a_signal_reaches_the_program(tmp_path: Path, name: str) -> None:
+    """Also one that is sent to ``record`` alone; without a handler it ends both, and no orphan stays."""
     (tmp_path / "script.py").write_text(
         "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(9))\n"
         "print('ready', flush=True)\ntime.sleep(60)\n"
     )
     command = [sys.executable, "-m", "perftool", "record", "-q", "--", sys.executable, "script.py"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.2)  # the parent installs its handlers right after the start
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(getattr(signal, name))
         assert process.wait(60) == 9
+
+
+def test_to_look_for_pytorch_is_not_to_import_it(tmp_path: Path) -> None:
+    looked = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
+    done = run(tmp_path, looked + TRAIN.format(body="pass"))
+
+    assert done.returncode == 0
+    assert recorded(tmp_path) == STEPS
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run(tmp_path, "print('it ran')", "-o", "file/traces")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "file/traces: no trace can be written there" in done.stderr
+
+
+def test_notes_for_a_record_that_is_gone_are_dropped(tmp_path: Path) -> None:
+    Plan(str(tmp_path), str(tmp_path / "gone")).note(Note("ready"))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "code", "sentence"),
+    [
+        ([], 2, "it ended with exit code 2 before it imported PyTorch"),
+        ([Note("ready")], 1, "it ended with exit code 1 before the end of its first step"),
+        ([Note("ready")], 0, "no step was found"),
+        ([Note("ready"), Note("recording")], 137, "was recording when it was ended by SIGKILL"),
+        ([Note("stranger", "python cannot import the recorder (x)")], 0, "install habana_perf_tool for that Python"),
+        ([Note("told", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),
+    ],
+)
+def test_why_nothing_was_recorded(left: list[Note], code: int, sentence: str) -> None:
+    assert sentence in why_nothing(left, code)
 
 
 def test_a_sitecustomize_of_the_system_still_runs(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which device a name in a trace means, and that every figure states its source."""
+"""The device behind a name in a trace; and every figure states its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops need, against a recording that another tool counted, PyTorch's own counter, and PyTorch's signatures."""
+"""Costs of ops, compared with another tool on one recording, PyTorch's own counter, and PyTorch's signatures."""
 
 from __future__ import annotations
 
@@ -121,6 +121,15 @@ def test_a_causal_mask_ends_at_the_last_of_both() -> None:
     few = cost("_scaled_dot_product_flash_attention", one, many, many, 0.0, True, False)
     assert few is not None
     assert few.flops == 4 * 64 * (100 * 2 - 2)
+
+
+def test_a_layer_of_an_rnn_multiplies_input_and_state_in_each_time_step() -> None:
+    x, of_input, of_state = (FLOAT, 64, 16, 128), (FLOAT, 1024, 128), (FLOAT, 1024, 256)
+    once = cost("mkldnn_rnn_layer", x, of_input, of_state)
+    back = cost("mkldnn_rnn_layer_backward", x, of_input, of_state)
+    elements = 64 * 16 * (128 + 256) + 1024 * (128 + 256)
+    assert once == Cost(2 * 64 * 16 * 1024 * (128 + 256), 4 * elements, "matrix", "fp32")
+    assert back == Cost(2 * once.flops, 2 * once.bytes, "matrix", "fp32")
 
 
 # The name by which PyTorch's signature knows the argument that a layout points at.

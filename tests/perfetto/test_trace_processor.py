@@ -1,4 +1,4 @@
-"""Annotated traces in Perfetto's own trace processor: ours are there, and the recording is as it was."""
+"""Annotated traces in Perfetto's own trace processor: annotations exist, and the recording is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An iterator that works ahead."""
+"""An iterator that prefetches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_leaving_ends_the_thread() -> None:
     assert "ahead" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_all_who_take_learn_of_the_end() -> None:
+def test_all_consumers_learn_of_the_end() -> None:
     taken: list[int] = []
     with Ahead(iter(range(100)), 3) as items:
         threads = [threading.Thread(target=lambda: taken.extend(items)) for _ in range(3)]
@@ -57,7 +57,7 @@ def test_all_who_take_learn_of_the_end() -> None:
     assert sorted(taken) == list(range(100))
 
 
-def test_who_waits_learns_that_there_will_be_no_more() -> None:
+def test_waiting_consumers_learn_of_the_end() -> None:
     silent = threading.Event()
 
     def source() -> Iterator[int]:

@@ -94,7 +94,7 @@ def test_layouts_of_an_object(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_metadata_stands_anywhere(layout: str) -> None:
+def test_metadata_may_be_anywhere(layout: str) -> None:
     expected = HEAD | (FOREIGN if "foreign" in layout else {})
     if layout == "events in the middle":
         expected = expected | {"traceName": "a]b}.json"}
@@ -118,7 +118,7 @@ def frames(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, members, zstandard.ZstdCompressor().compress, frames])
-def test_compression_is_told_by_its_first_bytes(compress: Callable[[bytes], bytes]) -> None:
+def test_compression_is_recognised_by_its_first_bytes(compress: Callable[[bytes], bytes]) -> None:
     found = read(compress(in_object(one_line()).encode()))
     assert (found.rows, found.issues, found.status) == (ROWS, [], "ok")
 
@@ -155,7 +155,7 @@ def test_a_trace_without_events(data: bytes, rows: list[Row]) -> None:
         (gzip.compress(b"", mtime=0), "is empty"),
         (
             gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', mtime=0)[:28],
-            "the gzip stream is damaged: it ends before its end mark, and no trace event lies in front of that",
+            "the gzip stream is damaged: it ends before its end mark, and no trace event comes before that",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Damaged traces: what is kept, what is said about the rest, and that nothing ever raises but InputError."""
+"""Damaged traces: what is kept, what is reported about the rest, and that only InputError is raised."""
 
 from __future__ import annotations
 
@@ -181,14 +181,14 @@ def test_a_second_array_of_events() -> None:
     assert found.metadata == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=200) | st.text('[]{}",:\\phX1 traceEvents', max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     found = read_or_refuse(data)
     assert found is None or found.status in ("ok", "repaired", "truncated")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(TRACES, METADATA, st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3), st.integers(0, 3)), max_size=4))
 def test_any_change_of_a_trace_is_survived(events, metadata, changes) -> None:
     data = document(events, **metadata)
@@ -199,7 +199,7 @@ def test_any_change_of_a_trace_is_survived(events, metadata, changes) -> None:
     assert found is None or len(found.rows) <= len(events) + sum(len(new) for _, new, _ in changes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TRACES, st.floats(0, 1), st.booleans())
 def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
     data = orjson.dumps({"schemaVersion": 1, "traceEvents": events}, option=orjson.OPT_INDENT_2 if pretty else None)

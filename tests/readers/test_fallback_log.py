@@ -123,7 +123,7 @@ def test_table_ends_before_unrelated_text() -> None:
     assert issues(text) == {"row without table": 1}
 
 
-def test_rows_without_any_table_are_nobodys() -> None:
+def test_rows_without_any_table_are_ignored() -> None:
     assert read_fallbacks(b"5\tmy::table\n").fallbacks == ()
     assert read_fallbacks(b"5\tmy::table\n").issues == ()
 

@@ -1,4 +1,4 @@
-"""Which files of a folder nobody writes to any more, told by looking twice."""
+"""Finished files of a folder, found by polling twice."""
 
 from __future__ import annotations
 

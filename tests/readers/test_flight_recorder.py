@@ -1,4 +1,4 @@
-"""Dumps of the flight recorder: what is read of them, and what is never loaded."""
+"""Dumps of the flight recorder: what is read, and what is never loaded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest
 from perftool.engine.analysis import analyze
 from perftool.errors import InputError
 from perftool.model.records import FlightEntry, FlightGroup
+from perftool.readers.files.identity import identify
 from perftool.readers.flight import dump
 from perftool.readers.flight.plain_pickle import load_plain
+from perftool.readers.text.sniff import UNKNOWN, sniff
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def test_both_forms_say_the_same(form: str, tmp_path: Path) -> None:
     found["entries"].append(entry(1, is_p2p=True))
     path = tmp_path / ("nccl_trace_rank_2" + (".json" if form == "json" else ""))
     path.write_bytes(pickle.dumps(found, protocol=2) if form == "pickle" else json.dumps(found).encode())
-    assert dump.is_dump(str(path))
+    assert dump.begins_dump(path.read_bytes())
     reading = dump.read(str(path))
     shared = (None, "train.py:31 step", False, 0, "default_pg")
     assert reading.flight == tuple(
@@ -65,7 +67,16 @@ class _Harm:
         (pickle.dumps({"entries": _Harm()}, protocol=4), "more than plain values (STACK_GLOBAL)"),
         (pickle.dumps({"a": {1, 2}}, protocol=4), "more than plain values (EMPTY_SET)"),
         (pickle.dumps(bytearray(8), protocol=5), "more than plain values (BYTEARRAY8)"),
-        (b"\x80\x02Nr\xff\xff\xff\x7f.", "its memo has gaps"),
+        (b"\x80\x02)2\x86.", "more than plain values (DUP)"),
+        (b"\x80\x02]q\x00h\x00a.", "values that hold themselves"),
+        (b"\x80\x02]q\x00(h\x00]h\x00ee.", "values that hold themselves"),
+        (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than it has room for"),
+        (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 deep"),
+        (b"\x80\x02(" * 10 + b".", "damaged pickle"),
+        # Each tuple holds the last one twice: a walk through all of it would end after 2**60 values.
+        (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
+        # As a key of a dict such a tuple is walked through by Python itself, which no signal stops.
+        (b"\x80\x02})\x85Ns.", "keys that are neither text nor numbers"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
         (b"\x80\x02]]}u.", "damaged pickle"),
@@ -85,6 +96,61 @@ def test_only_plain_values_are_loaded(data: bytes, said: str, tmp_path: Path, mo
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_plain_values_of_any_protocol_come_back(value: Any, protocol: int) -> None:
     assert load_plain(pickle.dumps(value, protocol=protocol)) == value
+
+
+def test_what_a_pickle_shares_comes_back_as_often_as_it_is_used() -> None:
+    frame = {"name": "step", "filename": "/home/me/train.py", "line": 31}
+    value = {"entries": [{"frames": [frame, frame]} for _ in range(2000)]}
+    assert load_plain(pickle.dumps(value, protocol=2)) == value
+
+
+def test_a_long_text_that_is_shared_is_cut(tmp_path: Path) -> None:
+    text = "n" * 100_000
+    found = dumped(*(entry(number, profiling_name=text, process_group=(text, text)) for number in range(50)))
+    found["pg_config"] = {str(key): {"name": text, "desc": [text] * 20, "ranks": "[0]"} for key in range(50)}
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps(found, protocol=2))
+
+    reading = dump.read(str(path))
+
+    assert len(reading.flight) == 50
+    assert max(len(one.name) + len(one.group) + len(one.description) for one in reading.flight) == 3000
+    assert [(len(group.group), len(group.description)) for group in reading.flight_groups] == [(1000, 1000)]
+
+
+def test_many_groups_with_many_members_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "_MOST_MEMBERS", 10)
+    found = dumped(entry(1))
+    found["pg_config"] = {str(key): {"name": str(key), "ranks": [0, 1, 2, 3]} for key in range(4)}
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps(found, protocol=2))
+
+    reading = dump.read(str(path))
+
+    assert [group.members for group in reading.flight_groups] == [(0, 1, 2, 3)] * 2 + [()] * 2
+    assert [(issue.kind, issue.count) for issue in reading.issues] == [("members", 2)]
+
+
+def test_a_trace_of_a_large_cluster_is_no_dump(tmp_path: Path) -> None:
+    """Its list of process groups, with the same words as in a dump, is longer than the first block that is read."""
+    groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
+    events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]
+    info = {"rank": 5, "world_size": 64, "pg_config": groups}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}))
+    assert path.stat().st_size > 512 << 10
+
+    report = analyze([str(path)])
+
+    assert not dump.begins_dump(path.read_bytes())
+    assert [(read.kind, read.rank, read.events) for read in report.inputs] == [("trace", 5, 1)]
+    assert identify(str(path)).world_size == 64
+
+
+@pytest.mark.parametrize("name", ["PT_HPU_LAZY_MODE=1", "CPU fallback aten::nonzero", "[INFO][SYN_API] x"])
+def test_json_is_never_a_log_whatever_names_it_holds(name: str) -> None:
+    lines = json.dumps([{"odd": 1, "name": name}], indent=1).split("\n")
+    assert sniff(lines, "a.log") == UNKNOWN
 
 
 def test_odd_entries_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -113,9 +179,35 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     assert (first.code, first.evidence["late_ranks"], first.evidence["ranks_missing"]) == ("COL114", [2], [3])
     assert first.message == (
         "group default_pg (0): rank 2 has not called collective 12 (nccl:all_reduce of [3, 4] at train.py:31 step), in "
-        "which 2 wait; the last call there: nccl:all_reduce at train.py:31 step; no dump of rank 3"
+        "which 2 ranks wait; the last call there: nccl:all_reduce at train.py:31 step; no dump of rank 3"
     )
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
+
+
+def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -> None:
+    # Rank 3 called nothing more. Rank 2 waits for it in its tp group, and so has not come to dp0, where rank 0 waits.
+    called = {0: {"tp0": 5, "dp0": 3}, 1: {"tp0": 5, "dp1": 3}, 2: {"tp1": 5, "dp0": 2}, 3: {"tp1": 4, "dp1": 2}}
+    members = {"tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
+    for rank, groups in called.items():
+        entries = [
+            entry(number, "completed" if number <= done(name) else "started", process_group=(name, name[:2]), pg_id=at)
+            for at, (name, last) in enumerate(groups.items())
+            for number in range(1, last + 1)
+        ]
+        told = dumped(*entries)
+        told["pg_config"] = {name: {"name": name, "desc": name[:2], "ranks": str(members[name])} for name in groups}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+    found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+    assert [(one.subject, one.evidence["late_ranks"]) for one in found] == [
+        ("group dp (dp1)", [3]),
+        ("group tp (tp1)", [3]),
+    ]
+    assert all(one.message.endswith("; 1 more group waits for ranks that wait here") for one in found)
+
+
+def done(group: str) -> int:
+    """The last collective of ``group`` that ended: all called it."""
+    return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
 
 
 def test_a_dump_that_could_run_code_is_an_unreadable_input(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ def test_folders_beside_each_other_are_hosts() -> None:
     assert list(hosts_of(paths, {}).values()) == ["node0", "node0", "node1"]
 
 
-def test_a_folder_that_all_share_or_that_is_numbered_is_none() -> None:
+def test_a_shared_or_numbered_folder_is_no_host() -> None:
     assert hosts_of(["node0/rank0.json", "node0/rank1.json"], {}) == {}
     assert hosts_of(["rank_0/t.json", "rank_1/t.json", "2/t.json"], {}) == {}
     assert hosts_of(["node0/rank0.json"], {}) == {}
 
 
-def test_the_name_that_the_handler_gives_tells_the_host() -> None:
+def test_the_name_from_the_handler_contains_the_host() -> None:
     assert hosts_of([f"a/{HANDLER}", f"b/{HANDLER}"], {}) == {f"a/{HANDLER}": "node7", f"b/{HANDLER}": "node7"}
     assert hosts_of(["rank_3.1700000000000000000.pt.trace.json"], {}) == {}
 

@@ -1,4 +1,4 @@
-"""Where programs leave their traces: which files are the run, and which rank each of them is.
+"""Folder layouts of programs: which files belong to the run, and the rank of each.
 
 The names are those of PyTorch's ``tensorboard_trace_handler`` (``HOST_PID.NANOSECONDS.pt.trace.json``, also ``.gz``),
 of Lightning's profiler, which puts its stage and the local rank before that time, of Accelerate
@@ -35,7 +35,7 @@ class Recorded:
         path.parent.mkdir(parents=True, exist_ok=True)
         told = {} if self.rank is None else {"distributedInfo": {"rank": self.rank, "world_size": self.world}}
         at = (NS + self.minute * MINUTE) / 1000
-        content = document([x("aten::mm", at + 10 * call, 5, pid=self.process) for call in range(3)], **told)
+        content = document([x("nccl:all_reduce", at + 10 * call, 5, pid=self.process) for call in range(3)], **told)
         path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 

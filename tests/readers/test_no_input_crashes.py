@@ -1,4 +1,4 @@
-"""Whatever the bytes, a reader returns a reading or raises InputError."""
+"""For any bytes, a reader returns a reading or raises InputError."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ENCODED = st.builds(
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.binary(max_size=200) | ENCODED)
 def test_only_input_errors(read: Callable[[bytes], LogReading | CsvReading], content: bytes) -> None:
     try:
@@ -89,7 +89,7 @@ def test_only_input_errors(read: Callable[[bytes], LogReading | CsvReading], con
     assert all(issue.count > 0 and issue.message for issue in reading.issues)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(content=st.binary(max_size=200) | ENCODED)
 def test_reading_is_repeatable(content: bytes) -> None:
     assert console_log.read(content) == console_log.read(content)

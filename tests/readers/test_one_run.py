@@ -13,7 +13,7 @@ from perftool.engine.ranks.batch import number_files
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
 from perftool.readers.files.discover import find_inputs
-from perftool.readers.files.one_run import list_runs
+from perftool.readers.files.runs import list_runs
 
 # Microseconds since 1970, some day in 2023.
 DAY = 1_700_000_000_000_000
@@ -34,18 +34,27 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_of(*traces: str) -> list[tuple[str, ...]]:
-    return [run.files for run in list_runs(traces)]
+    return [tuple(run.files) for run in list_runs(traces)]
 
 
-def test_ranks_of_one_run_may_lie_in_folders_of_their_hosts() -> None:
+def test_ranks_of_one_run_may_be_in_folders_of_their_hosts() -> None:
     traces = [write(f"node{node}/rank{2 * node + at}.json", DAY + at, "Tesla V100", rank=2 * node + at, world_size=4)
               for node in range(2) for at in range(2)]  # fmt: skip
     assert files_of(*traces) == [tuple(traces)]
 
 
-def test_what_a_trace_does_not_say_contradicts_nothing() -> None:
-    traces = [write("a.json", 5.0), write("b.json", device="Tesla V100", rank=1, world_size=2), write("c.json", 7.0)]
+def test_ranks_that_only_their_names_tell_are_of_one_run() -> None:
+    traces = [
+        write("rank0.json", 5.0),
+        write("rank1.json", device="Tesla V100", world_size=3),
+        write("rank2.json", 7.0),
+    ]
     assert files_of(*traces) == [tuple(traces)]
+
+
+def test_traces_without_a_rank_are_runs_of_their_own() -> None:
+    traces = [write("a.json", 5.0), write("b.json", rank=1, world_size=2), write("c.json", 7.0)]
+    assert files_of(*traces) == [(trace,) for trace in traces]
 
 
 @pytest.mark.parametrize(
@@ -54,10 +63,11 @@ def test_what_a_trace_does_not_say_contradicts_nothing() -> None:
         ({"device": "NVIDIA A100"}, {"device": "AMD Instinct MI300X"}),
         ({"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 4}),
         ({"rank": 0}, {"rank": 0}),
-        ({}, {"at": DAY + 601e6}),
+        ({"rank": 0}, {"rank": 1, "at": DAY + 601e6}),
+        ({}, {}),
         ({"world_size": 1}, {}),
     ],
-    ids=["devices", "world sizes", "one rank twice", "clocks", "a world of one"],
+    ids=["devices", "world sizes", "one rank twice", "clocks", "no rank", "a world of one"],
 )
 def test_traces_of_two_runs_are_refused_with_the_list_of_runs(one: dict[str, Any], other: dict[str, Any]) -> None:
     traces = [write("a.json", **one), write("b.json", **other)]
@@ -69,7 +79,7 @@ def test_traces_of_two_runs_are_refused_with_the_list_of_runs(one: dict[str, Any
 
 
 def test_ten_minutes_are_within_the_error_of_clocks() -> None:
-    assert len(files_of(write("a.json"), write("b.json", DAY + 599e6))) == 1
+    assert len(files_of(write("rank0.json"), write("rank1.json", DAY + 599e6))) == 1
 
 
 def test_a_copy_is_left_out_and_a_stated_rank_kept() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from scanning import CsvReading, read_csv
 
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
-from perftool.readers.text import text_input
 from perftool.readers.trace.profiler_csv import ProfilerSlice
 
 HEADER = (
@@ -60,6 +57,7 @@ def test_one_kernel() -> None:
                 dtype="float32",
                 hw_event="TPC_SPU_START_TO_SPU_HALT",
                 stream="0xd9",
+                recipe_handle="0x55",
             ),
         ),
     )
@@ -115,14 +113,6 @@ def test_utf_16_and_crlf() -> None:
 def test_other_csv_is_refused() -> None:
     with pytest.raises(InputError, match=r"^input: the first line is not the header of a profiler CSV$"):
         read_csv(b"graph_key,bucket_id,token,recipe_key,cache_hit\n")
-
-
-@pytest.mark.parametrize("read", [read_csv, text_input.read])
-def test_binary_viewer_file_says_how_to_get_json(read: object, tmp_path: Path) -> None:
-    path = tmp_path / "default_profiling_77.hltv"
-    path.write_bytes(bytes(range(256)))
-    with pytest.raises(InputError, match=r"binary format of the HLTV viewer.*to get JSON"):
-        read(path)  # type: ignore[operator]
 
 
 def test_issue_texts() -> None:

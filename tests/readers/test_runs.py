@@ -1,12 +1,17 @@
-"""Folders that keep the recordings of several runs give the newest one."""
+"""A folder with several runs gives the newest complete one, or the requested one."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from builders import gaudi_profiler
+from events import document, x
 
+from perftool.errors import InputError
+from perftool.readers.files import duplicates, runs
 from perftool.readers.files.discover import find_inputs
 
 T = 1_729_284_340_533_778_439
@@ -39,8 +44,8 @@ def handler(worker: str, at: int) -> str:
         ),
         pytest.param(
             {handler("host_10", T): None, handler("host_11", T + 1): None},
-            [handler("host_10", T), handler("host_11", T + 1)],
-            id="two processes at the same time that tell no rank",
+            [handler("host_11", T + 1)],
+            id="two processes at the same time, of which nothing says that they are ranks",
         ),
         pytest.param(
             {handler("host_10", T): 0, handler("host_11", T + 9 * MINUTE): 1},
@@ -80,6 +85,11 @@ def handler(worker: str, at: int) -> str:
             id="training before the validation of Lightning",
         ),
         pytest.param(
+            {handler("rank0", T): 0, handler("host_13181.async_llm", T + 1): None},
+            [handler("rank0", T)],
+            id="the worker of vLLM before its API server",
+        ),
+        pytest.param(
             {handler("fit-perf-0-[Strategy]DDPStrategy.training_step", T): None,
              handler("fit-perf-1-[Strategy]DDPStrategy.training_step", T + 2 * MINUTE): None},
             [handler("fit-perf-0-[Strategy]DDPStrategy.training_step", T),
@@ -107,22 +117,24 @@ def test_a_run_with_another_number_of_ranks_is_another_run(tmp_path: Path) -> No
     assert [Path(path).name[:3] for path in find_inputs([str(tmp_path)]).traces] == ["b_0", "b_1"]
 
 
-def test_the_note_names_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_note_names_what_was_chosen_and_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for at in (T, T + MINUTE):
         save(tmp_path / "logs", handler("host_1", at))
 
     assert find_inputs(["logs"]).notes == (
-        f"logs holds 2 recordings; analysing the newest: logs/host_1.{T + MINUTE}.pt.trace.json. "
-        "To see another, name its files.",
+        f"logs holds 2 recordings; analysing the newest: host_1.{T + MINUTE}. --run NAME picks another: host_1.{T}",
     )
 
 
-def test_files_that_are_named_are_all_taken(tmp_path: Path) -> None:
+def test_named_files_of_several_runs_are_refused_unless_one_is_picked(tmp_path: Path) -> None:
     for at in (T, T + MINUTE):
         save(tmp_path, handler("host_1", at))
+    pattern = str(tmp_path / "*.json")
 
-    assert len(find_inputs([str(tmp_path / "*.json")]).traces) == 2
+    with pytest.raises(InputError, match="these 2 traces are of 2 runs; pick one with --run NAME"):
+        find_inputs([pattern])
+    assert find_inputs([pattern], run=str(T)).traces == (str(tmp_path / handler("host_1", T)),)
 
 
 def test_logs_of_the_other_runs_and_json_of_other_programs_are_left_out(tmp_path: Path) -> None:
@@ -145,3 +157,159 @@ def test_an_excluded_run_is_not_the_newest(tmp_path: Path) -> None:
     assert [Path(path).name for path in find_inputs([str(tmp_path)], exclude=["host_2*"]).traces] == [
         handler("host_1", T)
     ]
+
+
+def test_a_folder_of_profiler_csvs_gives_the_newest_of_each_card(tmp_path: Path) -> None:
+    names = ("m_hw_prof_accel0_001.csv", "m_hw_prof_accel0_002.csv", "m_hw_prof_accel1_001.csv")
+    for age, name in enumerate(names):
+        (tmp_path / name).write_text(gaudi_profiler.as_csv())
+        (tmp_path / name.replace(".csv", "_analyzed_nodes.csv")).write_text(gaudi_profiler.as_analyzed_nodes())
+        os.utime(tmp_path / name, (1_700_000_000 + age,) * 2)
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
+
+    found = find_inputs([str(tmp_path)])
+
+    chosen = (names[1], names[2])
+    assert found.traces == tuple(str(tmp_path / name) for name in chosen)
+    assert found.texts == tuple(str(tmp_path / name.replace(".csv", "_analyzed_nodes.csv")) for name in chosen)
+    assert "3 recordings of the native profiler; analysing the newest of each card" in found.notes[0]
+
+
+def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path) -> None:
+    (tmp_path / "profile_1.csv").write_text(gaudi_profiler.as_csv())
+    (tmp_path / "profile_1.json").write_text(gaudi_profiler.as_native_json())
+    assert find_inputs([str(tmp_path)]).traces == (str(tmp_path / "profile_1.json"),)
+
+
+def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:
+    """A trace of so many events, a second apart, as a program writes it that began to record in this minute."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    at = T // 1000 + minute * 60_000_000
+    told = {"distributedInfo": info} if info else {}
+    path.write_bytes(document([x(name, at + 1e6 * event, 5, pid=process) for event in range(events)], **told))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("trace_5.json", "trace_10.json", "trace_12.json"), tuple(handler("host_4000", T + at) for at in range(3))],
+    ids=["export_chrome_trace", "the handler of TensorBoard"],
+)
+def test_the_tail_of_a_schedule_without_repeat_is_not_the_recording(tmp_path: Path, names: tuple[str, ...]) -> None:
+    traces = [
+        record(tmp_path / name, events, minute)
+        for minute, (name, events) in enumerate(zip(names, (90, 88, 30), strict=True))
+    ]
+
+    found = find_inputs([str(tmp_path)])
+
+    assert found.traces == (traces[1],)
+    assert "holds 3 recordings; analysing the newest whole one" in found.notes[0]
+    assert "(a part of a recording, " in found.notes[0]
+    tail = Path(traces[2]).name.partition(".pt")[0].partition(".json")[0]
+    assert find_inputs([str(tmp_path)], run=tail).traces == (traces[2],)
+
+
+def test_the_tails_of_ranks_that_are_named_are_set_aside(tmp_path: Path) -> None:
+    whole, tails = (
+        [record(tmp_path / f"{cycle}-rank{rank}.json", events, minute, 4000 + rank, rank=rank, world_size=2)
+         for rank in range(2)]
+        for minute, (cycle, events) in enumerate({"whole": 90, "tail": 30}.items())
+    )  # fmt: skip
+
+    found = find_inputs([*tails, *whole])
+
+    assert found.traces == tuple(whole)
+    assert [(one.path, one.why) for one in found.set_aside] == [(tail, "part of a recording") for tail in tails]
+
+
+def test_two_recordings_of_one_process_in_folders_of_their_own_are_both_whole(tmp_path: Path) -> None:
+    record(tmp_path / "train" / handler("host_1", T), 90)
+    generate = record(tmp_path / "generate" / handler("host_1", T + 1), 30)
+
+    assert find_inputs([str(tmp_path)]).traces == (generate,)
+
+
+def test_a_run_that_broke_off_at_once_is_not_the_newest_whole_one(tmp_path: Path) -> None:
+    whole = record(tmp_path / "2026-01-31_10-00-00" / "rank0.1.json", 90, rank=0, world_size=1)
+    record(tmp_path / "2026-01-31_10-01-00" / "rank0.2.json", 3, 1, 5000, rank=0, world_size=1)
+
+    found = find_inputs([str(tmp_path)])
+
+    assert found.traces == (whole,)
+    assert (
+        "analysing the newest whole one: 2026-01-31_10-00-00. --run NAME picks another: 2026-01-31_10-01-00 (only "
+        in (found.notes[0])
+    )
+
+
+def test_a_run_that_lacks_ranks_is_not_the_newest_whole_one(tmp_path: Path) -> None:
+    whole = [record(tmp_path / f"a/rank{rank}.json", 9, 0, 4000 + rank, rank=rank, world_size=2) for rank in range(2)]
+    record(tmp_path / "b/rank0.json", 9, 60, 5000, rank=0, world_size=2)
+
+    found = find_inputs([str(tmp_path)])
+
+    assert found.traces == tuple(whole)
+    assert "analysing the newest whole one: a (2 ranks). --run NAME picks another: b (1 of 2 ranks)" in found.notes[0]
+
+
+def test_two_runs_of_one_process_each_are_no_ranks_however_close(tmp_path: Path) -> None:
+    for pid in (4000, 4100):
+        record(tmp_path / handler(f"host_{pid}", T + pid), 9, 0, pid, rank=0, world_size=1)
+        record(tmp_path / f"plain{pid}.json", 9, 0, pid + 1)
+
+    assert len(find_inputs([str(tmp_path)]).traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "minute", "process", "ranks"),
+    [("nccl:all_reduce", 0, 4001, 2), ("aten::mm", 0, 4001, 1), ("nccl:all_reduce", 1, 4001, 1),
+     ("nccl:all_reduce", 0, 4000, 1)],
+    ids=["the same collective", "no collective", "another minute", "the same process"],
+)  # fmt: skip
+def test_traces_without_ranks_are_of_one_run_when_they_met_in_collectives(
+    tmp_path: Path, name: str, minute: int, process: int, ranks: int
+) -> None:
+    record(tmp_path / "a.json", 9, 0, 4000, name)
+    record(tmp_path / "b.json", 9, minute, process, name)
+
+    assert len(find_inputs([str(tmp_path)]).traces) == ranks
+
+
+def test_a_run_is_picked_by_its_name_or_a_part_of_it(tmp_path: Path) -> None:
+    traces = {
+        day: record(tmp_path / f"2026-01-{day}_10-00-00" / "rank0.json", 9, day, rank=0, world_size=1)
+        for day in (29, 31)
+    }
+
+    for name in ("2026-01-29_10-00-00", "01-29", traces[29]):
+        assert find_inputs([str(tmp_path)], run=name).traces == (traces[29],)
+    with pytest.raises(InputError, match="--run 2026-01: fits several runs; there are 2026-01-31_10-00-00, 2026-01-29"):
+        find_inputs([str(tmp_path)], run="2026-01")
+    with pytest.raises(InputError, match="--run 2025: is no run here; there are 2026-01-31_10-00-00"):
+        find_inputs([str(tmp_path)], run="2025")
+
+
+@pytest.mark.parametrize("told", [{"rank": 0, "world_size": 8}, {"rank": 0, "world_size": 1}, {}], ids=str)
+def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, int]
+) -> None:
+    monkeypatch.setattr(runs, "_MOST_GROWING", 8)
+    compared: list[str] = []
+    for owner, name in ((runs.Run, "is_contradicted_by"), (duplicates._Contents, "same")):
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, do=original: (compared.append(""), do(*given))[1])
+    for number in range(100):
+        text = {"distributedInfo": told, "traceEvents": [{"ph": "X", "name": f"{number:03}"}]}
+        (tmp_path / f"t{number}.json").write_text(json.dumps(text))
+    assert len(find_inputs([str(tmp_path)]).traces) == 1
+    # All pairs would be 4,950, twice.
+    assert len(compared) <= 2 * 8 * 100
+
+
+def test_the_name_of_a_run_is_one_line(tmp_path: Path) -> None:
+    for name in ("a", "b\nAll checks passed\n"):
+        save(tmp_path / name, handler("host_1", T))
+    found = find_inputs([str(tmp_path)])
+    assert "\n" not in found.notes[0]
+    assert find_inputs([str(tmp_path)], run="b?All checks passed?").traces

@@ -69,7 +69,7 @@ def test_a_second_copy_replaces_what_the_first_added(case: str) -> None:
     assert copy(first) == before + b",\n" + OURS + after
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     size=st.integers(20, 200),
     names=st.lists(st.text(max_size=8), max_size=12),

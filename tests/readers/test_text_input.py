@@ -1,4 +1,4 @@
-"""Telling text inputs apart, and reading each with its reader."""
+"""Classifying text inputs, and reading each with its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines that hold one of many texts are the same, whoever looks for these."""
+"""Every search finds the same lines that contain one of many texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that say nothing are not read; what is read is the same as if they were."""
+"""Irrelevant lines are skipped; the result is the same as if they were read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What damage costs grows with its length and no faster. Work is counted in bytes looked at, never in seconds."""
+"""The cost of damage grows linearly with its length. Work is counted in examined bytes, never in seconds."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_deep_arguments_keep_their_event() -> None:
     deep = b'{"ph":"X","name":"deep","ts":1,"dur":1,"args":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}"
     whole = read_names(b'{"traceEvents":[' + EVENT + b"," + deep + b"]}")
     assert whole == (["a", "deep"], "ok", [])
-    # Beside damage each event is read by itself, by a parser that refuses this depth: then it is told.
+    # Beside damage each event is read by itself, by a parser that rejects this depth, and the loss is reported.
     names, status, kinds = read_names(b'{"traceEvents":[' + deep + b',{"ph":"X","name":"tab\there","ts":1,"dur":1}]}')
     assert (names, status) == (["tab\there"], "repaired")
     assert "dropped events" in kinds

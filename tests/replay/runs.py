@@ -1,7 +1,6 @@
-"""Runs of many ranks with known answers: they work, come to collectives, and leave these together, by stated rules.
-
-A rank works for so long for each cause, then comes to a collective, which takes so long once all of its group have
-come. The rank goes on when that ends, or at once; at the end of a step it waits for all that it came to.
+"""Runs of many ranks with known answers: they work, arrive at collectives, and leave them together, by fixed rules. A
+rank works a given time for each cause, then arrives at a collective, which takes a given time once all of its group
+have arrived. The rank continues when it ends, or at once; at the end of a step it waits for all of its collectives.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ class Ranks:
                 end = max(self.now[rank] for rank in part.group) + part.wire
                 for rank in part.group:
                     ahead, ts = self.skew[rank], self.now[rank]
-                    self.arrivals.append((rank, ts + ahead, end + ahead, end - ts, lane, step * len(parts) + lane))
+                    meeting = step * len(parts) + lane
+                    self.arrivals.append((rank, ts + ahead, end + ahead, end - ts, lane, meeting, step))
                     left[rank] = max(left[rank], end)
                     if part.waits:
                         self._wait(rank, step, end)
@@ -66,8 +66,8 @@ class Ranks:
 
 
 def step_ns(ranks: int, steps: int, parts: Sequence[Part]) -> int:
-    """What a step takes, the mean over ranks."""
-    return int(np.mean(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
+    """What a step takes until the last rank is through."""
+    return (max(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
 
 
 def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share: float = 0.0) -> Meetings:
@@ -78,10 +78,12 @@ def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share:
     )
     known = {
         "rank": np.arange(len(skew)), "ts": BEGIN + ahead, "end": np.array(made.now) + ahead,
-        "steps": np.full(len(skew), steps), "offset_ns": -ahead, "host_share": np.full(len(skew), host_share),
+        "offset_ns": -ahead, "host_share": np.full(len(skew), host_share),
     }  # fmt: skip
-    found = _columns(made.arrivals, ["rank", "ts", "end", "dur", "lane", "meeting"])
-    return meetings_of(known, found, stretches, {lane: str(lane) for lane in range(len(parts))})
+    found = _columns(made.arrivals, ["rank", "ts", "end", "dur", "lane", "meeting", "step"])
+    found |= {"ready": found["ts"], "known": np.ones_like(found["ts"]), "track": found["lane"], "kind": found["lane"]}
+    groups = {lane: str(lane) for lane in range(len(parts))}
+    return meetings_of(known, np.arange(steps), found, stretches, groups, dict.fromkeys(groups))
 
 
 def _columns(rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, np.ndarray]:

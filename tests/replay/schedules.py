@@ -1,4 +1,4 @@
-"""Schedules with known answers: a small host and device that run by stated rules. Knows nothing of the replay.
+"""Schedules with known answers: a small host and device with fixed rules. Independent of the replay.
 
 A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, after the work before it on its
 stream. A wait returns TAIL ns after all work that was launched is done, and takes CALL ns at least; so does a call that
@@ -103,6 +103,7 @@ def recording_of(acts: Sequence[Act], repeat: bool = False) -> Recording:
         waits=_intervals(machine.waits),
         event_waits=_intervals([]),
         leaves=_intervals(machine.leaves),
+        computing=_intervals([]),
     )
 
 

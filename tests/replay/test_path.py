@@ -16,7 +16,8 @@ from perftool.model.annotations import Flow
 from perftool.model.report import Device
 from perftool.replay.bounds import bounds_of
 from perftool.replay.model import Model, model_of
-from perftool.replay.path_rows import bound_shares, critical_path_rows, path_rows
+from perftool.replay.path_rows import bound_shares, path_rows
+from perftool.replay.tables import replayed_rows
 from perftool.store.trace_store import TraceStore
 
 
@@ -37,7 +38,7 @@ def events(count: int = 4) -> list[Event]:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[TraceStore]:
-    with store_over(events(), replay=critical_path_rows) as made:
+    with store_over(events(), replay=replayed_rows) as made:
         yield made
 
 
@@ -100,7 +101,7 @@ def test_the_annotated_trace_has_the_path_as_lanes_with_arrows(store: TraceStore
 
 def test_without_a_prediction_there_is_no_path() -> None:
     waits = [runtime("cudaDeviceSynchronize", number * 1000 + 805, 190) for number in range(4)]
-    with store_over([*events(), *waits], replay=critical_path_rows) as store:
+    with store_over([*events(), *waits], replay=replayed_rows) as store:
         assert not whole(store).predicts
         assert store.rows("critical_path") == []
         assert path_timeline(store, 0, most_bars=100) is None

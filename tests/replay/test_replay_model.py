@@ -1,4 +1,4 @@
-"""When a recording is a model, and when it is none."""
+"""When a recording can be replayed, and when not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules made by stated rules are replayed exactly, as they are and with changes."""
+"""Schedules with fixed rules are replayed exactly, unchanged and with changes."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def changed_ns(graph: Graph, changes: Sequence[Change]) -> int:
     return replay_once(graph, result.lag, result.dur).step_ns
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ACTS)
 def test_a_schedule_is_replayed_exactly(acts: list[Act]) -> None:
     assert replay_once(graph_of(acts)).step_ns == step_ns(acts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(IN_LINE)
 def test_repeated_steps_take_what_they_take_in_the_long_run(acts: list[Act]) -> None:
     acts = [*REVEALING, *acts]
@@ -71,7 +71,7 @@ def _shortened(acts: Sequence[Act], factor: float) -> list[Act]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ACTS, st.sampled_from([0.25, 0.5, 0.8]))
 def test_shorter_work_is_predicted_exactly(acts: list[Act], factor: float) -> None:
     acts = [*REVEALING, *acts]
@@ -80,7 +80,7 @@ def test_shorter_work_is_predicted_exactly(acts: list[Act], factor: float) -> No
     assert changed_ns(graph, changes) == step_ns(_shortened(acts, factor))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ACTS, st.data())
 def test_taking_something_away_never_makes_a_step_longer(acts: list[Act], data: st.DataObject) -> None:
     graph = graph_of(acts)
@@ -94,7 +94,7 @@ def test_taking_something_away_never_makes_a_step_longer(acts: list[Act], data: 
     assert 0 <= changed_ns(graph, chosen) <= replay_once(graph).step_ns
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ACTS, st.sampled_from(["shorten", "detach", "prefetch", "merge"]), st.data())
 def test_a_larger_change_gains_no_less(acts: list[Act], kind: str, data: st.DataObject) -> None:
     graph = graph_of(acts)
@@ -112,7 +112,7 @@ def test_a_larger_change_gains_no_less(acts: list[Act], kind: str, data: st.Data
     assert changed_ns(graph, smaller) <= whole
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ACTS)
 def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
     graph = graph_of(acts)
@@ -121,7 +121,7 @@ def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
         assert sum(stretch.bound_ns for stretch in path) == replayed.step_ns
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ACTS)
 def test_what_is_not_on_the_critical_path_gains_nothing(acts: list[Act]) -> None:
     graph = graph_of(acts)

@@ -1,4 +1,4 @@
-"""Intervals of host threads: the same as looking at each pair, without doing so."""
+"""Intervals of host threads: the same result as comparing each pair, at linear cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_of_stretches_that_overlap_the_one_that_saves_most_counts(stretches: lis
         assert np.interp(until, times, gone) == pytest.approx(slow_saved(stretches, until))
 
 
-def test_a_moment_lies_in_an_interval_of_its_own_thread() -> None:
+def test_a_time_is_in_an_interval_of_its_own_thread() -> None:
     chosen = random.Random(7)
     spans = [(chosen.randrange(3), ts, ts + chosen.randrange(9)) for ts in (chosen.randrange(90) for _ in range(30))]
     thread, time = np.repeat(np.arange(4), 100), np.tile(np.arange(100), 4)

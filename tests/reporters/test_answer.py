@@ -1,4 +1,4 @@
-"""The answer on one screen: its size, what it shows, and what it leaves to --full."""
+"""The answer on one screen: its size, its contents, and what only --full shows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,15 @@ def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]
     assert [line for line in lines if len(line) > 80 or line != line.rstrip()] == []
 
 
-def test_every_part_stands_in_its_place(shown: Callable[..., list[str]]) -> None:
+def test_a_caveat_is_shown_where_the_bar_shows_the_idle_time(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding()])
+    told = replace(report.verdict, caveats="The machine was overloaded.")
+
+    assert told.detail not in " ".join(shown(report))
+    assert "The machine was overloaded." in shown(replace(report, verdict=told))
+
+
+def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(starved(), findings=[finding()])
 
     assert shown(report) == [
@@ -65,6 +73,11 @@ def test_every_part_stands_in_its_place(shown: Callable[..., list[str]]) -> None
         "Lines of code: record with with_stack=True (the recorded steps take longer).",
         "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
     ]
+
+
+def test_lines_of_code_are_not_requested_without_a_recorded_host(shown: Callable[..., list[str]]) -> None:
+    report, _ = analysed(starved(), findings=[finding()])
+    assert not any("with_stack" in line for line in shown(replace(report, top_ops=())))
 
 
 def test_a_finding_names_the_line_that_most_of_its_time_is_spent_in(shown: Callable[..., list[str]]) -> None:
@@ -88,10 +101,12 @@ def test_findings_of_one_rule_take_one_row(shown: Callable[..., list[str]]) -> N
 
 
 def test_health_of_the_trace_is_no_advice(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding(), finding(code="TRC105", advice=False)])
+    report, _ = analysed(
+        starved(), findings=[finding(), finding(code="TRC105", name="profiler-overhead", advice=False)]
+    )
     lines = shown(report)
 
-    assert [line for line in lines if "TRC105" in line] == ["Also: 1 more finding (TRC105)."]
+    assert [line for line in lines if "Also" in line] == ["Also: 1 more finding (profiler overhead)."]
 
 
 def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""What reports say of ops against the device's best."""
+"""Reports on ops compared with the device's best."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
+from perftool.model.unmodelled import why_no_model
 from perftool.reporters.efficiency import best_text, efficiency_notes, rate_text, shapes_text
 from perftool.reporters.html.roofline import roofline_chart
 
@@ -19,10 +20,33 @@ TOLD = Efficiency((PRODUCT, COPY), (PEAK,), 2000, 1000, 500.0, "")
 
 def test_rates_are_those_that_bind() -> None:
     assert (rate_text(PRODUCT), rate_text(COPY)) == ("500.0 TFLOP/s", "0.50 TB/s")
+    slow = replace(PRODUCT, tflops=0.03), replace(COPY, tbytes=0.004)
+    assert tuple(map(rate_text, slow)) == ("30.0 GFLOP/s", "4.00 GB/s")
     assert best_text(PRODUCT) == "50.0 % (compute)"
     assert best_text(replace(PRODUCT, roofline_ratio=None)) == ""
-    assert best_text(replace(PRODUCT, roofline_ratio=None, bytes=None)) == "no model"
+    assert best_text(replace(PRODUCT, roofline_ratio=None, bytes=None)) == "arguments not recorded"
     assert best_text(replace(PRODUCT, roofline_ratio=1.24)) == "above its model"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"source": "graph"}, "captured: no shapes"),
+        (
+            {"source": "graph", "name": "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu"},
+            "captured: no shapes (bf16 by mxfp4, tiles of 16 x 128 x 256)",
+        ),
+        ({"name": "vllm::moe_forward"}, "sizes of its weights: not recorded"),
+        ({"source": "recipe"}, "recipe: the trace has no shapes"),
+        ({"source": "kernel"}, "no op launched it"),
+        ({"input_dims": None}, "shapes not recorded"),
+        ({"kind": None}, "no model of this op"),
+        ({}, "arguments not recorded"),
+        ({"kind": "collective"}, ""),
+    ],
+)
+def test_a_row_without_a_model_says_why(changes: dict[str, str | None], why: str) -> None:
+    assert why_no_model(replace(PRODUCT, roofline_ratio=None, bytes=None, **changes)) == why
 
 
 @pytest.mark.parametrize(

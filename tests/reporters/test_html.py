@@ -1,9 +1,10 @@
-"""The HTML report without a browser: what is in it, and that nothing from a trace is more than text."""
+"""The HTML report without a browser: its contents, and that everything from a trace is only text."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from builders.reports import analysed, finding, starved
@@ -25,9 +27,11 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.links import cause_url
 from perftool.model.pictures import NO_PICTURES
 from perftool.model.report import BREAKDOWN, Location, Share, Source, Step
+from perftool.reporters.console import make_console
 from perftool.reporters.html import render_html
 from perftool.reporters.html.view import evidence_of
 from perftool.reporters.notebook import render_notebook
+from perftool.reporters.terminal.full import print_full
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "html"
 ROOT = Path(perftool.__file__).parent.parent
@@ -126,7 +130,7 @@ def test_chart_data_is_json_that_matches_what_is_drawn(page: str) -> None:
     data = {str(a["id"])[5:]: json.loads(text) for (tag, a), text in
             zip([t for t in outline.tags if t[0] == "script"], outline.scripts, strict=True)
             if tag == "script" and a.get("class") == "chart-data"}  # fmt: skip
-    assert set(data) == drawn == {"strip-0", "steps-0", "memory-0-device-0"}
+    assert set(data) == drawn == {"strip-0", "steps-0", "memory-0-device-0", "memory-steps-0"}
     assert data["steps-0"]["x"] == ["1", "2", "3"]
     kernel = next(series for series in data["steps-0"]["series"] if series["kind"] == "kernel")
     assert kernel["y"] == [3.001, 3.002, 3.003]
@@ -204,12 +208,55 @@ def test_many_steps_are_joined_with_a_note() -> None:
 
 
 def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
+    # An annotation computes nothing, so not even the CPU is seen to work.
+    report, pictures = analysed([step(1, 0, 1000), x("forward", 10, 500)])
+    page = render_html(report, pictures).decode()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
+    assert "Device busy" not in text
+    assert "exposed collectives" not in text
+    assert re.search(r"\d+ more numbers are not in this input", text)
+    # Only the rules that are for a device name one.
+    assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
+
+
+def test_where_the_cpu_computes_no_page_speaks_of_a_device() -> None:
     report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500)])
     page = render_html(report, pictures).decode()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
-    assert "Device busy – not in this input" in text
-    assert "exposed collectives not in this input" in text
-    assert "The input shows no work of a device" in text
+    out = io.StringIO()
+    print_full(report, make_console("never", file=out))
+    assert "The CPU over the recording" in text
+    assert "Time in which no op computes, by cause" in out.getvalue()
+    for shown in (text.partition("Rules that could not be applied")[0], out.getvalue().replace("device  ", "")):
+        assert "ops computing" in shown
+        assert not re.search(r"device|kernels running", shown, re.IGNORECASE)
+
+
+def test_a_number_that_a_run_on_a_device_lacks_is_named_and_has_no_tile() -> None:
+    report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500), x("k", 20, 400, "kernel", tid=7)])
+    page = render_html(report, pictures).decode()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
+    assert "Device busy 40.0 %" in text
+    assert "Peak device memory –" not in text
+    assert "peak device memory not in this input" in text
+
+
+def test_no_place_has_nanoseconds_since_1970() -> None:
+    report, pictures = analysed([step(1, 1_767_225_600e6, 1000), x("aten::item", 1_767_225_600e6 + 10, 500)])
+    place = Location(None, None, report.steps[0].ts_ns + 10_000, 5_000, name="aten::item")
+    page = render_html(replace(report, findings=(finding(related=(place,)),)), pictures, interactive=False).decode()
+    assert report.steps[0].ts_ns > 10**18
+    assert str(report.steps[0].ts_ns)[:10] not in page
+    assert ">10.0 us</td>" in page
+
+
+def test_a_title_has_the_date_and_not_the_nanoseconds_of_the_file() -> None:
+    report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500)])
+    read = replace(report.inputs[0], path="run/host_12.1763906299123456789.pt.trace.json.gz")
+    page = render_html(replace(report, inputs=(read,)), pictures, interactive=False).decode()
+    assert "<title>host_12.2025-11-23_13-58-19.pt.trace.json.gz" in page
+    # The list of inputs names the file as it is on disk.
+    assert page.count("1763906299123456789") == 1
 
 
 def test_logs_alone_make_a_small_page_without_charts() -> None:
@@ -261,7 +308,7 @@ def test_a_line_of_code_below_the_root_is_a_link_and_every_finding_leads_to_its_
     found = finding(url="https://docs/GAP901/", location=Location(sources=sources))
     report, pictures = analysed(starved(), findings=[found])
 
-    page = render_html(report, pictures, interactive=False, sources_at="../").decode()
+    page = render_html(report, pictures, interactive=False, link=lambda file: f"../{quote(file)}").decode()
 
     assert '<a class="source" href="../src/a%20b.py" data-line="7"><code>src/a b.py:7 f</code></a> (80.0 %)' in page
     assert "<code>/far/b.py:8 g</code> (20.0 %)" in page
@@ -287,7 +334,7 @@ def test_ranks_are_shown_side_by_side() -> None:
     assert {"chart-strip-0", "chart-strip-1", "chart-steps-0", "chart-steps-1", "chart-ranks"} <= set(outline.ids)
 
 
-def test_what_to_change_first_is_what_nobody_has_accepted() -> None:
+def test_what_to_change_first_is_not_accepted_yet() -> None:
     found = [finding(code=f"GAP90{n}", short_fix=f"Do {n}.", suppressed=n == 1) for n in range(1, 6)]
     report, _ = analysed(starved(), findings=found)
     box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: it comes alive, it asks for nothing, and it survives hostile names."""
+"""The HTML report in a real browser: scripts work, nothing is requested, and hostile names are harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every machine format is one well-formed document, with zero, one and many findings, whatever the names hold."""
+"""Every machine format is one well-formed document, with zero, one and many findings, for any names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +14,8 @@ from builders.lint_findings import HOSTILE, finding, report
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perftool.engine.report.portable import file_of
+from perftool.model.inputs import InputFile
 from perftool.model.lint import LintFinding, LintReport
 from perftool.reporters.console import make_console
 from perftool.reporters.lint.documents import render_json_lines, render_lint_json
@@ -95,6 +98,21 @@ def test_text() -> None:
     line = "runs/a.json:rank0/MME:step 3: GAP101 [warning] device idle 1.8 ms\n"
     assert _printed(report(finding())) == line + "It idles.\nFound 1 finding (1 warning).\n"
     assert _printed(report()) == "All checks passed!\n"
+
+
+def test_the_same_finding_on_many_ranks_is_one_line() -> None:
+    ranks = [LintFinding(replace(finding().finding, rank=rank), f"runs/{rank}.json") for rank in range(200)]
+    printed = _printed(report(*ranks)).splitlines()
+    assert len(printed) == 3
+    assert printed[0].endswith("device idle 1.8 ms; also on rank 1-199")
+    assert printed[-1] == "Found 200 findings (200 warnings)."
+
+
+def test_what_is_found_over_ranks_is_shown_at_the_trace_of_a_rank_it_names() -> None:
+    inputs = [InputFile(f"rank{rank}.json", "trace", rank, 1, 1, "ok") for rank in range(4)]
+    found = replace(finding().finding, rank=None, evidence={"late_ranks": [2, 3]})
+    assert file_of(found, inputs) == "rank2.json"
+    assert file_of(replace(found, evidence={}), inputs) == "rank0.json"
 
 
 def test_text_keeps_a_hostile_name_on_one_line() -> None:

@@ -77,5 +77,5 @@ def test_what_the_input_does_not_show_is_left_out(report: Report) -> None:
 def test_names_are_escaped(report: Report) -> None:
     named = replace(report, device=replace(report.device, name='a "b" \\ c\nd \ud800'))
     text = render_openmetrics(named).decode()
-    assert 'device="a \\"b\\" \\\\ c\\nd �"' in text
+    assert 'device="a \\"b\\" \\\\ c\\nd \\\\ud800"' in text
     parsed(text)

@@ -1,4 +1,4 @@
-"""Ranks on the terminal: side by side, and long runs cut to what matters."""
+"""Ranks on the terminal: side by side, and long runs shortened."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from perftool.engine.analysis import empty_report
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Finding, Location, RankSummary, Report
 from perftool.reporters.console import make_console
+from perftool.reporters.naming import facts
 from perftool.reporters.terminal.full import print_full
 
 MS = 1_000_000
@@ -94,3 +95,11 @@ def test_what_several_ranks_have_is_said_once() -> None:
         "rank 3: it waits",
     ]
     assert "Findings: 30" in lines
+
+
+def test_the_header_says_which_ranks_each_host_runs() -> None:
+    hosts = ["node0"] * 3 + ["node1"] * 3
+    ranks = [replace(PLAIN, rank=rank, host=host) for rank, host in enumerate(hosts)]
+    assert "node0: 0-2; node1: 3-5" in facts(report_of(*ranks))
+    assert not [fact for fact in facts(report_of(*ranks[:5], replace(ranks[5], host=None))) if "node" in fact]
+    assert not [fact for fact in facts(report_of(*ranks[:3])) if "node0" in fact]

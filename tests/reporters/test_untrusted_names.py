@@ -1,4 +1,4 @@
-"""What a trace calls things stays text: on terminals, in tables of rows, in messages."""
+"""Names from a trace stay text: on terminals, in tables, in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Gaudi rules say of the samples: the right things of the bad run, nothing of the good one."""
+"""The Gaudi rules on the samples: the expected findings for the bad run, none for the good one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fixes of rules change in the schedule: every query of the pack runs, and some known answers."""
+"""Changes of fixes to the schedule: every query of the pack runs, and some known answers."""
 
 from __future__ import annotations
 

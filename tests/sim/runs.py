@@ -1,4 +1,4 @@
-"""Small scripts on the simulated device, and what they left."""
+"""Runs small scripts on the simulated device."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Run:
         return [event for event in self.events if event["name"] == name and event["ph"] in "XB"]
 
     def kernels(self, engine: str = "") -> list[dict[str, Any]]:
-        """Device work, of one engine when it is given."""
+        """Device work, of one engine when it is given, without the commands that Synapse downloads."""
         base = {"MME": 6, "TPC": 7, "PDMA": 3, "": None}[engine]
         work = [event for event in self.events if event["pid"] == 0 and event["ph"] == "X"]
+        work = [event for event in work if not event["name"].startswith("pdma_tx_commands")]
         return [event for event in work if base is None or event["tid"] // 1000 == base]
 
     def busy(self, engine: str = "") -> float:

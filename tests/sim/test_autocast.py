@@ -1,4 +1,4 @@
-"""``torch.autocast("hpu")`` casts what Gaudi's own lists say, not what the CPU's do."""
+"""``torch.autocast("hpu")`` casts by Gaudi's own lists, not by the CPU's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_files_replace_the_lists(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert shown(tmp_path, capsys, text).split() == [LOW, LOW, FP32, FP32, LOW]
 
 
-def test_a_file_that_is_missing_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     set_it, unset = "import os\nos.environ['LOWER_LIST'] = 'none.txt'\n", "\ndel os.environ['LOWER_LIST']"
     text = f"{set_it}{AUTOCAST}print((x @ w).dtype){unset}"
     done = run(tmp_path, START + text)

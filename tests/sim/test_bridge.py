@@ -1,4 +1,4 @@
-"""What cuts, recompiles and falls back, as the bridge's source has it (perftool/hpu_bridge.json)."""
+"""Cuts, recompilations and fallbacks, according to the bridge's source (perftool/hpu_bridge.json)."""
 
 from __future__ import annotations
 
@@ -155,7 +155,9 @@ def test_double_precision_runs_on_the_device_and_the_log_says_in_what(tmp_path: 
     done = run(tmp_path, "x = torch.ones(4, dtype=torch.float64, device='hpu')\n(x * 2).exp()\nhtcore.mark_step()")
 
     assert done.metrics["cpu_fallback"]["TotalNumber"] == 0
-    assert re.search(r"^note: \d ops on float64 tensors: a Gaudi computes them in fp32", done.log, re.MULTILINE)
+    assert re.search(
+        r"^note: \d ops on float64 tensors: a Gaudi silently computes them in fp32", done.log, re.MULTILINE
+    )
     assert done.done.notes == tuple(line[6:] for line in done.log.splitlines() if line.startswith("note: "))
 
 

@@ -1,4 +1,4 @@
-"""Every cut, read, fallback and recompilation names its line, and what is other than before."""
+"""Every cut, read, fallback and recompilation names its line, and what has changed."""
 
 from __future__ import annotations
 

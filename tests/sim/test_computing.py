@@ -1,4 +1,4 @@
-"""Values come from any processor: what it has no kernel for is computed wider and rounded."""
+"""Values on any processor: without a kernel for a type, they are computed in a wider one and rounded."""
 
 from __future__ import annotations
 

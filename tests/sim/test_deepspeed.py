@@ -166,9 +166,9 @@ def test_inference_computes_what_the_model_does(done: tuple[Run, dict[str, Any]]
     assert done[1][name] == pytest.approx(0, abs=1e-6)
 
 
-def test_what_the_guide_limits_and_what_is_left_out_is_told(done: tuple[Run, dict[str, Any]]) -> None:
+def test_limits_of_the_guide_and_omissions_are_reported(done: tuple[Run, dict[str, Any]]) -> None:
     assert [note for note in done[0].done.notes if note.startswith("DeepSpeed")] == [
-        "DeepSpeed: the guide does not have ZeRO stage 3 among what Gaudi 2 supports",
+        "DeepSpeed: the guide does not list ZeRO stage 3 as supported on Gaudi 2",
         "DeepSpeed: the script asks for 4 cards, and 1 simulated: nothing is sharded over the others",
     ]
 

@@ -1,4 +1,4 @@
-"""What a script sees of the device: placement, values, and which ops fall back."""
+"""The device as a script sees it: placement, values, and fallbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves is the same every time, and readable by our own readers as if real, but labelled."""
+"""The files of a run are reproducible, readable by our own readers like real ones, and labelled."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_compressed_trace_holds_the_same(done: Run, tmp_path: Path) -> None:
     assert (packed.log.name, packed.metrics.name) == ("run.log", "run.metrics.json")
 
 
-def test_what_the_script_calls_tells_the_line_of_the_script(done: Run) -> None:
+def test_calls_of_the_script_have_its_line(done: Run) -> None:
     stacks = {
         event["name"]: event["args"]["Call stack"]
         for event in done.top["traceEvents"]

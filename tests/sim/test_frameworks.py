@@ -1,4 +1,4 @@
-"""The names that scripts for a Gaudi import: those that are modelled work, the others say that they are not."""
+"""Names imported by scripts for a Gaudi: modelled ones work, the others say that they are not modelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts as people write them, tiny and random: the values of the CPU, and what a Gaudi makes of them, each with why.
+"""Realistic scripts, tiny and with random weights: values as on the CPU, and a Gaudi's behaviour, each with a reason.
 
 ``scripts/models.toml`` has models for one loop, ``scripts/scripts.toml`` what to expect of the scripts in its folders.
 """

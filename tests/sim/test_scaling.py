@@ -97,7 +97,7 @@ def test_a_number_in_the_graph_is_a_compilation_every_step(tmp_path: Path) -> No
     assert other == same + 5
 
 
-def test_a_number_that_the_bridge_turns_into_a_tensor_is_none(tmp_path: Path) -> None:
+def test_a_number_that_the_bridge_turns_into_a_tensor_is_no_constant(tmp_path: Path) -> None:
     scaled = f"{FIXED} * {{}}"
     same, other = (steps(tmp_path, 6, scaled.format(factor)).done.compilations for factor in ("1.5", "(step + 1.5)"))
     assert other == same

@@ -1,4 +1,4 @@
-"""What scripts may do: crash, exit, read arguments, fork, run for ever. The trace up to there is written."""
+"""Scripts may crash, exit, read arguments, fork, or run forever. The trace up to there is written."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ MARKS = """
 @pytest.mark.parametrize(
     ("source", "steps"), [(None, 2), ("profiler", 2), ("optimizer", 3), ("loader", 6), ("mark_step", 3)]
 )
-def test_what_a_step_is_told_by(tmp_path: Path, source: str | None, steps: int) -> None:
+def test_the_source_of_steps(tmp_path: Path, source: str | None, steps: int) -> None:
     whole, short = run(tmp_path, MARKS, steps_from=source), run(tmp_path, MARKS, steps_from=source, max_steps=2)
 
     assert (whole.done.steps, short.done.steps) == (steps, 2)

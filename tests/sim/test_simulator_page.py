@@ -1,4 +1,4 @@
-"""docs/simulator.md states every constant with the value that is used."""
+"""docs/simulator.md states every constant with its actual value."""
 
 from __future__ import annotations
 

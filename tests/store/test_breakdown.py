@@ -58,7 +58,7 @@ def breakdowns(store: TraceStore) -> dict[int, list[dict[str, int]]]:
     return found
 
 
-@settings(max_examples=12, deadline=None, phases=(Phase.generate,))
+@settings(max_examples=12, phases=(Phase.generate,))
 @given(st.lists(traces(), min_size=1, max_size=10))
 def test_the_breakdown_is_what_a_naive_sweep_finds(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
@@ -89,7 +89,7 @@ def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
 
 @pytest.mark.filterwarnings("ignore:The copy keyword")
 @pytest.mark.skipif(PLUGIN is None, reason="torch_tb_profiler is not installed")
-@settings(max_examples=12, deadline=None, phases=(Phase.generate,))
+@settings(max_examples=12, phases=(Phase.generate,))
 @given(st.lists(traces(old=True), min_size=1, max_size=10))
 def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
@@ -104,10 +104,10 @@ def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[
 
 @pytest.mark.parametrize(
     ("last_op", "length", "partial"),
-    [(190, 19, [False, True]), (205, 19, [False, False]), (190, 20, [False, False])],
-    ids=["a last step that only began", "an op in it", "a tenth of the one before"],
+    [(190, 19, [False, True]), (205, 19, [False, False]), (190, 150, [False, True])],
+    ids=["a last step that only began", "an op in it", "however long the recording went on"],
 )
-def test_without_a_device_a_short_last_step_without_ops_is_partial(
+def test_without_a_device_a_last_step_without_ops_is_partial(
     rows: Rows, last_op: int, length: int, partial: list[bool]
 ) -> None:
     events = [step(1, 0, 200), x("a", 10, 5), x("b", last_op, 5), step(2, 200, length)]

@@ -85,7 +85,7 @@ def test_a_call_too_many_on_one_rank_matches_nothing(store: Store) -> None:
     assert store(one, two).rows("_collective_matches") == []
 
 
-def test_a_broadcast_tells_no_clock(store: Store) -> None:
+def test_a_broadcast_gives_no_clock(store: Store) -> None:
     # Its root may leave before the others have come.
     opened = store(
         [step(1, 0, 1000), collective("broadcast", 100, 10)], [step(1, 0, 1000), collective("broadcast", 150, 50)]
@@ -98,7 +98,7 @@ def test_sends_and_receives_are_not_matched(store: Store) -> None:
     assert store(events, events).rows("_collective_matches") == []
 
 
-def test_who_comes_last_waits_least(store: Store) -> None:
+def test_the_last_rank_waits_least(store: Store) -> None:
     early = [step(1, 0, 1000), collective("allreduce", 100, 200), collective("allreduce", 500, 20)]
     # Its clock is 1 ms ahead: lengths do not mind.
     late = [step(1, 1000, 1000), collective("allreduce", 1260, 40), collective("allreduce", 1490, 30)]

@@ -79,7 +79,7 @@ def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_names_that_are_hard_to_write() -> None:
-    names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * 100_000, "\ufeff", "A", "a"]
+    names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * 65_536, "\ufeff", "A", "a"]
     with store_over([x(name, at, 1) for at, name in enumerate(names)]) as store:
         assert [row["name"] for row in sorted(store.rows("slices"), key=lambda row: row["ts"])] == names
 
@@ -87,3 +87,8 @@ def test_names_that_are_hard_to_write() -> None:
 def test_events_without_names() -> None:
     with store_over([{"ph": "X", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]) as store:
         assert [(row["name"], row["cat"]) for row in store.rows("slices")] == [(None, "")]
+
+
+def test_a_name_of_more_than_64_kib_is_cut() -> None:
+    with store_over([x("x" * 100_000, 1, 1)]) as store:
+        assert [row["name"] for row in store.rows("slices")] == ["x" * 65_536 + "…"]

@@ -41,7 +41,7 @@ def covered(intervals: list[tuple[int, ...]]) -> set[tuple[int, int, int]]:
 
 LENGTHS = st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 30), st.integers(-2, 8))
 INTERVALS = st.lists(LENGTHS.map(lambda i: (i[0], i[1], i[2], i[2] + i[3])), max_size=20)
-PROPERTY = settings(max_examples=40, deadline=None)
+PROPERTY = settings(max_examples=40)
 
 
 @PROPERTY
@@ -138,9 +138,7 @@ def test_touching_intervals_become_one() -> None:
 
 @PROPERTY
 @given(INTERVALS, INTERVALS)
-def test_pairs_are_the_intervals_of_a_lane_that_lie_inside_another(
-    ours: list[Interval], theirs: list[Interval]
-) -> None:
+def test_pairs_are_the_intervals_of_a_lane_inside_another(ours: list[Interval], theirs: list[Interval]) -> None:
     connection = database()
     insides, outsides = ([given for given in some if given[3] >= given[2]] for some in (ours, theirs))
     for name, rows in (("insides", insides), ("outsides", outsides)):

@@ -1,4 +1,4 @@
-"""A table that is called empty for what it is made from has no rows when its SQL is asked."""
+"""A table that counts as empty by its preconditions has no rows when its SQL runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = Path(__file__).parent.parent / "rules"
 # Inputs of all kinds: the first case of each of these.
 RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
-    "gaudi/ENG101", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
+    "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
 # What no rule's first case has: a product with shapes on a known device; launches of a recipe and of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
@@ -33,13 +33,25 @@ LAUNCHES = Case("", "", (), events=(
     {"on": "synapse", "name": "synMemCopyAsync", "ts": 60, "dur": 5, "args": {"direction": "0", "size": 64}},
     {"on": "PDMA", "name": "memcpy", "ts": 66, "dur": 5, "args": {}},
 ))  # fmt: skip
+# What follows itself, as layers do.
+LAYERS = Case("", "", (), events=tuple(
+    {"cat": "kernel", "name": name, "ts": 10 * place, "dur": 9, "args": {}}
+    for place, name in enumerate(("gemm", "gelu", "add") * 4)
+))  # fmt: skip
+# A block of memory with its address, in a step.
+BLOCK = Case("", "", (), events=(
+    {"cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
+    {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: MulBackward0", "ts": 5, "dur": 20},
+    {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
+     "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
+))  # fmt: skip
 # Gone as soon as slices are there.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
     name: table
     for name, table in catalog().items()
     if table.empty_without
-    and not DROPPED & {name, *(witness.table for group in table.empty_without for witness in group)}
+    and not DROPPED & {name, *(precondition.table for group in table.empty_without for precondition in group)}
 }
 
 
@@ -48,7 +60,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore
     """A store over each input, with every table made."""
     with ExitStack() as open_until:
         made = []
-        for case in (*(load_cases(CASES / f"{rule}.toml")[0] for rule in RULES), PRODUCT, LAUNCHES):
+        for case in (*(load_cases(CASES / f"{rule}.toml")[0] for rule in RULES), PRODUCT, LAUNCHES, LAYERS, BLOCK):
             store = open_until.enter_context(TraceStore())
             add_case(store, case, tmp_path_factory.mktemp("case"))
             store.build(list(JUDGED))
@@ -60,7 +72,7 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
     if case.events:
         for path in write_traces(case.events, case.metadata, case.device, folder):
             store.add_trace(str(path))
-    for name, text in case.logs.items():
+    for name, text in {**case.logs, **case.files}.items():
         (folder / name).write_text(text, encoding="utf-8")
         store.add_reading(read_text(str(folder / name)))
 
@@ -81,7 +93,7 @@ def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -
 def test_what_makes_a_table_empty_is_made_for_it_anyway() -> None:
     """Else a store over many ranks, which takes tables from others, would look where it has nothing."""
     for name, table in catalog().items():
-        named = {witness.table for group in table.empty_without for witness in group}
+        named = {precondition.table for group in table.empty_without for precondition in group}
         assert named <= {*table.needs, "raw"}, name
 
 

@@ -1,4 +1,4 @@
-"""What tables are made of differs with size; what they hold does not. And what happens when memory is short."""
+"""Tables are made differently for large inputs, with the same contents. And what happens when memory is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops against what the device could do: every kernel counts once, and what is not known stays empty."""
+"""Ops compared with the device's best: every kernel counts once, and unknown values stay empty."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def joined(folder: Path, capture: Reading, events: list[Event]) -> list[Row]:
         return store.rows("op_efficiency")
 
 
-def test_the_ops_of_a_capture_stand_for_the_kernels_of_its_replays(tmp_path: Path) -> None:
+def test_the_kernels_of_replays_get_the_ops_of_their_capture(tmp_path: Path) -> None:
     other = {"Input Dims": [[8, 8], [8, 8]], "Input type": [BF16, BF16]}
     capture = captured(
         tmp_path, *op("aten::mm", 0, 5, 1, "gemm", **PRODUCT), *op("aten::mm", 200, 5, 2, "gemm", **other),
@@ -250,7 +250,7 @@ def test_odd_shapes_have_times_and_no_shares(tmp_path: Path, dims: str) -> None:
     assert (row["kernel_ns"], row["tflops"] or 0) == (84_000, 0)
 
 
-def test_several_kernels_of_an_op_are_one_call_and_an_op_without_any_is_none(tmp_path: Path) -> None:
+def test_several_kernels_of_an_op_are_one_call_and_an_op_without_kernels_has_no_row(tmp_path: Path) -> None:
     events = [
         *STEP, *op("aten::mm", 100, 40, 1, **PRODUCT), runtime("cudaLaunchKernel", 112, 3, 2),
         kernel("reduce", 200, 4, 2), x("aten::view", 400, 5, **PRODUCT),
@@ -277,7 +277,7 @@ def test_the_report_says_what_the_input_lacks(
     path.write_bytes(document([*STEP, *events], **metadata))
     with TraceStore() as store:
         store.add_trace(str(path))
-        told = efficiency(store)
+        told = efficiency(store, "cuda")
     assert told is not None
     assert told.missing == missing
     assert [peak.dtype for peak in told.peaks] == (["bf16"] if missing in ("", LITTLE_KNOWN) else [])

@@ -1,4 +1,4 @@
-"""SQL from outside reads the tables and nothing else."""
+"""Untrusted SQL can read only the tables."""
 
 from __future__ import annotations
 

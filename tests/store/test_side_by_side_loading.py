@@ -1,4 +1,4 @@
-"""Two threads load a trace together: what they make of it is what one makes."""
+"""Two threads load a trace together, with the same result as one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def loaded(data: bytes, threads: int, rank_for: load.RankFor = lambda metadata: 
     return rows, [(issue.kind, issue.count, issue.offset) for issue in read.issues], read.status, metadata
 
 
-def test_rows_stand_in_the_order_of_the_file() -> None:
+def test_rows_keep_the_order_of_the_file() -> None:
     rows, issues, status, _ = loaded(document([x(f"op{n}", n % 7, 1) for n in range(2000)]), 2)
     assert [row[3] for row in rows] == [f"op{n}" for n in range(2000)]
     assert (issues, status) == ([], "ok")
@@ -125,7 +125,7 @@ def test_turns_come_in_their_order() -> None:
     assert order == list(range(8))
 
 
-def test_who_waits_for_a_turn_learns_that_there_will_be_none() -> None:
+def test_a_waiter_learns_that_its_turn_never_comes() -> None:
     turns = Turns()
     told: list[int] = []
 

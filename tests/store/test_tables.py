@@ -75,6 +75,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ], [
         ('Memcpy DtoH (Device -> Pinned)', 'memcpy', 'device_to_host'),
         ('Memcpy DtoH (Device -> Pinned)', 'memcpy', 'pinned'),
+        ('aten::item', 'cpu_op', 'bookkeeping'),
         ('aten::item', 'cpu_op', 'scalar_read'),
         ('cudaMemcpy', 'runtime', 'blocking_copy'),
         ('cudaMemcpy', 'runtime', 'copy'),
@@ -96,11 +97,11 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         step(3, 0, 100), *launch(1, 10, 5, 50, 80), step(4, 100, 100), *launch(2, 110, 5, 140, 20), step(5, 200, 50),
     ], [
         (0, 3, 'ProfilerStep#3', 0, 130_000, 130_000, 0, 100_000, False, 80_000, 0, 0, 0, 5000, 0, 0, 45_000,
-         80_000, 0, 0, 0, None),
+         80_000, 0, 0, 0, 5000, 0, 0, 'profiler', 'high', None),
         (0, 4, 'ProfilerStep#4', 130_000, 70_000, 200_000, 100_000, 200_000, False, 20_000, 0, 0, 0, 0, 0,
-         0, 50_000, 20_000, 0, 0, 0, None),
+         0, 50_000, 20_000, 0, 0, 0, 0, 0, 0, 'profiler', 'high', None),
         (0, 5, 'ProfilerStep#5', 200_000, 50_000, 250_000, 200_000, 250_000, True, 0, 0, 0, 0, 0, 0, 0,
-         50_000, 0, 0, 0, 0, "incomplete"),
+         50_000, 0, 0, 0, 0, 0, 0, 0, "profiler", "high", "incomplete"),
     ]),
     # Self time is without the slices directly inside.
     "ops": ([
@@ -133,7 +134,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
         kernel("tail", 60, 10, 1), runtime("cudaGetDevice", 20, 1), runtime("cudaLaunchKernel", 22, 2, 9),
     ], [
-        (1, 0, 1, 'cudaLaunchKernel', 10_000, 5000, 15_000, 1, None, 2, 40_000, 70_000, 30_000, 0),
+        (1, 0, 1, 'cudaLaunchKernel', 10_000, 5000, 15_000, 1, None, 2, 40_000, 70_000, 30_000, 0, False),
     ]),
     # Overlapping and touching work counts once, clipped to the window.
     "device_busy": ([
@@ -153,15 +154,15 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ]),
     # Every part of every gap.
     "gap_causes": (BUSY, [
-        (0, 0, 'dataloader', 0, 300_000, 300_000),
-        (0, 0, 'framework_op', 300_000, 10_000, 310_000),
-        (0, 0, 'launch_call', 310_000, 20_000, 330_000),
-        (0, 0, 'launch_latency', 330_000, 70_000, 400_000),
-        (1, 0, 'optimizer', 500_000, 100_000, 600_000),
-        (1, 0, 'between_ops', 600_000, 10_000, 610_000),
-        (1, 0, 'launch_call', 610_000, 10_000, 620_000),
-        (2, 0, 'queued', 720_000, 40_000, 760_000),
-        (3, 0, 'unknown', 800_000, 200_000, 1_000_000),
+        (0, 0, 'dataloader', 'annotation', 'steady', 0, 300_000, 300_000),
+        (0, 0, 'framework_op', 'op', 'steady', 300_000, 10_000, 310_000),
+        (0, 0, 'launch_call', 'call', 'steady', 310_000, 20_000, 330_000),
+        (0, 0, 'launch_latency', 'flow', 'steady', 330_000, 70_000, 400_000),
+        (1, 0, 'optimizer', 'annotation', 'steady', 500_000, 100_000, 600_000),
+        (1, 0, 'between_ops', 'next event', 'steady', 600_000, 10_000, 610_000),
+        (1, 0, 'launch_call', 'call', 'steady', 610_000, 10_000, 620_000),
+        (2, 0, 'queued', 'flow', 'steady', 720_000, 40_000, 760_000),
+        (3, 0, 'unknown', None, 'steady', 800_000, 200_000, 1_000_000),
     ]),
     # A read that waits, a blocking copy, an explicit wait; a read of a host value is none.
     "syncs": ([
@@ -194,8 +195,10 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
                "dtype": "Float", "Process Group Name": "0"}),
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
-        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', 70_000),
-        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, None),
+        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', 70_000,
+         2, None, None, None),
+        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, None,
+         None, None, None, None),
     ]),
     # With and without worker processes, in the step where it begins.
     "dataloader": ([
@@ -214,7 +217,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
         x("Optimizer.zero_grad#AdamW.zero_grad", 200, 10, "user_annotation"),
     ], [
-        (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1),
+        (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1, None),
     ]),
     # Allocations and releases as recorded.
     "memory": ([
@@ -222,8 +225,8 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
                 "Total Allocated": 1024, "Total Reserved": 2048}),
         instant("[memory]", 6, **{"Device Type": 0, "Device Id": -1, "Addr": 5, "Bytes": -64}), instant("other", 7),
     ], [
-        (0, 5000, 1, 0, 18_446_744_073_709_551_615, 512, 1024, 2048),
-        (0, 6000, 0, -1, 5, -64, None, None),
+        (0, 0, 0, 5000, 1, 1, 0, 18_446_744_073_709_551_615, 512, 1024, 2048),
+        (1, 0, 0, 6000, 1, 0, -1, 5, -64, None, None),
     ]),
     # The phases of one compilation are one row.
     "compilations": ([
@@ -296,7 +299,7 @@ def order(row: dict[str, object]) -> tuple[object, ...]:
     )
 
 
-def test_arrows_stand_in_parentheses() -> None:
+def test_arrows_are_in_parentheses() -> None:
     # Before DuckDB 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
     loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
     files = [*(PACKAGE / "tables").rglob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]

@@ -71,7 +71,7 @@ def _gains(report: Report) -> Iterator[str]:
 
 
 def _percentages(report: Report) -> Iterator[str]:
-    texts = [report.verdict.headline, report.verdict.detail, *(finding.message for finding in report.findings)]
+    texts = [report.verdict.headline, report.verdict.below, *(finding.message for finding in report.findings)]
     for text in texts:
         yield from (f"{found} %: {text}" for found in _PERCENT.findall(text) if float(found.replace(",", "")) > 100.05)
 

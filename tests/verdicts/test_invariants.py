@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from events import Event, document, kernel, runtime, step, x
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import breaches
 
 from perftool.engine.analysis import analyze
-from perftool.readers.files.one_run import list_runs
+from perftool.readers.files.runs import list_runs
 
 RECORDED = sorted(Path(os.environ.get("PERFTOOL_VERDICT_TRACES", "/nowhere")).glob("*.json.gz"))
 
@@ -89,7 +89,7 @@ def made(parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int) ->
     return events
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=10)
 @given(
     st.lists(st.tuples(st.tuples(TIMES, st.integers(0, 1)), PART), min_size=1, max_size=14),
     st.integers(0, 4),
@@ -108,7 +108,7 @@ WORLDS, KNOWN = (None, 2, 4), (None, *DEVICES[:2])
 RANK = st.tuples(st.integers(0, 2), st.sampled_from(WORLDS), st.sampled_from(KNOWN), st.integers(0, 1))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(st.lists(RANK, min_size=2, max_size=6))
 def test_files_that_are_not_one_run_are_not_ranks_of_one(ranks: list[tuple[int, int | None, str | None, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import torch
 def largest_error(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> float:
     """Largest absolute difference, relative to the largest absolute value of the tensor; infinite when shapes differ.
 
-    Values that are NaN or infinite must be so in both.
+    NaN and infinite values must be the same in both.
     """
     if len(expected) != len(actual):
         return float("inf")

@@ -1,4 +1,4 @@
-"""What a benchmark is: two forms of the same work, and how they are to be measured."""
+"""A benchmark: two forms of the same work, and how to measure them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from perftool.errors import PerfToolError
 
 FormName = Literal["naive", "advised", "torch"]
-# The two that the rules look at.
+# The two forms on which the rules run.
 FORM_NAMES: tuple[FormName, FormName] = ("naive", "advised")
 # Where a benchmark can be measured for real.
 ANYWHERE = ("cpu", "cuda", "hpu")
@@ -20,7 +20,7 @@ ASYNCHRONOUS = "needs a device with asynchronous execution"
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how large: ``size`` is one of the benchmark's; ``folder`` is the place for its files."""
+    """Device and size of a measurement: ``size`` is one of the benchmark's; ``folder`` is for its files."""
 
     size: str
     device: torch.device
@@ -29,16 +29,15 @@ class Setting:
     seed: int = 0
 
     def generator(self) -> torch.Generator:
-        """A generator of random numbers on the CPU, in the same state each time it is asked for."""
+        """A new CPU generator of random numbers, always in the same state."""
         return torch.Generator().manual_seed(self.seed)
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way to do the work. ``run`` does it once; after as many runs of both forms, ``result`` gives what must agree.
-
-    ``step`` is what is recorded for the rules, when they need more around the work than ``run`` has, such as the
-    forward and backward pass around an optimizer.
+    """One way to do the work. ``run`` does it once. After the same number of runs, ``result`` of both forms must agree.
+    ``step`` is recorded for the rules if they need more context than ``run`` has, such as the forward and backward pass
+    around an optimizer.
     """
 
     title: str
@@ -50,26 +49,25 @@ class Form:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A recommendation to be proved. ``build(form, setting)`` makes one of the forms: ``naive`` as people write it with
-    torch's defaults, ``advised`` as the guide says, and with ``torch_best`` also ``torch``, the best of torch's own.
-
-    ``rules`` are the codes that must fire on the trace of the naive form and be quiet on the other; without any, no
-    trace gives the advice away, and only the ratio speaks.
+    """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
+    ``advised`` as the guide recommends, and with ``torch_best`` also ``torch``, torch's own best. ``rules`` are the
+    codes that must fire on the trace of the naive form and stay quiet on the other. If there are none, no trace shows
+    the problem, and only the ratio counts.
 
     Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
-    "cpu" (process CPU time of one thread) for arithmetic, and "wall" where waiting is what the advice removes.
-    ``quantity`` is what the advice is to lower. ``apart`` gives each form processes of its own, because they differ in
-    ``environment`` or share caches, and ``runs_apart`` is how often each process runs its form: more than once where
-    the first run is like the others. ``ranks`` is the number of processes that work together. ``devices`` are those on
-    which there is something to measure, ``reason`` says why not elsewhere, ``unavailable`` why not on this machine, and
+    "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting. ``quantity`` is the
+    number that the advice lowers. ``apart`` gives each form processes of its own, because they differ in
+    ``environment`` or would share caches; each process runs its form ``runs_apart`` times, more than once if the first
+    run is like the others. ``ranks`` is the number of processes that work together. ``devices`` are those on which
+    there is something to measure; ``reason`` says why not elsewhere, ``unavailable`` why not on this machine, and
     ``not_quick`` what takes too long for ``--quick``.
 
     Recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if ``traced_stacks``.
 
-    Simulated instead, for problems that only a device with a queue of its own has: ``script`` is a file of
+    Simulated instead, for problems that need a device with a queue of its own: ``script`` is a file of
     ``perftool/bench/scripts``, run with the argument ``naive`` and with ``advised``. ``script_work`` is how many times
     more work a step of the advised form does, and ``settings`` the configuration file that a form reads from the folder
-    of its name and leaves beside its trace. Where both end with a line ``result NUMBER``, the numbers must agree.
+    of its name and copies next to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
     """
 
     name: str
@@ -100,12 +98,14 @@ class Benchmark:
 
     @property
     def timed_forms(self) -> tuple[FormName, ...]:
-        """The forms that are measured beside each other."""
+        """The forms that are measured together."""
         return (*FORM_NAMES, "torch") if self.torch_best else FORM_NAMES
 
 
 def simulated_only(name: str, rules: tuple[str, ...], summary: str, **fields: Any) -> Benchmark:
-    """A benchmark with nothing to measure where the host computes everything itself: only its script can show it."""
+    """A benchmark with nothing to measure on a host that computes everything itself: only its
+    script shows the problem.
+    """
 
     def build(form: FormName, setting: Setting) -> Form:
         raise PerfToolError(f"{name}: {ASYNCHRONOUS}")

@@ -1,4 +1,4 @@
-"""Which device to measure on."""
+"""Selects the device to measure on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.errors import PerfToolError
 
 
 def choose_device(wanted: str) -> str:
-    """``wanted``, or for ``auto`` the best device that is there. Raises PerfToolError when ``wanted`` is not there."""
+    """``wanted``, or for ``auto`` the best available device. Raises PerfToolError if ``wanted`` is not available."""
     if wanted == "auto":
         return next(device for device in ("hpu", "cuda", "cpu") if _is_there(device))
     if not _is_there(wanted):

@@ -1,4 +1,4 @@
-"""Runs benchmarks in processes of their own, so that no heap, cache or thread pool is handed from one to the next."""
+"""Runs each benchmark in separate processes, so that none inherits a heap, cache or thread pool from another."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from perftool.errors import PerfToolError
 from perftool.model.benchmark import FormFigures, Measurement, Ratio
 
 Heap = Literal["default", "tuned"]
-# Keeps what was freed: without page faults what is left of a ratio is the effect of the code alone.
+# Keeps freed memory: without page faults, the ratio shows the effect of the code alone.
 TUNED_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 _TIMEOUT_S = 900.0
 
 
 class BenchmarkError(PerfToolError):
-    """A worker process that failed; the text is what it said last."""
+    """A worker process failed; the text is its last output."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much work to put into a benchmark; ``pairs`` counts the processes of each form that run apart."""
+    """The effort for a benchmark; ``pairs`` counts the processes of each form that run separately."""
 
     rounds: int
     seconds: float
@@ -52,8 +52,7 @@ def measure(
 
 
 def measure_and_record(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> tuple[Measurement, Recorded]:
-    """Time the forms at the first size and record what the rules look at, in one process where the forms share one.
-
+    """Time the forms at the first size and record traces for the rules, in one process if the forms can share it.
     Raises BenchmarkError when a worker fails.
     """
     size = benchmark.sizes[0]
@@ -87,8 +86,9 @@ def _measure_apart(benchmark: Benchmark, size: str, device: str, plan: Plan, fol
 
 @dataclass(frozen=True)
 class Recorded:
-    """The traces of each form, one for each rank, the environment if the forms set any, and how many times longer the
-    naive step takes unobserved. ``max_error`` is how far results are apart that only a simulation gave."""
+    """The traces of each form, one per rank, the environment if the forms set any, and the ratio of the step times
+    without the profiler. ``max_error`` is the difference of results that only a simulation gave.
+    """
 
     files: Mapping[FormName, list[Path]]
     ratio: Ratio | None

@@ -1,16 +1,14 @@
-"""What the machine is on which benchmarks run."""
+"""Describes the machine on which benchmarks run."""
 
 from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 
 import torch
 
 from perftool.model.benchmark import Machine
-
-_CPU_FACTS = Path("/proc/cpuinfo")
+from perftool.model.processors import processor_name
 
 
 def this_machine() -> Machine:
@@ -26,9 +24,6 @@ def this_machine() -> Machine:
 
 
 def _processor() -> str:
-    """Its name, and what of it decides how fast kernels are."""
-    if not _CPU_FACTS.exists():
-        return platform.processor() or "an unknown processor"
-    facts = dict(line.split(":", 1) for line in _CPU_FACTS.read_text(encoding="utf-8").splitlines() if ":" in line)
-    named = {key.strip(): value.strip() for key, value in facts.items()}
-    return f"{named.get('model name', platform.machine())} ({torch.backends.cpu.get_cpu_capability()})"
+    """The processor's name, and its features that decide how fast kernels are."""
+    name = processor_name() or platform.machine() or "an unknown processor"
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"

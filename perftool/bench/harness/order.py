@@ -1,4 +1,4 @@
-"""What the command asks of a worker process, and what that answers; both travel as JSON files."""
+"""Requests to a worker process and its answers, exchanged as JSON files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from perftool.model.benchmark import FormFigures, Ratio
 class Order:
     """Measure ``forms`` of the benchmark ``name`` at ``size`` (None: do not), then record ``traced`` (a size, or None).
 
-    Recorded are those of the forms that the rules look at.
-    ``folder`` is for the files of this benchmark: traces, results to compare, and the answer.
+    Only forms for the rules are recorded. ``folder`` is for the files of this benchmark: traces, results to compare,
+    and the answer.
     """
 
     name: str
@@ -40,16 +40,18 @@ class Order:
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
     def environment(self, form: str) -> Path:
-        """Where the variables by which forms differ are written; apart, or each trace would be read with both files."""
+        """The file for the variables by which forms differ; in its own folder, or each trace would be read with both
+        files.
+        """
         return Path(self.folder) / form / f"{self.name}.env"
 
     def result(self, form: str) -> Path:
-        """Where the tensors of ``form`` are kept to be compared in another process."""
+        """The file with the tensors of ``form``, to be compared in another process."""
         return Path(self.folder) / f"result-{form}.pt"
 
     @property
     def meeting(self) -> Path:
-        """The file in which the ranks find each other."""
+        """The file through which the ranks find each other."""
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
@@ -63,9 +65,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one process measured; ``seconds`` holds every round of each form, ``figures`` the forms it ran.
-
-    ``ratios`` are the first form over each of the others, ``step_ratio`` that of the recorded steps, unobserved.
+    """The measurements of one process; ``seconds`` holds every round of each form, ``figures`` the forms it ran.
+    ``ratios`` are the first form over each of the others, ``step_ratio`` is that of the recorded steps without the
+    profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()
@@ -85,7 +87,7 @@ def order_from(text: str) -> Order:
 
 
 def write_answer(answer: Answer, target: Path) -> None:
-    """Leave the answer where the parent looks for it."""
+    """Write the answer to where the parent reads it."""
     target.write_text(json.dumps(asdict(answer)), encoding="utf-8")
 
 

@@ -43,7 +43,7 @@ def record(
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> int:
-    """Most bytes that one run holds at once beyond what was allocated before it."""
+    """Peak memory of one run in bytes, beyond what was allocated before it."""
     run()
     if device.type != "cpu":
         accelerator = getattr(torch, device.type)

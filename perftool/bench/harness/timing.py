@@ -1,4 +1,4 @@
-"""Times forms in turn, until the ratio is known well enough or the time is spent."""
+"""Times forms alternately, until the ratio is known well enough or the time is used up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perftool.model.benchmark import Ratio
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# What a form that is slow everywhere gets, once it has taken this many times as long as wanted.
+# Rounds for a form that is slow everywhere, once it has taken this many times the wanted time.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, that is good enough to stop.
 _GOOD_ENOUGH = 0.03
@@ -48,7 +48,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Race:
-    """Forms timed in the same rounds; ``bandwidth`` is that of a pass over memory meanwhile, in bytes/s.
+    """Forms timed in the same rounds; ``bandwidth`` is the memory bandwidth measured meanwhile, in bytes/s.
 
     ``ratios`` are the first form over each of the others.
     """
@@ -60,9 +60,8 @@ class Race:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done.
-
-    After four times as long no new round begins once three are done: fewer give no interval worth the name.
+    """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done. After four times
+    ``seconds``, three are enough; fewer give no useful interval.
     """
 
     rounds: int
@@ -70,7 +69,7 @@ class Effort:
 
 
 def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, team: Team) -> Race:
-    """Time the forms in turn, until the ratio of the first two is known to 3 % or the effort is spent."""
+    """Time the forms alternately, until the ratio of the first two is known to 3 % or the effort is used up."""
     repeats = [round(team.agree(_repeats(run, clock))) for run in runs]
     times: tuple[list[float], ...] = tuple([] for _ in runs)
     faults = [0] * len(runs)
@@ -91,16 +90,15 @@ def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, tea
 
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
-    """Time one form that has this process to itself, the first run included; page faults are the average of all."""
+    """Time one form alone in this process, including the first run; page faults are the average of all runs."""
     before = page_faults()
     seconds = tuple(clock.time(run, 1) for _ in range(rounds))
     return Timed(seconds, (page_faults() - before) // rounds)
 
 
 class Clock:
-    """CPU time of this process and of compilers it calls, or wall time.
-
-    On a device that runs on its own, the wait for it belongs to the run.
+    """CPU time of this process and of compilers it calls, or wall time. On an asynchronous device, the wait for it
+    belongs to the run.
     """
 
     def __init__(self, kind: str, device: torch.device) -> None:
@@ -119,7 +117,7 @@ class Clock:
         return (self._now() - begin) / repeats
 
     def wait(self) -> None:
-        """Wait until the device has done everything."""
+        """Wait until the device is done."""
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
 

@@ -1,4 +1,4 @@
-"""What this process has used. Windows does not tell these; they are 0 there."""
+"""Resource usage of this process. Windows does not report it, so the values are 0 there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def page_faults() -> int:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held."""
+    """Peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if resource else 0
 
 
 def children_seconds() -> float:
-    """CPU time of the processes that this one started and that have ended, compilers for example."""
+    """CPU time of finished child processes, for example compilers."""
     if not resource:
         return 0.0
     children = resource.getrusage(resource.RUSAGE_CHILDREN)

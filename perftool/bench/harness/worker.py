@@ -25,7 +25,7 @@ _RUNS_BEFORE_COMPARING = 3
 
 
 def main() -> None:
-    """Carry out the orders given as arguments, one after the other; ranks that work together get the same ones."""
+    """Carry out the orders given as arguments, one after the other; cooperating ranks get the same ones."""
     orders = [order_from(text) for text in sys.argv[1:]]
     first = orders[0]
     torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def main() -> None:
         for order in orders:
             write_answer(_carry_out(order, team), order.answer)
     if first.ranks > 1:
-        # Taking gloo's threads down beside live models ends some runs with an abort, after all is done.
+        # Shutting down gloo's threads while models are alive sometimes aborts the process, after all work is done.
         os._exit(0)
 
 
@@ -124,7 +124,7 @@ def _record(benchmark: Benchmark, order: Order, team: Team) -> Ratio | None:
 
 
 def _write_environment(benchmark: Benchmark, target: Path) -> None:
-    """What this process finds of the variables by which the forms differ, for a rule that judges settings."""
+    """The environment variables by which the forms differ, for a rule that judges settings."""
     wanted = {key for form in FORM_NAMES for key in benchmark.environment(form)}
     lines = [f"{key}={os.environ[key]}\n" for key in sorted(wanted) if key in os.environ]
     if lines:

@@ -15,7 +15,7 @@ device = torch.device("hpu")
 model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(4))).to(device)
 optimizer = FusedAdamW(model.parameters(), lr=1e-4)
 inputs = torch.randn(ROWS, WIDTH).to(device)
-# As many in every step, so that only the waiting differs.
+# The same number in every step, so that only the waiting differs.
 masks = [(torch.randperm(ROWS) < MASKED).to(device) for _ in range(STEPS)]
 
 

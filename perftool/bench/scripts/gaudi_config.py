@@ -1,4 +1,4 @@
-"""Training as a Gaudi run configuration says, with plain or fused optimizer and clipping. Written for a Gaudi."""
+"""Training with a Gaudi run configuration, with plain or fused optimizer and clipping. Written for a Gaudi."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A table of steps read at a place that changes, or turned so that it is always read at the first. For a Gaudi."""
+"""A table of steps read at a changing index, or rotated so that the index is always 0. Written for a Gaudi."""
 
 import sys
 
@@ -18,7 +18,7 @@ inputs = torch.randn(128, 128).to(device)
 noise = torch.linspace(1.0, 0.1, STEPS).to(device)
 
 for step in range(STEPS):
-    # The place is a number of the recipe.
+    # The index is a constant of the recipe.
     scale = noise[step] if FORM == "naive" else noise[0]
     optimizer.zero_grad(set_to_none=True)
     loss = (model(inputs) * scale).square().mean()

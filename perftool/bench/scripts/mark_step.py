@@ -1,4 +1,4 @@
-"""mark_step after every layer, or once behind backward and once behind the optimizer. Written for a Gaudi."""
+"""mark_step after every layer, or only after backward and after the optimizer. Written for a Gaudi."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A step as one graph, or cut where the device could already begin. Written for a Gaudi."""
+"""A step as one graph, or cut where the device could already start. Written for a Gaudi."""
 
 import sys
 
@@ -12,7 +12,7 @@ STEPS = 10
 
 
 class Block(nn.Module):
-    """Two layers, behind which the advised form cuts the graph."""
+    """Two layers; the advised form cuts the graph after them."""
 
     def __init__(self) -> None:
         super().__init__()

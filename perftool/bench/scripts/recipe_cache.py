@@ -1,4 +1,4 @@
-"""Texts of every length, or padded to a few: what the recipe cache makes of them. Written for a Gaudi."""
+"""Texts of every length, or padded to a few lengths: the effect on the recipe cache. Written for a Gaudi."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A static model and a head whose length changes: in one graph, or parted by mark_step. Written for a Gaudi."""
+"""A static model and a head whose length changes: in one graph, or separated by mark_step. Written for a Gaudi."""
 
 import sys
 

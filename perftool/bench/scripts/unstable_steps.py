@@ -1,4 +1,4 @@
-"""Weights saved in every sixth step, or behind the loop. Written for a Gaudi."""
+"""Weights saved in every sixth step, or after the loop. Written for a Gaudi."""
 
 import io
 import sys
@@ -20,9 +20,9 @@ inputs = torch.randn(256, 256).to(device)
 
 
 def save() -> None:
-    """All weights to the host and into a file."""
+    """Copy all weights to the host and write them to a file."""
     torch.save({name: weight.cpu() for name, weight in model.state_dict().items()}, io.BytesIO())
-    # The simulator knows no disk, and takes sleep for the time of it.
+    # The simulator has no disk; this sleep represents its time.
     time.sleep(0.005)
 
 

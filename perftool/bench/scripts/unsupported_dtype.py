@@ -1,4 +1,4 @@
-"""How many members each pair of groups shares: a product of whole numbers, or of floating ones. For a Gaudi."""
+"""The number of members each pair of groups shares: a product of integers, or of floats. Written for a Gaudi."""
 
 import sys
 
@@ -16,7 +16,7 @@ loader = DataLoader(torch.rand(STEPS * GROUPS, MEMBERS) < 0.1, batch_size=GROUPS
 with torch.no_grad():
     for batch in loader:
         mask = batch.to(device)
-        # Up to 2^24 floating numbers of 32 bit count exactly.
+        # 32-bit floats count exactly up to 2^24.
         numbers = mask.int() if FORM == "naive" else mask.float()
         shared = torch.mm(numbers, numbers.t()).int()
         most = shared.float().mean()

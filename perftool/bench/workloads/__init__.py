@@ -1,1 +1,1 @@
-"""Models and tensors that several benchmarks work on."""
+"""Models and tensors shared by several benchmarks."""

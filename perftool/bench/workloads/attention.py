@@ -1,4 +1,4 @@
-"""Queries, keys and values, and the ways in which attention over them is written."""
+"""Queries, keys and values, and several ways to write attention over them."""
 
 from __future__ import annotations
 

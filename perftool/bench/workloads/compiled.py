@@ -28,8 +28,8 @@ class Tokens(nn.Module):
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
     """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
-    On a Gaudi through its own backend. The compiler has compiled something before: its own start, which takes as long
-    as several graphs and happens once in a process, does not depend on what is compiled.
+    On a Gaudi through its own backend. The compiler has already compiled something, because its start happens once per
+    process and takes as long as several graphs.
     """
     options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}
     torch.compile(_first, **options)(torch.ones(WIDTH, device=setting.device))

@@ -13,7 +13,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _RANKS = 2
 # Layers and width of the model: many small weights, or fewer larger ones (2.6 and 26 MB of gradients).
-# What is recorded for the rules is small enough to be shared.
+# The model recorded for the rules is small enough to be shared.
 SIZES = {"small": (160, 64), "large": (100, 256), "tiny": (300, 8), "recorded": (40, 64)}
 # 105 and 210 MB of gradients, as ResNet-50 and a model of twice its size.
 _HEAVY = {"hundred": (100, 512), "two hundred": (50, 1024)}
@@ -29,7 +29,7 @@ def on_ranks(
     sizes: Sequence[str] = tuple(SIZES),
     **fields: Any,
 ) -> Benchmark:
-    """A benchmark whose forms run on gloo processes that wait for each other, so by the clock on the wall."""
+    """A benchmark whose forms run on gloo processes that wait for each other, so it uses wall time."""
     return Benchmark(
         name=name,
         rules=rules,
@@ -55,7 +55,7 @@ def layers(setting: Setting) -> nn.Module:
     torch.manual_seed(setting.seed)
     made = [nn.Linear(width, width) for _ in range(count)]
     for layer in made:
-        # With torch's own start values a hundred layers leave nothing of a gradient, and such numbers are slow.
+        # With torch's own initial values, gradients vanish over a hundred layers, and denormal numbers are slow.
         nn.init.normal_(layer.weight, std=width**-0.5)
     return nn.Sequential(*made)
 
@@ -69,7 +69,7 @@ def step_form(title: str, setting: Setting, **options: Any) -> Form:
 def training_step(
     model: nn.Module, setting: Setting, after: Callable[[], object] = lambda: None
 ) -> Callable[[], object]:
-    """What runs forward and backward once, on inputs of this rank, and then ``after``."""
+    """A function that runs forward and backward once, on inputs of this rank, and then ``after``."""
     _, width = _shape(setting)
     generator = torch.Generator().manual_seed(setting.rank)
     inputs = torch.randn(_BATCH, width, generator=generator)

@@ -1,4 +1,4 @@
-"""A moving average of a model's weights, tensor by tensor, as training scripts have it."""
+"""A moving average of a model's weights, tensor by tensor, as in training scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 
 class PlainEMA:
-    """``ema`` follows a model with a weight that grows from 0 towards ``decay`` over some thousand updates."""
+    """``ema`` averages a model; its weight grows from 0 towards ``decay`` over some thousand updates."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.ema = copy.deepcopy(model).eval().requires_grad_(False)
@@ -18,7 +18,7 @@ class PlainEMA:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Average ``model`` in."""
+        """Include ``model`` in the average."""
         self._updates += 1
         self._average(model, self._decay * (1 - math.exp(-self._updates / 2000)))
 

@@ -1,4 +1,4 @@
-"""A mixture of experts: weights, tokens and the loop that model code has."""
+"""A mixture of experts: weights, tokens and the loop of model code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIXTURES = {
 
 
 class Expert(nn.Module):
-    """Gate, up and down projections, as model code has them."""
+    """Gate, up and down projections, as in model code."""
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class ExpertLoop(nn.Module):
         return output
 
     def weights(self, name: str) -> list[torch.Tensor]:
-        """The weights ``gate``, ``up`` or ``down`` of all experts, as they are stored: [out, in]."""
+        """The weights ``gate``, ``up`` or ``down`` of all experts, stored as [out, in]."""
         return [getattr(expert, name).weight.detach() for expert in self.experts]
 
 
@@ -73,3 +73,21 @@ def routed_tokens(mixture: Mixture, setting: Setting) -> tuple[torch.Tensor, tor
     scores = torch.randn(mixture.tokens, mixture.experts, generator=generator).softmax(-1)
     weights, routing = scores.topk(mixture.k, dim=-1)
     return x, routing.to(setting.device), weights.to(setting.device, mixture.dtype)
+
+
+def grouped_experts(
+    x: torch.Tensor,
+    routing: torch.Tensor,
+    weights: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    down: torch.Tensor,
+) -> torch.Tensor:
+    """The same with torch's grouped products over tokens sorted by expert; weights are [experts, in, out]."""
+    experts, order = routing.reshape(-1).sort(stable=True)
+    ends = torch.bincount(experts, minlength=len(gate)).cumsum(0).int()
+    tokens = torch.div(order, routing.size(1), rounding_mode="floor")
+    rows = x[tokens]
+    hidden = nn.functional.gelu(torch._grouped_mm(rows, gate, ends)) * torch._grouped_mm(rows, up, ends)
+    scaled = torch._grouped_mm(hidden, down, ends) * weights.reshape(-1, 1)[order]
+    return torch.zeros_like(x).index_add_(0, tokens, scaled)

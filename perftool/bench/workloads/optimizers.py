@@ -1,4 +1,4 @@
-"""The work that optimizer benchmarks share: steps over many small or a few large weights."""
+"""Shared by the optimizer benchmarks: steps over many small or a few large weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from torch import nn
 from perftool.bench.harness.case import Form, Setting
 from perftool.bench.workloads.weights import layered_network, parameters, resnet50_shapes, small_shapes, training_step
 
-SIZES = ("small", "large")
-
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
@@ -21,7 +19,7 @@ def weights_of(setting: Setting) -> list[nn.Parameter]:
 
 
 def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
-    """Timed: ``step`` over the weights, whose gradients stay. Recorded: a training step around it."""
+    """Timed: ``step`` over the weights, whose gradients do not change. Recorded: a training step around it."""
     weights = weights_of(setting)
     model = layered_network(setting)
     step = training_step(model, make(model.parameters()), setting)

@@ -1,4 +1,4 @@
-"""LAMB and LARS as torch.optim.Optimizer with a loop over tensors, the way they are written by hand."""
+"""LAMB and LARS as handwritten torch.optim.Optimizers with a loop over tensors."""
 
 from __future__ import annotations
 

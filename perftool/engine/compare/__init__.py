@@ -1,1 +1,1 @@
-"""Two runs side by side."""
+"""Comparison of two runs, and of one number over many."""

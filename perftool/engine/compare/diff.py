@@ -1,4 +1,4 @@
-"""What differs between two runs, and whether it counts."""
+"""Compares two runs: the differences, and whether they matter."""
 
 from __future__ import annotations
 
@@ -6,53 +6,43 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from perftool.engine.analysis import analysed
+from perftool.engine.analysis import Run
+from perftool.engine.compare.fusions import fusion_changes
 from perftool.engine.compare.op_rates import rate_changes
-from perftool.engine.compare.run_side import run_side, setting_of
+from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
 from perftool.engine.compare.settings import differences
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
-from perftool.engine.ranks.choice import choose_schedule
-from perftool.engine.ranks.schedule import Progress
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.errors import PerfToolError
-from perftool.model.diff import ChangeKind, Comparison, OpChange, OpTotal, PartChange, RunSide
+from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import Inputs
 
-# A smaller share of the step is not worth a line.
+# A smaller share of the step gets no line.
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 
-def load_side(
-    path: str,
-    inputs: Inputs,
-    rules: Sequence[Rule],
-    progress: Progress | None = None,
-    jobs: int | None = None,
-    scheduler: str | None = None,
-) -> RunSide:
-    """The run called ``path`` of ``inputs``; ``jobs`` and ``scheduler`` are those of ``choose_schedule``. Raises
-    InputError."""
-    with analysed(inputs, rules, choose_schedule(inputs.traces, jobs, scheduler), progress) as run:
-        report = run.report
-        device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
-        setting = setting_of(
-            report.device.name or report.device.type,
-            [read.rank for read in report.inputs if read.kind == "trace"],
-            report.run.world_size,
-        )
-        return run_side(
-            path, report.steps, device_ops, ops, report.findings, setting=setting,
-            rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
-        )  # fmt: skip
+def side_of(path: str, run: Run) -> RunSide:
+    """A side of the comparison, the ``run`` at ``path``. Raises InputError."""
+    report = run.report
+    device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
+    setting = setting_of(
+        report.device.name or report.device.type,
+        [read.rank for read in report.inputs if read.kind == "trace"],
+        report.run.world_size,
+    )
+    return run_side(
+        path, report.steps, device_ops, ops, report.findings, setting=setting,
+        rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
+        served=served_numbers({name: metric.value for name, metric in report.summary.items()}),
+    )  # fmt: skip
 
 
 def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
-    """``new`` against ``base``; ``rules`` are those that found their findings."""
+    """``new`` against ``base``; ``rules`` are the ones that produced their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
     reason = None if interval else f"{few} steps are too few; {FEWEST_STEPS} on both sides are the least"
@@ -76,6 +66,10 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
         crossed_findings=tuple(crossed),
         differences=tuple(differences(base.setting, new.setting)),
         rates=rate_changes(base.rates, new.rates),
+        fusions=fusion_changes(base.rates, new.rates, max(len(base.step_ns), 1), max(len(new.step_ns), 1)),
+        served=tuple(
+            NumberChange(name, base.served[name], new.served[name]) for name in base.served if name in new.served
+        ),
     )
 
 
@@ -95,9 +89,9 @@ def fails(comparison: Comparison, limit: float) -> bool:
 def _changes(
     base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float, base_all: bool, new_all: bool
 ) -> tuple[OpChange, ...]:
-    """Appeared, vanished and changed by at least ``floor`` ns a step; the largest change first.
+    """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
-    What a side lacks whose ops are not all known has not appeared or vanished: it may only be short.
+    If a side does not list all of its ops, a missing op does not count as appeared or vanished: it may just be short.
     """
     before, after = {op.name: op for op in base}, {op.name: op for op in new}
     changes = []
@@ -112,5 +106,5 @@ def _changes(
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """The findings by what survives another recording; files are left out, since the two runs differ in them."""
+    """The findings by fingerprint; without files, since the two runs differ in them."""
     return {fingerprint(finding.code, finding.subject): finding for finding in findings}

@@ -1,4 +1,4 @@
-"""Ops of two runs side by side by what they compute, whatever device and library ran them."""
+"""Matches ops of two runs by what they compute, across devices and libraries."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from perftool.model.diff import RateChange
 from perftool.model.efficiency import OpRate
 
-# Libraries of one vendor, and variants that the framework picks by device, give the same op other names.
+# Vendor libraries, and device-specific variants of the framework, give the same op different names.
 _LIBRARY = re.compile(r"^aten::_?(cudnn|miopen|mkldnn|native|thnn|slow)_|^aten::")
 _ATTENTION = re.compile(r"^_?(scaled_dot_product_)?(flash|efficient|cudnn)?_?attention(_forward)?$")
 _MOST = 200
 
 
 def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateChange, ...]:
-    """The ops that both sides have: by shapes and types where these agree, else all shapes of an op together.
+    """The ops of both sides, matched by shapes and types if these agree, else with all shapes of an op merged.
 
-    Only work that an op launched counts: names of kernels mean something on one device only. The largest change of the
-    time that the base spends comes first.
+    Only work launched by an op counts: kernel names are comparable on one device only. Sorted by change in time,
+    largest first.
     """
     before, after = _launched(base), _launched(new)
     exact = _paired(_by_shapes(before), _by_shapes(after))
-    met = {_name(change.base) for change in exact}
+    met = {op_name(change.base) for change in exact}
     changes = [*exact, *_paired(_by_name(before, met), _by_name(after, met))]
     return tuple(sorted(changes, key=lambda change: (-abs(change.delta_ns), change.name, change.shapes))[:_MOST])
 
@@ -36,29 +36,30 @@ def _by_shapes(ops: Sequence[OpRate]) -> dict[object, OpRate]:
 
 
 def _by_name(ops: Sequence[OpRate], met: set[str]) -> dict[object, OpRate]:
-    """The ops of other names than those of ``met``."""
-    return {_name(op): op for op in _merged(ops, shapes=False) if _name(op) not in met}
+    """The ops whose names are not in ``met``."""
+    return {op_name(op): op for op in _merged(ops, shapes=False) if op_name(op) not in met}
 
 
 def _paired(base: dict[object, OpRate], new: dict[object, OpRate]) -> list[RateChange]:
-    return [RateChange(_name(one), one.input_dims or "", one, new[key]) for key, one in base.items() if key in new]
+    return [RateChange(op_name(one), one.input_dims or "", one, new[key]) for key, one in base.items() if key in new]
 
 
 def _key(op: OpRate) -> object:
-    return _name(op), op.input_dims, op.input_types
+    return op_name(op), op.input_dims, op.input_types
 
 
-def _name(op: OpRate) -> str:
+def op_name(op: OpRate) -> str:
+    """The name of an op without that of the library or device that ran it."""
     name = _LIBRARY.sub("", op.name)
     return "attention" if _ATTENTION.match(name) else name
 
 
 def _merged(ops: Sequence[OpRate], shapes: bool) -> list[OpRate]:
-    """Ops of one name (and shapes) as one, with what they reached together."""
+    """Ops with the same name (and shapes) merged, with their combined rates."""
     groups: dict[object, list[OpRate]] = {}
     for op in ops:
         if not shapes or op.input_dims:
-            groups.setdefault(_key(op) if shapes else _name(op), []).append(op)
+            groups.setdefault(_key(op) if shapes else op_name(op), []).append(op)
     return [_together(group, shapes) for group in groups.values()]
 
 
@@ -79,6 +80,6 @@ def _together(ops: Sequence[OpRate], shapes: bool) -> OpRate:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum, None when one is unknown."""
+    """The sum; None when any value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -1,4 +1,4 @@
-"""Ops per step, so that runs of different lengths compare."""
+"""Ops per step, which makes runs of different lengths comparable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """A ranking over ``steps`` steps as ops per step by name, those of one normalised name together."""
+    """A ranking over ``steps`` steps as ops per step; ops with the same normalised name are merged."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

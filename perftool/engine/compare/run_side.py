@@ -1,12 +1,13 @@
-"""What is compared of a run, whether it was just analysed or is read from a saved report."""
+"""One side of a comparison: a run just analysed, or read from a saved report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
 from perftool.model.diff import UNKNOWN, RunSide, Setting
 from perftool.model.efficiency import OpRate
+from perftool.model.metrics import metric_kinds
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
 
@@ -21,10 +22,11 @@ def run_side(
     setting: Setting = UNKNOWN,
     rates: Iterable[OpRate] = (),
     device: str | None = None,
+    served: Mapping[str, float] | None = None,
 ) -> RunSide:
-    """The complete ones of ``steps``, the two rankings per step, and the findings of the run called ``name``.
+    """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
-    ``rates`` are what its ops reached on ``device``.
+    ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``.
     """
     complete = [step for step in steps if not step.partial]
     count = max(1, len(complete))
@@ -39,16 +41,23 @@ def run_side(
         setting=setting,
         rates=tuple(rates),
         device=device,
+        served=served or {},
     )
 
 
+def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Those ``values`` of the summary that a server of a language model has, in the order of reports."""
+    known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
+    return {name: value for name, value in known if value is not None}
+
+
 def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:
-    """Where a run ran, by what its report says."""
+    """The setting of a run, from its report."""
     return Setting(device, tuple(sorted({rank for rank in ranks if rank is not None})), world_size)
 
 
 def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:
-    """The length of each step in ns, that of the slowest rank where several ranks have the step."""
+    """The length of each step in ns; the slowest rank counts when several ranks have the step."""
     longest: dict[str, int] = {}
     for step in steps:
         longest[step.name] = max(longest.get(step.name, 0), step.dur_ns)

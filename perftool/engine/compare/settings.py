@@ -1,4 +1,4 @@
-"""What two runs differ in besides what they do: then a change of the step time says little about the code."""
+"""Differences in the setting of two runs, which make a change of step time say little about the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """Each difference in words; what a side does not tell differs in nothing."""
+    """Each difference in words; unknown values do not differ."""
     if base.device and new.device and base.device != new.device:
         yield f"the device is {base.device}, then {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:
@@ -22,7 +22,7 @@ def _ranks(count: int) -> str:
 
 
 def _listed(ranks: Iterable[int]) -> str:
-    """The numbers, neighbours as one stretch: 0-3, 8."""
+    """The numbers, with consecutive ones as a range: 0-3, 8."""
     stretches: list[list[int]] = []
     for rank in sorted(ranks):
         if stretches and rank == stretches[-1][-1] + 1:

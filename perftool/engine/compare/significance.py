@@ -1,4 +1,4 @@
-"""Whether a change of the step time is more than noise."""
+"""Tests whether a change of step time is more than noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perftool.model.diff import Interval, Verdict
 
-# Below this many steps a resample of the median says next to nothing.
+# With fewer steps, bootstrapping the median says next to nothing.
 FEWEST_STEPS = 5
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -17,9 +17,9 @@ _SEED = 0
 def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None:
     """The relative change of the median from ``base`` to ``new``; None with too few values or a median of 0.
 
-    Percentile bootstrap (Efron 1979): both samples are drawn again with replacement 2000 times, and the interval
-    holds the middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. The steps of one
-    run resemble each other more than those of two runs of the same code do; the interval does not know of that.
+    Percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval holds the
+    middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. Steps of one run resemble each
+    other more than steps of two runs of the same code; the interval does not account for that.
     """
     import numpy as np
 
@@ -41,7 +41,7 @@ def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None
 
 
 def verdict_on(interval: Interval | None) -> Verdict:
-    """Slower or faster only when the whole interval lies on one side of no change."""
+    """Slower or faster only when the whole interval is on one side of zero."""
     if interval is None:
         return "cannot be judged"
     if interval.low > 0:

@@ -1,16 +1,16 @@
-"""Findings that stand just above the threshold of their rule."""
+"""Findings just above the threshold of their rule."""
 
 from __future__ import annotations
 
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# Two recordings of the same run differ by as much.
+# Two recordings of the same run may differ by this factor.
 _NEAR = 1.25
 
 
 def is_near(finding: Finding, rule: Rule | None) -> bool:
-    """Whether a share in the evidence is above a share that is a threshold of ``rule``, and by a quarter at most."""
+    """Whether a share in the evidence exceeds a share threshold of ``rule`` by at most a quarter."""
     if rule is None:
         return False
     limits = [param.value for param in rule.params if "share" in param.unit and isinstance(param.value, float)]

@@ -24,11 +24,11 @@ from perftool.model.trend import (
     TrendVerdict,
 )
 
-# In units of the noise, for a change of level. Tried on 60 series each of 12, 30 and 100 runs: of noise alone (normal,
-# or Student's t of 3 degrees of freedom) none to two were cut; a rise by five units in the last four runs was found in
-# 97 to 100 % with normal noise, in 78 to 83 % with the other.
+# Penalty for a change of level, in units of the noise. Tested on 60 series each of 12, 30 and 100 runs. In pure noise
+# (normal, or Student's t with 3 degrees of freedom), none to two series were cut. A rise by five units in the last four
+# runs was found in 97 to 100 % of the series with normal noise, in 78 to 83 % with the other.
 _PENALTY = 2.0
-# Where runs repeat to the digit, noise is taken for this share of the number.
+# The assumed noise, as a share of the number, when all runs give identical numbers.
 _LEAST_NOISE = 0.005
 
 
@@ -42,25 +42,25 @@ def trend_of(
     last: int = DEFAULT_LAST,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> Trend:
-    """The number ``metric`` over the ``last`` runs (of ``rank``) that are like the newest: same device and world size.
+    """``metric`` over the ``last`` runs (of ``rank``) with the newest run's device, world size and origin.
 
-    ``only`` is a pattern for names of runs, ``since`` the earliest time, or its beginning, ``threshold`` in percent.
-    Raises SettingsError for a metric that is none, InputError when no run is left, and MissingExtraError without the
-    library for the statistics.
+    ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, ``threshold`` is in percent.
+    Raises SettingsError for an unknown metric, InputError when no run is left, and MissingExtraError without the
+    statistics library.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
         raise SettingsError(f"{metric}: is no number of the summary; docs/json.md lists them")
-    wanted = [line for line in history.lines if line.rank == rank and line.time >= since]
-    wanted = [line for line in wanted if only is None or fnmatch(line.name, only)]
+    wanted = [line for line in history.lines if line.rank == rank and line.at >= since]
+    wanted = [line for line in wanted if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
     if not wanted:
         raise InputError(f"no {'run' if rank is None else f'line of rank {rank}'} is left to look at")
-    wanted.sort(key=lambda line: line.time)
+    wanted.sort(key=lambda line: line.at)
     newest = wanted[-1]
     alike = [line for line in wanted if _made_by(line) == _made_by(newest)]
     shown = [line for line in alike if line.metrics.get(metric) is not None][-last:]
     levels = _levels(shown, metric)
-    points = tuple(Point(line.time, line.name, _value(line, metric)) for line in shown)
+    points = tuple(Point(line.at, line.label, _value(line, metric)) for line in shown)
     trend = Trend(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
@@ -88,22 +88,22 @@ def _levels(lines: Sequence[RunLine], metric: str) -> tuple[Level, ...]:
         middle = median(values[start:end])
         change = middle / levels[-1].median - 1 if levels and levels[-1].median else None
         new = tuple(sorted(_usual(part) - _usual(before))) if before else ()
-        levels.append(Level(part[0].time, part[-1].time, len(part), middle, change, new))
+        levels.append(Level(part[0].at, part[-1].at, len(part), middle, change, new))
         start, before = end, part
     return tuple(levels)
 
 
 def _usual(lines: Sequence[RunLine]) -> set[str]:
-    """The findings of more than half of the runs."""
+    """The findings present in more than half of the runs."""
     counts = Counter(code for line in lines for code in set(line.codes))
     return {code for code, count in counts.items() if 2 * count > len(lines)}
 
 
 def _ends(values: Sequence[float]) -> list[int]:
-    """Where each level ends, the last at the end of ``values``: an optimal partition by PELT (Killick 2012).
+    """The end of each level, the last at the end of ``values``: an optimal partition by PELT (Killick 2012).
 
-    Its cost is the distance from the median of the level, which single runs far away move little, in units of the noise
-    (the median change from run to run).
+    Its cost is the distance from the median of the level, which is robust to outliers, in units of the noise (the
+    median change from run to run).
     """
     if len(values) < 2 * FEWEST_RUNS:
         return [len(values)] if values else []
@@ -113,18 +113,37 @@ def _ends(values: Sequence[float]) -> list[int]:
     except ImportError:
         raise MissingExtraError("trend needs ruptures: python -m pip install 'habana-perf-tool[trend]'") from None
     signal = np.asarray(values, dtype=float)
-    # The median distance of two normal numbers is 0.954 of their standard deviation.
+    # The median distance of two normally distributed numbers is 0.954 of their standard deviation.
     noise = float(np.median(np.abs(np.diff(signal)))) / 0.954
     noise = max(noise, _LEAST_NOISE * abs(float(np.median(signal))))
     if not noise:
         noise = float(np.abs(signal).max()) or 1.0
     search = ruptures.Pelt(model="l1", min_size=FEWEST_RUNS, jump=1)
     found: list[int] = search.fit((signal - np.median(signal)) / noise).predict(pen=_PENALTY * log(len(values)))
-    return [int(end) for end in found]
+    return _at_the_changes(values, [int(end) for end in found])
+
+
+def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
+    """Move each of ``ends`` to where its two neighbouring levels differ most: the search gives each level at least
+    ``FEWEST_RUNS`` runs, though a level may start later. A last level with fewer runs does not count yet.
+    """
+    moved = list(ends)
+    for at in range(len(ends) - 1):
+        begin, end = moved[at - 1] if at else 0, ends[at + 1]
+        cuts = range(begin + 1, end)
+        moved[at] = min(cuts, key=lambda cut: _spread(values[begin:cut]) + _spread(values[cut:end]), default=ends[at])
+    if len(moved) > 1 and moved[-1] - moved[-2] < FEWEST_RUNS:
+        del moved[-2]
+    return moved
+
+
+def _spread(values: Sequence[float]) -> float:
+    middle = median(values)
+    return sum(abs(value - middle) for value in values)
 
 
 def _judged(trend: Trend) -> Trend:
-    """``trend`` with what the last level is beside the best one before it."""
+    """``trend`` with a comparison of its last level with the best earlier one."""
     if len(trend.points) < 2 * FEWEST_RUNS:
         return trend
     *earlier, now = trend.levels
@@ -134,7 +153,7 @@ def _judged(trend: Trend) -> Trend:
         return replace(trend, verdict="changed")
     best = min(earlier, key=lambda level: _badness(trend.kind, level))
     lost = _badness(trend.kind, now) - _badness(trend.kind, best)
-    # A share is compared by its points: twice next to nothing is next to nothing.
+    # Ratios are compared in percentage points: twice almost nothing is still almost nothing.
     worse = lost if trend.kind.unit == "ratio" else lost / abs(best.median) if best.median else float(lost > 0)
     return replace(trend, verdict=_verdict(worse, trend.threshold), best=best, worse=worse)
 

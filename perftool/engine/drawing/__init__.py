@@ -1,1 +1,1 @@
-"""What a report draws of a run, and what is drawn into its trace."""
+"""Draws the pictures of a report, and the annotations of a trace."""

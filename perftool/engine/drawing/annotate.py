@@ -1,4 +1,4 @@
-"""Findings, the critical path, idle time and counters of a rank as slices and counters to draw into its trace."""
+"""Builds slices and counters to add to a rank's trace: findings, the critical path, idle time and counters."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY 
 
 
 def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
-    """What to draw for ``rank``: its findings and those of the whole run, critical path, idle time by cause, counters.
+    """The annotations for ``rank``: its own and run-wide findings, critical path, idle time by cause, counters.
 
-    The idle time and the counters are read from ``store`` while they are drawn.
+    Idle time and counters are read from ``store`` lazily, while they are written.
     """
     store.build(["windows", "_idle_stretches", "_busy_changes", "queue_depth", "memory"])
     window = _window(store, rank)
@@ -45,7 +45,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
 
 def _window(store: TraceStore, rank: int) -> Location:
-    """The stretch that the numbers speak of, or the whole recording when it holds nothing to speak of."""
+    """The measured window of the rank, or the whole recording if it has none."""
     for table in ("windows", "slices"):
         store.build([table])
         found = store.select(
@@ -58,7 +58,7 @@ def _window(store: TraceStore, rank: int) -> Location:
 
 
 def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
-    """What to look at first, and what to select there."""
+    """The initial view, and the slice to select in it."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):
             return _around(finding.location, window), finding.location
@@ -67,7 +67,7 @@ def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location,
 
 
 def _around(place: Location, window: Location) -> Location:
-    """``place`` with as much before and after it as it is long, where the window reaches that far."""
+    """``place`` extended by its own length on both sides, within the window."""
     ts, dur, first, length = (int(ns or 0) for ns in (place.ts_ns, place.dur_ns, window.ts_ns, window.dur_ns))
     start = min(ts, max(ts - dur, first))
     end = max(ts + dur, min(ts + 2 * dur, first + length))
@@ -79,14 +79,14 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The first number that, like the ones after it for our threads, is neither a process nor a thread of the trace."""
+    """The first of a range of numbers, one per thread we add, that the trace uses neither as process nor as thread."""
     taken = {row["number"] for row in store.select(_NUMBERS)}
     free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
     return next(free)
 
 
 def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
-    """The findings of one rule with the slices they point to; what overlaps goes to lanes of its own."""
+    """The findings of one rule with the slices they point to; overlapping slices get separate lanes."""
     chosen = [finding for finding in findings if finding.code == code]
     marks = [mark for finding in chosen for mark in _marks(finding, window)]
     for number, lane in enumerate(nested_lanes(marks)):
@@ -94,9 +94,9 @@ def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator
 
 
 def nested_lanes(marks: Iterable[Mark]) -> list[list[Mark]]:
-    """``marks`` on as few lanes as a greedy choice needs, such that two marks of a lane never overlap in part."""
+    """``marks`` assigned greedily to lanes, such that no two marks of a lane overlap partially."""
     lanes: list[list[Mark]] = []
-    # For each lane, the ends of the marks that are still open, the innermost last.
+    # The ends of the open marks of each lane, innermost last.
     still_open: list[list[int]] = []
     for mark in sorted(marks, key=lambda mark: (mark.ts_ns, -mark.dur_ns)):
         end = mark.ts_ns + mark.dur_ns
@@ -110,14 +110,14 @@ def nested_lanes(marks: Iterable[Mark]) -> list[list[Mark]]:
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
-    """Whether a stretch lies inside what is open at ``ts``; closes what ended before."""
+    """Whether a stretch fits inside the marks open at ``ts``; closes marks that ended before."""
     while open_ends and open_ends[-1] <= ts:
         open_ends.pop()
     return not open_ends or end <= open_ends[-1]
 
 
 def _marks(finding: Finding, window: Location) -> Iterator[Mark]:
-    # What has no stretch of its own speaks of the whole window.
+    # A finding without a stretch concerns the whole window.
     drawn = finding.location if _has_stretch(finding.location) else window
     yield _mark(f"{finding.code}: {finding.message}", drawn, _args(finding))
     for number, place in enumerate(finding.related, 1):

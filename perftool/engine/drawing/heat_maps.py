@@ -1,4 +1,4 @@
-"""Where ranks differ: each beside the median rank, by cause and by step."""
+"""Shows where ranks differ from the median rank, by cause and by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perftool.model.pictures import HeatMap
 from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
 
-# More than these would have rows too low to be told apart.
+# More steps would make the rows too thin to distinguish.
 _MOST_STEPS = 48
 _LEAST = 0.02
 _CAUSES = """
@@ -26,7 +26,7 @@ _LABELS = {"compute": "kernels", "host": "the host", "link": "collectives"}
 
 
 def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
-    """The pictures of a run whose ranks differ; none where they do not, or there is one."""
+    """The heat maps of a run with differing ranks; empty if they do not differ, or there is only one."""
     store.build(["rank_excess", "_step_work", "windows"])
     causes = _map(store, "cause", "By cause, mean of the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, without what a rank waits for others", _STEPS, {"most": _MOST_STEPS})

@@ -1,4 +1,4 @@
-"""The lanes around a place in a trace: what host and device did there, in few enough bars to draw."""
+"""Draws the lanes around a place in a trace: host and device activity, in a limited number of bars."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from perftool.model.pictures import Bar, Lane, LaneSide
 from perftool.store.trace_store import TraceStore
 
-# A view is this many pixels wide for the purpose of telling slices apart; shorter ones are joined.
+# Assumed width of a view in pixels; slices shorter than a pixel are joined.
 _PIXELS = 400
 _HOST_LANES = 3
 _DEVICE_LANES = 5
 _HOST_ROWS = 4
-_NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_names")
+_NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# Slices shorter than a pixel become one bar per pixel and kind. Lanes: which bars belong together.
+# Slices shorter than a pixel become one bar per pixel and kind. Only bars of the same lane are joined.
 _JOINED = """
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (
@@ -43,7 +43,7 @@ WITH cut AS (
            least(s."end", $until) AS "end",
            CASE WHEN y.id IS NOT NULL THEN 'sync' ELSE coalesce(n.drawn, 'other') END AS kind
     FROM slices AS s
-    LEFT JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
+    LEFT JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     LEFT JOIN (SELECT DISTINCT id FROM syncs WHERE rank = $rank) AS y ON y.id = s.id
     WHERE s.rank = $rank AND list_contains($tracks, s.track) AND s.ts < $until AND s."end" > $begin AND s.dur >= 0
       AND s.cat IS DISTINCT FROM 'python_function' AND NOT is_step(s.name)
@@ -56,7 +56,7 @@ WITH cut AS (
     FROM gap_causes WHERE rank = $rank AND ts < $until AND "end" > $begin
 ), {_JOINED}
 """
-# The threads that feed the device, the one with the marked slice first, then the one with most ops in the view.
+# The threads that feed the device: first the one with the marked slice, then the one with most ops in the view.
 _HOST_TRACKS = """
 SELECT t.id, t.process, t.thread,
        count(*) FILTER (s.ts = $mark AND s."end" = $mark_end) AS marked, count(*) FILTER (s.cat = 'cpu_op') AS ops
@@ -70,7 +70,7 @@ ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of a rank's time to look at, and the marked part of it; ns."""
+    """A stretch of a rank's time to draw, and the marked part of it; ns."""
 
     rank: int
     begin: int
@@ -80,12 +80,12 @@ class View:
 
     @property
     def pixel(self) -> int:
-        """What is shorter than this cannot be told apart."""
+        """The shortest visible duration."""
         return max((self.until - self.begin) // _PIXELS, 1)
 
 
 def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
-    """Idle time by cause, the device lanes and the feeding host threads in ``view``, those with nothing left out."""
+    """The non-empty lanes in ``view``: idle time by cause, feeding host threads, and the device."""
     store.build(_NEEDS)
     idle = _bars(store, _IDLE, view)
     lanes = [_lane("", "Idle, by cause", "idle", idle.get("", []), view, 1)] if idle else []
@@ -93,7 +93,7 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 
 def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
-    """The lanes with their longest bars, ``most`` in all, and how many that leaves out."""
+    """The lanes with the ``most`` longest bars in total, and the number of bars left out."""
     lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
     if len(lengths) <= most:
         return tuple(lanes), 0
@@ -111,7 +111,7 @@ def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
 
 
 def _place(lane: str) -> tuple[int, str]:
-    """The order of device lanes: engines by name, then tracks as numbers, which only count up within a rank."""
+    """The sort key of device lanes: engines by name, then tracks by number, which only increases within a rank."""
     return (int(lane), "") if lane.isdigit() else (-1, lane)
 
 
@@ -149,7 +149,7 @@ def _lane(key: str, name: str, side: LaneSide, bars: Sequence[Bar], view: View, 
 
 
 def _nested(bars: Sequence[Bar]) -> list[Bar]:
-    """Bars in order of time with the row that nesting gives them: one below the bar that covers them."""
+    """Bars in time order with rows by nesting: one below the bar that covers them."""
     open_ends: list[int] = []
     placed = []
     for bar in bars:
@@ -161,7 +161,7 @@ def _nested(bars: Sequence[Bar]) -> list[Bar]:
 
 
 def _coalesced(bars: Sequence[Bar], pixel: int) -> list[Bar]:
-    """Neighbours of a row and kind that are joined already, with less than a pixel between them, become one."""
+    """Merges adjacent joined bars of the same row and kind that are less than a pixel apart."""
     kept: list[Bar] = []
     last: dict[int, int] = {}
     for bar in bars:

@@ -1,4 +1,4 @@
-"""The critical path of a step of median length, drawn: a lane of its own, and what is lit of the lanes below it."""
+"""Draws the critical path of a step of median length: its own lane, and the highlighted parts of the lanes below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# The path lane shows in each of so many bins what bounds most of it.
+# Bins of the path lane; each shows what bounds most of it.
 _BINS = 400
 _STEP = """
 WITH drawn AS (SELECT DISTINCT step FROM critical_path WHERE rank = $rank),
@@ -32,7 +32,7 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The step of ``rank`` whose length is nearest to the median of those with a path; None without any."""
+    """The timeline of the step of ``rank`` closest to the median length of its steps with a path; None without any."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -50,7 +50,7 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """What bounds most of each bin, bins of a kind in a row as one bar with the name that fills it."""
+    """What bounds most of each bin; adjacent bins of a kind form one bar, named if one name fills most of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:
@@ -85,7 +85,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
 
 
 def _lit(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The stretches by lane, those closer than a pixel joined."""
+    """The stretches by lane; stretches less than a pixel apart are joined."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):
         if row["lane"] is None:
@@ -106,9 +106,9 @@ WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
 
 
 def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[tuple[int, int, int, int]]]:
-    """The critical path as a lane for each thread and stream that it touches, and its way from one to the other.
+    """The critical path as one lane per thread and stream on it, and its transitions between them.
 
-    Each step of the way is (lane, ts, lane, ts): the numbers of two lanes, and when marks on them begin.
+    Each transition is (lane, ts, lane, ts): the numbers of two lanes, and the start times of marks on them.
     """
     store.build(["critical_path", "tracks"])
     lanes: dict[int, tuple[str, list[Mark]]] = {}
@@ -116,7 +116,7 @@ def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[
     last: tuple[int, int] | None = None
     for row in store.select(_MARKS, {"rank": rank}):
         _, marks = lanes.setdefault(row["track"], (f"critical path: {str(row['lane']).strip()}", []))
-        # Work of a stream may overlap what it follows.
+        # Work on a stream may overlap its predecessor on the path.
         begin = max(row["ts"], marks[-1].ts_ns + marks[-1].dur_ns) if marks else row["ts"]
         if begin >= row["end"]:
             continue

@@ -1,4 +1,4 @@
-"""What the pictures of a report show, from the tables."""
+"""Builds the pictures of a report from the tables."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from perftool.engine.drawing.lanes import View, capped, lanes_in
 from perftool.engine.drawing.path import path_timeline
 from perftool.engine.report.across_ranks import grouped
 from perftool.engine.report.overview import median
-from perftool.model.pictures import MemoryCurve, Pictures, RankTimes, Strip, Timeline
+from perftool.model.memory import memory_place
+from perftool.model.pictures import MemoryCurve, MemorySteps, Pictures, RankTimes, Strip, Timeline
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
-# Enough to see what matters; the page says what it leaves out.
+# Enough to see what matters; the page states what is omitted.
 MOST_TIMELINES = 12
 MOST_BARS = 240
 MOST_STRIPS = 8
 MOST_CURVES = 8
 _BINS = 240
 _SAMPLES = 300
-# What lies around the marked stretch on either side, as a share of it. A short one is shown with some of the step.
+# Columns of a chart over steps.
+_MOST_STEPS = 120
+# Margin on either side of the marked stretch, as a share of it. A short stretch shows part of the step around it.
 _MARGIN = 0.6
 _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
@@ -30,7 +33,7 @@ _LEAST_MARGIN = 0.01
 
 @dataclass(frozen=True)
 class Wish:
-    """A timeline to draw: the view, and what the marked stretch in it and the step around it are called."""
+    """A timeline to draw: the view, and the names of the marked stretch and of the step around it."""
 
     view: View
     name: str | None
@@ -39,7 +42,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pictures a report shows: timelines by the number of the finding, and the ranks of strips and of memory."""
+    """The pictures of a report: timelines by finding number, and the ranks of strips and of memory curves."""
 
     timelines: Mapping[int, Wish]
     strips: tuple[int, ...]
@@ -61,6 +64,7 @@ class Taken:
     strips: tuple[Strip, ...]
     memory: tuple[MemoryCurve, ...]
     path: Timeline | None = None
+    memory_steps: tuple[MemorySteps, ...] = ()
 
 
 def pictures_of(store: TraceStore, report: Report) -> Pictures:
@@ -69,7 +73,7 @@ def pictures_of(store: TraceStore, report: Report) -> Pictures:
 
 
 def choose_pictures(store: TraceStore, report: Report) -> Wanted:
-    """The pictures for ``report``, from the tables over whole ranks of the store it was made from."""
+    """The pictures to draw for ``report``, chosen from the tables over whole ranks of its store."""
     store.build(["_rank_totals"])
     ranks = store.select("SELECT rank, device FROM _rank_totals ORDER BY rank")
     return Wanted(
@@ -81,7 +85,7 @@ def choose_pictures(store: TraceStore, report: Report) -> Wanted:
 
 
 def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
-    """Those of the pictures ``wanted`` that show ranks of ``store``, made from its events."""
+    """The ``wanted`` pictures of the ranks in ``store``, drawn from its events."""
     own = {number: wish for number, wish in wanted.timelines.items() if wish.view.rank in store.metadata}
     drawn = {number: _timeline(store, wish) for number, wish in own.items()}
     return Taken(
@@ -89,11 +93,12 @@ def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
         _strips(store, wanted.strips),
         _memory(store, wanted.memory),
         None if wanted.path not in store.metadata else path_timeline(store, wanted.path, MOST_BARS),
+        _memory_steps(store, wanted.memory),
     )
 
 
 def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) -> Pictures:
-    """All pictures of ``report``, from those of its ranks."""
+    """All pictures of ``report``, merged from those of its ranks."""
     timelines = {number: timeline for part in parts for number, timeline in part.timelines.items()}
     return Pictures(
         dict(sorted(timelines.items())),
@@ -102,11 +107,14 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
         _ranks(store, report.steps),
         path=next((part.path for part in parts if part.path), None),
         heat=heat_maps(store),
+        memory_steps=tuple(
+            sorted((drawn for part in parts for drawn in part.memory_steps), key=lambda drawn: drawn.rank)
+        ),
     )
 
 
 def _wishes(report: Report) -> dict[int, Wish]:
-    """What to draw by the number of the finding; of the same finding on several ranks only the first is drawn."""
+    """Timelines to draw, by finding number; a finding repeated on several ranks is drawn for the first only."""
     wishes: dict[int, Wish] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
@@ -126,7 +134,7 @@ class _Place:
 
 
 def _place_of(finding: Finding) -> _Place | None:
-    """The stretch of time to show for a finding: its own place, or the first related one with a length."""
+    """The stretch to show for a finding: its own location, or the first related one with a duration."""
     for place in (finding.location, *finding.related):
         if place.ts_ns is not None and place.dur_ns:
             same = [near.name for near in finding.related if (near.ts_ns, near.dur_ns) == (place.ts_ns, place.dur_ns)]
@@ -156,7 +164,7 @@ def _timeline(store: TraceStore, wish: Wish) -> Timeline | None:
     )  # fmt: skip
 
 
-# What the device did in each bin of the window, as a position in $kinds: DuckDB 2.0 fails on the texts themselves when
+# The device state in each bin of the window, as an index into $kinds: DuckDB 2.0 fails on the texts themselves when
 # there are millions of rows.
 _STRIP = """
 WITH bins AS (
@@ -166,7 +174,7 @@ WITH bins AS (
 doing AS (
     SELECT t.rank, t.ts, t."end", list_position($kinds, s.device) - 1 AS kind
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
-    JOIN _states AS s USING (mask) WHERE s.device IS NOT NULL
+    JOIN _mask_meanings AS s USING (mask) WHERE s.device IS NOT NULL
     UNION ALL SELECT rank, ts, "end", list_position($kinds, 'idle:' || cause) - 1 FROM gap_causes
 ),
 placed AS (
@@ -185,7 +193,7 @@ _BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 
 
 def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
-    store.build(["_timeline", "_states", "windows", "gap_causes", "device_ops"])
+    store.build(["_timeline", "_mask_meanings", "windows", "gap_causes", "device_ops"])
     causes = [row["cause"] for row in store.select("SELECT DISTINCT cause FROM gap_causes ORDER BY cause")]
     kinds = [*_BUSY_KINDS, *(f"idle:{cause}" for cause in causes)]
     by_rank: dict[int, tuple[int, float, dict[str, list[float]]]] = {}
@@ -199,7 +207,7 @@ def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
     )
 
 
-# The lowest and the highest reading of each bin, so that no peak is lost.
+# The lowest and highest reading of each bin, so that no peak is lost.
 _MEMORY = """
 WITH shown AS (
     SELECT * FROM memory
@@ -233,12 +241,49 @@ def _memory(store: TraceStore, ranks: Sequence[int]) -> tuple[MemoryCurve, ...]:
         curves.setdefault((row["rank"], row["device_type"], row["device"]), []).append(row)
     return tuple(
         MemoryCurve(
-            rank, "host memory" if not kind else f"device {device or 0}",
+            rank, memory_place(kind, device),
             tuple(row["ts"] for row in rows), tuple(row["allocated"] for row in rows),
             tuple(row["reserved"] for row in rows), rows[0]["samples"],
         )
         for (rank, kind, device), rows in list(curves.items())[:MOST_CURVES]
     )  # fmt: skip
+
+
+# The fullest step of each column; the kinds that take most come first.
+_MEMORY_STEPS = """
+WITH shown AS (FROM memory_steps WHERE main AND rank IN (SELECT unnest($ranks)) AND peak_bytes > 0),
+numbered AS (
+    SELECT *, dense_rank() OVER (PARTITION BY rank ORDER BY ts) - 1 AS place FROM shown
+),
+sized AS (SELECT rank, max(place) // $columns + 1 AS per_column FROM numbered GROUP BY rank),
+chosen AS (
+    SELECT n.rank, place // per_column AS at, per_column, max_by(place, (allocated, -place)) AS place
+    FROM numbered AS n JOIN sized USING (rank) GROUP BY ALL
+)
+SELECT n.rank, device_type, device, step, c.at, c.per_column, coalesce(kind, 'undecided') AS kind, peak_bytes
+FROM chosen AS c JOIN numbered AS n USING (rank, place)
+ORDER BY n.rank, sum(peak_bytes) OVER (PARTITION BY n.rank, kind) DESC, kind, c.at
+"""
+
+
+def _memory_steps(store: TraceStore, ranks: Sequence[int]) -> tuple[MemorySteps, ...]:
+    store.build(["memory_steps"])
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for row in store.select(_MEMORY_STEPS, {"columns": _MOST_STEPS, "ranks": list(ranks)}):
+        by_rank.setdefault(row["rank"], []).append(row)
+    return tuple(_drawn_steps(rank, rows) for rank, rows in by_rank.items())
+
+
+def _drawn_steps(rank: int, rows: Sequence[dict[str, Any]]) -> MemorySteps:
+    steps = {row["at"]: row["step"] for row in sorted(rows, key=lambda row: int(row["at"]))}
+    place = {at: number for number, at in enumerate(steps)}
+    kinds: dict[str, list[int]] = {}
+    for row in rows:
+        kinds.setdefault(row["kind"], [0] * len(steps))[place[row["at"]]] = row["peak_bytes"]
+    first = rows[0]
+    device = memory_place(first["device_type"], first["device"])
+    shown = {kind: tuple(values) for kind, values in kinds.items()}
+    return MemorySteps(rank, device, tuple(steps.values()), shown, first["per_column"])
 
 
 _TOTALS = """
@@ -249,7 +294,7 @@ FROM _rank_totals
 
 
 def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
-    """The ranks side by side; none when there is only one."""
+    """The ranks side by side; empty for a single rank."""
     complete = [step for step in steps if not step.partial]
     ranks = sorted({step.rank for step in complete})
     if len(ranks) < 2:

@@ -1,1 +1,1 @@
-"""The gate of CI: which findings count, which were accepted, which budgets hold."""
+"""The CI gate: which findings count, which are accepted, which budgets hold."""

@@ -1,4 +1,4 @@
-"""Accepted findings: a file of fingerprints, written once and subtracted from every run after."""
+"""Accepted findings: a file of fingerprints, written once and subtracted from every later run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
 from perftool.readers.files.small_file import read_small
 
 VERSION = 1
-# Failures and broken budgets are never accepted: a gate must not learn to live with a missing input.
+# Failures and broken budgets are never accepted: a gate must not tolerate a missing input.
 _NEVER_ACCEPTED = ("TRC000", "TRC001", "BUD101", "BUD102")
 _MOST = 64 << 20
 _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message": str, "count": int}
@@ -56,10 +56,10 @@ def render_baseline(findings: Iterable[LintFinding]) -> bytes:
 def subtract(
     findings: Sequence[LintFinding], entries: Sequence[BaselineEntry], codes: Iterable[str]
 ) -> tuple[list[LintFinding], list[BaselineEntry]]:
-    """``findings`` with the accepted ones marked, and the entries that were not found again.
+    """``findings`` with the accepted ones marked, and the stale entries.
 
-    Of each fingerprint as many findings are accepted as the baseline counts, in the given order. An entry of a rule
-    that is not among ``codes`` was not looked for and so is not stale.
+    The baseline holds a count per fingerprint; that many findings are accepted, in the given order. An entry whose rule
+    is not in ``codes`` was not checked, so it is not stale.
     """
     left = Counter({entry.fingerprint: entry.count for entry in entries})
     marked = []
@@ -76,7 +76,7 @@ def subtract(
 
 
 def _fingerprints(found: LintFinding) -> tuple[str, str]:
-    """That of ``found``, and the one with its path, which a baseline may hold."""
+    """The fingerprint of ``found``, and the path-based one a baseline may hold instead."""
     finding = found.finding
     return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 

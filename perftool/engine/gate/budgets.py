@@ -1,4 +1,4 @@
-"""Limits on numbers of a run. A broken limit is a finding, and so is a number that the input does not show."""
+"""Limits on numbers of a run. A broken limit is a finding, and so is a number missing from the input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Gives the names of the columns, and the rows, of a SELECT over the tables of the run.
+# Runs a SELECT over the tables of the run; returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
@@ -31,7 +31,7 @@ _QUERY_OPTION = re.compile(
 
 @dataclass(frozen=True)
 class Budget:
-    """``name`` must compare to ``limit``. The number is that of the summary, or what ``query`` gives."""
+    """A limit for ``name``. The number comes from the summary, or from ``query``."""
 
     name: str
     comparison: str
@@ -44,7 +44,7 @@ class Budget:
 
 
 def budget_option(text: str, origin: str = "--budget") -> BudgetText:
-    """A budget of the command line: ``step_time_ms<=120``, or ``name: SELECT ... <= 10``."""
+    """Parse a budget from the command line: ``step_time_ms<=120``, or ``name: SELECT ... <= 10``."""
     if query := _QUERY_OPTION.fullmatch(text):
         return BudgetText(query[1], query[3], query[2], origin)
     plain = _OPTION.fullmatch(text)
@@ -55,7 +55,7 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
 
 
 def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[Budget, ...]:
-    """The budgets in ``texts``. Raises SettingsError for a malformed limit, and for a name that no metric has."""
+    """Parse ``texts`` into budgets. Raises SettingsError for a malformed limit or an unknown metric."""
     known = sorted(metrics)
     budgets = []
     for text in texts:
@@ -72,9 +72,9 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
 def check_budgets(
     budgets: Sequence[Budget], summary: Mapping[str, Metric], query: Query, rules: Sequence[Rule]
 ) -> list[Finding]:
-    """One finding for each budget that is broken or whose number is missing; none for rules not in ``rules``.
+    """One finding for each budget that is broken or whose number is missing, if its rule is in ``rules``.
 
-    ``query`` answers the budgets that are a SELECT.
+    ``query`` answers budgets given as a SELECT.
     """
     by_code = {rule.code: rule for rule in rules}
     findings = []

@@ -1,4 +1,4 @@
-"""A run as a gate: findings with their places, what is accepted, and whether the rest fails the run."""
+"""A run as a CI gate: findings with their places, the accepted ones, and whether the rest fails the run."""
 
 from __future__ import annotations
 
@@ -7,54 +7,69 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from perftool.engine.analysis import analysed, empty_report
+from perftool.engine.analysis import Run, empty_report
 from perftool.engine.gate.baseline import read_baseline, subtract
 from perftool.engine.gate.budgets import Budget, check_budgets, parse_budgets
-from perftool.engine.ranks.schedule import IN_PROCESS, Progress, Schedule
 from perftool.engine.report.portable import file_of, make_portable, shown_paths
 from perftool.engine.report.source_places import place_sources
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.settings.settings import Settings
+from perftool.errors import NoInputError
 from perftool.model.choices import CONFIDENCES, SEVERITIES
 from perftool.model.lint import BaselineEntry, LintFinding, LintReport
 from perftool.model.metrics import metric_names
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import Inputs
 
 
 @dataclass(frozen=True)
 class LintPlan:
-    """What a lint run needs besides its inputs; raises on wrong budgets and baselines before anything is read."""
+    """The setup of a lint run, without its inputs; raises on invalid budgets or baselines before reading anything."""
 
     rules: Sequence[Rule]
     settings: Settings
     root: Path
     stdin_name: str | None = None
+    allow_empty: bool = False
     budgets: tuple[Budget, ...] = field(init=False)
     accepted: tuple[BaselineEntry, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        budgets = parse_budgets(self.settings.budgets, metric_names())
+        budgets = parse_budgets(self.settings.limits, metric_names())
         baseline = self.settings.baseline
         object.__setattr__(self, "budgets", budgets)
         object.__setattr__(self, "accepted", None if baseline is None else read_baseline(baseline))
 
 
-def lint_inputs(
-    inputs: Inputs, plan: LintPlan, progress: Progress | None = None, schedule: Schedule = IN_PROCESS
-) -> LintReport:
-    """Lint the files of ``inputs`` together. Raises InputError when none of them can be read."""
-    if not inputs.files:
-        return judge(empty_report(plan.rules), plan)
-    with analysed(inputs, plan.rules, schedule, progress) as run:
-        report = run.report
-        broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
+def lint_run(run: Run, plan: LintPlan) -> LintReport:
+    """Lint a run made with the rules of ``plan``.
+
+    Raises InputError when no input can be read, and NoInputError when the traces among them hold no event: a gate that
+    checked nothing must not pass.
+    """
+    report = run.report
+    _require_events(report, plan)
+    broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
 
+def lint_nothing(plan: LintPlan) -> LintReport:
+    """The result without any input."""
+    return judge(empty_report(plan.rules), plan)
+
+
+def _require_events(report: Report, plan: LintPlan) -> None:
+    traces = [read.path for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
+    if plan.allow_empty or not traces or report.summary["window_ms"].value is not None:
+        return
+    shown = shown_paths(traces, plan.root, plan.stdin_name)
+    first, more = shown[traces[0]], len(traces) - 1
+    what = f"{first} and {more} more traces hold" if more else f"{first}: the trace holds"
+    raise NoInputError(f"{what} no event with a duration, so nothing was checked; --allow-empty accepts that")
+
+
 def judge(report: Report, plan: LintPlan) -> LintReport:
-    """``report`` as a gate sees it: sorted, filtered, compared with the baseline."""
+    """The gate's view of ``report``: sorted, filtered, compared with the baseline."""
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
     portable = place_sources(make_portable(report, shown), (plan.root, *plan.settings.source_roots), shorten=True)
     placed = [_place(finding, portable, plan.settings.baseline_paths) for finding in portable.findings]
@@ -69,7 +84,7 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
 
 
 def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
-    """``result`` as it is once ``entries`` are the baseline."""
+    """``result`` judged with ``entries`` as the baseline."""
     marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
     judged = _judged(result.report, marked, stale, settings)
     return replace(judged, idle_ignores=result.idle_ignores, hidden=result.hidden)
@@ -91,16 +106,16 @@ def _place(finding: Finding, report: Report, by_path: bool) -> LintFinding:
 
 
 def _severe(finding: Finding, settings: Settings) -> bool:
-    """Whether ``finding`` is as severe and as sure as what is to be shown."""
+    """Whether ``finding`` reaches the minimum severity and confidence."""
     severe = _rank(SEVERITIES, finding.severity) <= _rank(SEVERITIES, settings.min_severity)
     return severe and _rank(CONFIDENCES, finding.confidence) <= _rank(CONFIDENCES, settings.min_confidence)
 
 
 def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
-    """The per-file ignores, pattern and selector, that silence ``found``."""
+    """The per-file ignores that silence ``found``, as (pattern, selector)."""
     return {
         (pattern, selector.text)
-        for pattern, chosen in settings.per_file_ignores
+        for pattern, chosen in settings.file_ignores
         if _matches(found.file, pattern)
         for selector in chosen
         if selector.means(found.finding.code, found.finding.name)
@@ -108,9 +123,9 @@ def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
 
 
 def _idle_ignores(placed: Iterable[LintFinding], files: Sequence[str], plan: LintPlan) -> Iterator[str]:
-    """The per-file ignores that mean a file and a rule of this run, and silence nothing of what was found."""
+    """The per-file ignores that match a file and a rule of this run but silence no finding."""
     used = {ignore for found in placed for ignore in _ignores(found, plan.settings)}
-    for pattern, chosen in plan.settings.per_file_ignores:
+    for pattern, chosen in plan.settings.file_ignores:
         if not any(_matches(file, pattern) for file in files):
             continue
         for selector in chosen:
@@ -128,7 +143,7 @@ def _rank(order: Sequence[str], value: str) -> int:
 
 
 def _order(found: LintFinding) -> tuple[int | str, ...]:
-    """The worst first: by severity, then gain; then by name, so that the order never depends on the run."""
+    """Sorts by severity, then gain, then names, so that the order is the same in every run."""
     finding = found.finding
     gain = finding.gain.ns_per_step if finding.gain else -1
     place = finding.location

@@ -1,1 +1,1 @@
-"""Many ranks: each analysed apart, wherever it runs, then joined."""
+"""Analyses many ranks: each separately, on any machine, then joined."""

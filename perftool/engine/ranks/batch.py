@@ -1,4 +1,4 @@
-"""Which trace is which rank, and which traces are read by one task."""
+"""Assigns ranks to traces, and groups traces into tasks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from perftool.readers.files.stream import reads_once
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# Making the tables costs a quarter of a second, whether of one small trace or of many.
+# Building the tables costs a quarter of a second, for one small trace or many.
 BATCH_BYTES = 256 << 20
+# Processes side by side hold a batch each: 48 MB of text take 400 MiB, with Python and its libraries.
+BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
 @dataclass(frozen=True)
 class RankFile:
-    """A trace and the rank to file it under; None for the one it states, when that shows only while it is read.
+    """A trace and its rank; None if the rank is known only after reading the trace.
 
-    ``issues`` are known before that. ``folder`` is what a relative path counts from, for processes on other machines.
+    ``issues`` are found before reading. ``folder`` is the base of a relative path, for processes on other machines.
     """
 
     path: str
@@ -37,7 +39,7 @@ class RankFile:
 
     @property
     def place(self) -> str:
-        """Where the file is, also for a process that runs elsewhere than ``path`` counts from."""
+        """The path of the file, also for a process with another working directory."""
         return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 
@@ -48,25 +50,25 @@ class Batch:
     files: tuple[RankFile, ...]
 
     def split(self) -> list[Batch]:
-        """The same traces, each by itself."""
+        """The same traces, one per batch."""
         return [Batch((file,)) for file in self.files]
 
     def seen_from(self, folder: str) -> Batch:
-        """The same traces for a process that runs anywhere; relative paths count from ``folder``."""
+        """The same traces for a process anywhere; relative paths are resolved against ``folder``."""
         return Batch(tuple(replace(file, folder=folder) for file in self.files))
 
     def only(self, ranks: Container[int]) -> Batch:
-        """Those of the traces that are one of ``ranks``."""
+        """The traces of ``ranks``."""
         return Batch(tuple(file for file in self.files if file.rank in ranks))
 
 
 def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tuple[RankFile, ...]:
-    """Each of ``paths`` with its rank: the one it states, or a free one for those that state none.
+    """Each of ``paths`` with its rank: the one it states, or else a free one.
 
-    These are numbered by host and process, then by name, where numbers count as such. What was ``set_aside`` for a
-    trace is an issue of it.
+    Traces without a rank are numbered by host and process, then by name in natural order. A file ``set_aside`` in
+    favour of a trace becomes an issue of that trace.
 
-    A single trace, and what can be read only once, tell their rank while they are read.
+    The rank of a single trace, or of read-once input, is found while reading it.
     """
     left_out: dict[str, list[ImportIssue]] = {path: [] for path in paths}
     for aside in set_aside:
@@ -86,23 +88,24 @@ def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tu
 
 
 def _natural(path: str) -> list[tuple[int, str]]:
-    """Sorts names with the numbers in them as numbers."""
+    """A sort key for natural order: numbers in names compare as numbers."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d{1,18})", path)]
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:
-    """``files`` in their order, as many together as make about ``BATCH_BYTES`` of text and keep ``workers`` busy.
+    """``files`` in order, in batches of about so many bytes of text, and at least enough of them for ``workers``.
 
-    ``apart`` gives each a batch of its own.
+    ``apart`` puts each file into its own batch.
     """
     if any(reads_once(file.path) for file in files):
         return (Batch(tuple(files)),)
     if apart:
         return tuple(Batch((file,)) for file in files)
-    # A file without text still has its place.
+    # An empty file needs a size too.
     sizes = [text_size(file.path) + 1 for file in files]
     total = sum(sizes)
-    wanted = max(min(workers, len(files)), ceil(total / BATCH_BYTES))
+    most = BATCH_BYTES if workers == 1 else BATCH_BYTES_SIDE_BY_SIDE
+    wanted = max(min(workers, len(files)), ceil(total / most))
     begins = accumulate(sizes, initial=0)
     middles = [int((begin + size / 2) * wanted / total) for begin, size in zip(begins, sizes, strict=False)]
     by_place = groupby(zip(middles, files, strict=True), key=itemgetter(0))

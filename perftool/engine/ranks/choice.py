@@ -1,4 +1,4 @@
-"""Which schedule a command line asks for, and which one suits it when it does not say."""
+"""The schedule that a command line asks for, or the best one by default."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from perftool.errors import SettingsError
 from perftool.readers.files.stream import reads_once
 from perftool.store.sizing import cores, free_memory_mb
 
-# What a worker needs in all: its database, a batch of text, and the nesting of slices.
+# Memory of one worker: its database, a batch of text, and the nesting of slices.
 _WORKER_MB = 1280
-# Below this much input it takes longer to start processes than to read it.
+# Below this input size, starting processes takes longer than reading.
 _WORTH_PROCESSES = 32 << 20
 
 
 def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: str | None = None) -> Schedule:
     """The schedule for the traces at ``paths``.
 
-    ``scheduler`` is None or ``local`` for this machine, or ``dask://HOST:PORT``. Without ``jobs`` there are as many
-    processes as cores, files and memory suggest. Raises SettingsError for anything else, and MissingExtraError.
+    ``scheduler`` is None or ``local`` for this machine, or ``dask://HOST:PORT``. Without ``jobs``, the number of
+    processes follows from cores, files and memory. Raises SettingsError for anything else, and MissingExtraError
+    without Dask.
     """
     if scheduler not in (None, "local"):
         if jobs is not None:
-            raise SettingsError("--jobs is for --scheduler local; a cluster has the workers it has")
+            raise SettingsError("--jobs is for --scheduler local; the number of a cluster's workers is fixed")
         return connect(scheduler)
     if jobs is not None and jobs < 1:
         raise SettingsError(f"--jobs {jobs}: must be at least 1")

@@ -5,24 +5,27 @@ from __future__ import annotations
 import importlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 
 from perftool import __version__
 from perftool.engine.ranks.batch import Batch
-from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Count, Lost, Made, Progress, Work
-from perftool.errors import MissingExtraError, PerfToolError, SettingsError
+from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Count, Made, Progress, TaskFailed, Work
+from perftool.errors import MissingExtraError, PerfToolError, SettingsError, is_interrupt
 
-# What the address begins with, and what Dask calls it.
+# Address schemes, and Dask's names for them.
 _SCHEMES = {"dask://": "tcp://", "tcp://": "tcp://", "tls://": "tls://"}
 _CONNECT_S = 20.0
-# An error of a task that is none of its input may pass: a full disk, a network that is down.
+_PATIENCE_S = 5.0
+# Errors not caused by the input may be temporary: a full disk, a network outage.
 _RETRIES = 2
-# Tasks that the scheduler knows of, for each thread: enough to keep it busy, few enough for ten thousand ranks.
+# Tasks submitted per thread: enough to keep the thread busy, few enough for ten thousand ranks.
 _AHEAD = 4
-# Nothing came back for so long: what is still out hangs.
+# After this long without a result, the outstanding tasks count as hung.
 _STALLED_S = 900.0
 
 
@@ -35,28 +38,28 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """The threads of all workers that are there now."""
+        """The threads of all workers connected now."""
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def share(self) -> tuple[int, int]:
-        """A core for each task: a worker may run several."""
+        """One core per task: a worker may run several."""
         return WORKER_MEMORY_MB, 1
 
-    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """Work on the cluster. Dask gives the task of a lost worker to another one; one that hangs is lost.
+    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
+        """Run the tasks on the cluster. Dask reassigns the task of a lost worker; a hung task is lost.
 
-        When the cluster is silent twice in a row, nothing is left that would do the other tasks: they are lost too.
+        When the cluster is silent twice in a row, no worker is left for the remaining tasks: they are lost too.
         """
         waiting = deque(tasks)
         out: dict[Any, Batch] = {}
-        results: dict[Batch, Made | Lost] = {}
+        results: dict[Batch, Made | TaskFailed] = {}
         finished: SimpleQueue[Any] = SimpleQueue()
         show, silent = Count(tasks, progress), False
         here = os.getcwd()
         while waiting or out:
             while waiting and len(out) < _AHEAD * self.workers:
                 task = waiting.popleft()
-                # Pure tasks of the same arguments would share results, though the files may have changed.
+                # Dask would share the results of pure tasks with equal arguments, but the files may have changed.
                 future = self.client.submit(work, task.seen_from(here), None, pure=False, retries=_RETRIES)
                 out[future] = task
                 future.add_done_callback(finished.put)
@@ -66,37 +69,40 @@ class Cluster:
                 out, waiting, silent = {}, deque() if silent else waiting, True
             elif future in out:
                 task = out.pop(future)
-                # Fetched at once: a worker that dies later takes the results it still holds with it.
+                # Fetched at once: a worker that dies later loses the results it holds.
                 results[task], silent = self._result(future), False
                 show.add(task)
         yield from (results[task] for task in tasks)
 
     def _next(self, finished: SimpleQueue[Any]) -> Any:
-        """The next future that is finished, whatever came of it; None when nothing happens for too long."""
+        """The next future to finish, successfully or not; None when nothing finishes in time."""
         try:
             return finished.get(timeout=self.stalled_s)
         except Empty:
             return None
 
-    def _given_up(self, out: Mapping[Any, Batch], waiting: Iterable[Batch]) -> dict[Batch, Lost]:
+    def _given_up(self, out: Mapping[Any, Batch], waiting: Iterable[Batch]) -> dict[Batch, TaskFailed]:
         for future in out:
             future.cancel()
-        return dict.fromkeys((*out.values(), *waiting), Lost(f"the cluster gave no answer for {self.stalled_s:g} s"))
+        return dict.fromkeys(
+            (*out.values(), *waiting), TaskFailed(f"the cluster gave no answer for {self.stalled_s:g} s")
+        )
 
     def _result(self, future: Any) -> Any:
-        """What ``future`` gives. Its state is not asked: one that was finished is not when its worker has died since,
-        and is done anew."""
+        """The result of ``future``. Its status is not checked: if its worker died after finishing it, the future is no
+        longer finished, and Dask recomputes it.
+        """
         try:
             return future.result(timeout=self.stalled_s)
         except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs its ranks only
-            return Lost(f"the cluster could not analyse it ({' '.join(str(error).split())})")
+            return TaskFailed(f"the cluster could not analyse it ({' '.join(str(error).split())})")
 
 
 def connect(address: str) -> Cluster:
-    """The cluster at ``dask://HOST:PORT`` or ``tls://HOST:PORT``, or that of a scheduler file.
+    """Connect to the cluster at ``dask://HOST:PORT`` or ``tls://HOST:PORT``, or through a scheduler file.
 
-    TLS takes its certificates from Dask's configuration. Raises SettingsError for another address, MissingExtraError
-    without Dask, PerfToolError when no scheduler answers, or its workers are none or have another version of this
+    TLS uses the certificates in Dask's configuration. Raises SettingsError for another address, MissingExtraError
+    without Dask, and PerfToolError when no scheduler answers, it has no workers, or they have another version of this
     program.
     """
     scheme = next((scheme for scheme in _SCHEMES if address.startswith(scheme)), None)
@@ -110,16 +116,42 @@ def connect(address: str) -> Cluster:
     distributed = _distributed(address)
     where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
     try:
-        client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=False)
-    # Without certificates for TLS Dask raises TypeError.
-    except (OSError, ValueError, KeyError, TypeError, distributed.TimeoutError) as error:
-        raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({error})") from None
+        client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))
+    # Dask raises TypeError when TLS certificates are missing, and MemoryError or others for another protocol.
+    except Exception as error:  # noqa: BLE001
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        why = str(error) or type(error).__name__
+        raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({why})") from None
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
     except distributed.TimeoutError:
         raise PerfToolError(f"--scheduler {address}: the Dask scheduler has no workers") from None
     _require_version(address, client)
     return Cluster(client)
+
+
+def _in_time(make: Callable[[], Made]) -> Made:
+    """What ``make`` returns or raises. Raises TimeoutError when it takes too long.
+
+    Dask has no time limit for a peer that accepts a connection and says nothing. Its thread stays, and ends with us.
+    """
+    done: SimpleQueue[tuple[Made | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((make(), None))
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            done.put((None, error))
+
+    Thread(target=run, daemon=True).start()
+    try:
+        made, error = done.get(timeout=_CONNECT_S + _PATIENCE_S)
+    except Empty:
+        raise TimeoutError("it accepts the connection but does not answer") from None
+    if error is not None:
+        raise error
+    return cast("Made", made)
 
 
 def _require_version(address: str, client: Any) -> None:

@@ -1,4 +1,4 @@
-"""Many ranks: analysed by several tasks, and one store and one answer of the rules over what these hand on."""
+"""Analyses many ranks in several tasks, joins their exported tables, and evaluates the rules over the joined store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.part import Facts, Part, Shared, analyse_batch
-from perftool.engine.ranks.schedule import Lost, Progress, Schedule
+from perftool.engine.ranks.schedule import Progress, Schedule, TaskFailed
 from perftool.engine.report.compose import unreadable
 from perftool.engine.rules.asking import Answer, Context
 from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
@@ -20,37 +20,40 @@ from perftool.engine.rules.predict_run import predicted_together
 from perftool.errors import InputError
 from perftool.model.rule import Rule
 from perftool.replay.limits import MOST_RANKS
-from perftool.store.handover import spans_ranks
+from perftool.store.rank_export import spans_ranks
 from perftool.store.trace_store import TraceStore
 
 
-def asked_apart(rule: Rule) -> bool:
-    """Whether ``rule`` is asked of one rank at a time.
+def per_rank(rule: Rule) -> bool:
+    """Whether ``rule`` runs on one rank at a time.
 
-    Users are promised that. A shipped rule finds the same whether the ranks are in one store or not; a test holds it.
+    Users are promised that. A shipped rule gives the same findings with one store or many; a test checks it.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
 
 def analyse(tasks: Sequence[Batch], shared: Shared, schedule: Schedule, progress: Progress | None) -> list[Part]:
-    """What ``tasks`` hand on, in their order. Where one is lost its traces are tried again, each by itself."""
+    """The results of ``tasks``, in order. The traces of a lost task are retried one by one."""
     work = partial(analyse_batch, shared=shared)
     results = list(schedule.run(tasks, work, progress))
     retried = [
-        alone for task, result in zip(tasks, results, strict=True) if isinstance(result, Lost) for alone in task.split()
+        alone
+        for task, result in zip(tasks, results, strict=True)
+        if isinstance(result, TaskFailed)
+        for alone in task.split()
     ]
     singles = [alone for alone in retried if Batch((alone.files[0],)) not in tasks]
     again = dict(zip(singles, schedule.run(singles, work, progress), strict=True)) if singles else {}
     parts = []
     for task, result in zip(tasks, results, strict=True):
-        if not isinstance(result, Lost):
+        if not isinstance(result, TaskFailed):
             parts.append(result)
             continue
         parts += [_made(alone, again.get(alone, result)) for alone in task.split()]
     return parts
 
 
-def _made(task: Batch, result: Part | Lost) -> Part:
+def _made(task: Batch, result: Part | TaskFailed) -> Part:
     if isinstance(result, Part):
         return result
     path = task.files[0].path
@@ -58,11 +61,11 @@ def _made(task: Batch, result: Part | Lost) -> Part:
 
 
 def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
-    """Put ``parts`` together in ``store``, their times counted from one zero; returns what they say."""
+    """Join ``parts`` in ``store``, with times relative to one zero; returns their facts."""
     facts = [part.facts for part in parts if part.facts is not None]
     store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
     if facts:
-        store.adopt([fact.handover(store.base_ns) for fact in facts])
+        store.import_ranks([fact.exported(store.base_ns) for fact in facts])
     for part in parts:
         store.inputs += part.inputs
         store.unreadable += part.unreadable
@@ -72,7 +75,7 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 
 
 def unpredicted(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, which may have been made apart, without replays where the run has more ranks than are replayed."""
+    """``parts``, possibly analysed separately, without replays when the run has too many ranks for them."""
     if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
         return list(parts)
     return [replace(part, facts=part.facts and _bare(part.facts)) for part in parts]
@@ -84,14 +87,14 @@ def _bare(facts: Facts) -> Facts:
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
-    """The rules over ranks are asked here, of ``store``; those of a rank were asked by the tasks."""
+    """The outcome of ``rules``: those over all ranks run here, on ``store``; tasks already ran those of one rank."""
     asked = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     filled = frozenset(name for fact in facts for name in fact.filled)
     given = [{answer.code: answer for answer in fact.answers} for fact in facts]
 
     def has_rows(name: str) -> bool:
-        return name in filled or (spans_ranks(name) and store.has_rows(name))
+        return store.has_rows(name) if spans_ranks(name) else name in filled
 
     def answer(rule: Rule) -> Answer:
         if rule.scope == "ranks":
@@ -114,8 +117,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """What was found, each with the rank that was asked, None where several were at once; times from ``base_ns``."""
-    asked = next(iter(fact.metadata)) if asked_apart(rule) else None
+    """The rows found, each with the rank the rule ran on, or None if it ran on several; times from ``base_ns``."""
+    asked = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)
     for row in answer.rows:
@@ -123,10 +126,9 @@ def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tup
 
 
 def _told_once(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
-    """The rows of all ``ranks``. What they say alike of no rank in particular, a log told them: it counts once.
+    """The rows of all ``ranks``. Equal rows without a rank come from a log and count once.
 
-    A rule of a user that does not say which rank it speaks of speaks of the one it was asked about, unless all say the
-    same.
+    If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
     """
     times = Counter(repr(row) for _, row in rows)
     told: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a task does with its traces, and what it hands on about their ranks."""
+"""The analysis of one task's traces, and what it exports about their ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perftool.engine.ranks.batch import Batch, RankFile
-from perftool.engine.ranks.schedule import Lost, Progress
+from perftool.engine.ranks.schedule import Progress, TaskFailed
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
 from perftool.engine.rules.asking import Answer
@@ -19,10 +19,10 @@ from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
 from perftool.readers.files.host_name import HOST_KEYS
-from perftool.replay.path_rows import critical_path_rows
+from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import catalog
 from perftool.store.device import DeviceSigns, decide_device, device_signs
-from perftool.store.handover import HANDED_ON, Handover
+from perftool.store.rank_export import EXPORTED, ExportedTables
 from perftool.store.ranks import base_time
 from perftool.store.readings import Reading
 from perftool.store.shift import Shift, shift_to
@@ -31,13 +31,13 @@ from perftool.store.trace_store import TraceStore
 if TYPE_CHECKING:
     from perftool.engine.drawing.pictures import Taken, Wanted
 
-# The metadata that the joined store has a use for.
+# Metadata used by the joined store.
 _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What every task needs: the rules, what logs and configuration say, what a worker may use, and how many ranks."""
+    """The inputs shared by all tasks: rules, readings of logs and configuration, worker limits, number of ranks."""
 
     rules: tuple[Rule, ...]
     readings: tuple[Reading, ...]
@@ -48,7 +48,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a store over some ranks says of them: its tables, what rules found, and which tables have rows."""
+    """What a store exports about its ranks: tables, findings of rules, and which tables have rows."""
 
     base_ns: int
     metadata: Mapping[int, Mapping[str, Any]]
@@ -59,31 +59,31 @@ class Facts:
     filled: frozenset[str]
 
     def shift(self, base_ns: int) -> Shift:
-        """What makes its times count from ``base_ns``; those of ranks that name no zero stay as they are."""
+        """The shift that makes its times relative to ``base_ns``; ranks without a zero stay unshifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 
-    def handover(self, base_ns: int) -> Handover:
-        """Its tables, for a store whose times count from ``base_ns``."""
-        return Handover(self.tables, self.shift(base_ns), frozenset(self.metadata))
+    def exported(self, base_ns: int) -> ExportedTables:
+        """Its tables, for a store whose times are relative to ``base_ns``."""
+        return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some ranks, analysed: the files that were read, those that could not be, and ``facts`` unless none was read."""
+    """The analysis of some ranks: files read, unreadable files, and ``facts`` unless no file was readable."""
 
     inputs: tuple[InputFile, ...]
     unreadable: tuple[InputFile, ...]
     facts: Facts | None
 
 
-def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | Lost:
+def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | TaskFailed:
     """Analyse the traces of ``batch`` together.
 
-    Lost when one of them breaks the program.
+    Returns TaskFailed when a trace crashes the analysis.
     """
     try:
-        with TraceStore.for_files([file.place for file in batch.files], critical_path_rows) as store:
+        with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             read_files(store, batch.files, progress)
             if not store.inputs:
@@ -93,19 +93,19 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
                     store.add_reading(reading)
             return _part(store, shared.rules, shared.ranks)
     except OutOfMemoryError as error:
-        return Lost(str(error))
-    except Exception as error:  # the other ranks have their report
+        return TaskFailed(str(error))
+    except Exception as error:  # the other ranks still get their report
         if is_interrupt(error):
             raise
-        return Lost(f"internal error: {type(error).__name__}: {error}")
+        return TaskFailed(f"internal error: {type(error).__name__}: {error}")
 
 
 def draw_batch(
     batch: Batch, progress: Progress | None = None, *, shared: Shared, wanted: Wanted, base_ns: int
-) -> Taken | Lost:
-    """The pictures ``wanted`` of the ranks in ``batch``, their times counted from ``base_ns``."""
+) -> Taken | TaskFailed:
+    """The pictures ``wanted`` of the ranks in ``batch``, with times relative to ``base_ns``."""
     try:
-        with TraceStore.for_files([file.place for file in batch.files], critical_path_rows) as store:
+        with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
             store.base_ns = base_ns
             read_files(store, batch.files, progress)
@@ -113,15 +113,15 @@ def draw_batch(
 
             return take_pictures(store, wanted)
     except OutOfMemoryError as error:
-        return Lost(str(error))
-    except Exception as error:  # a report without a picture is better than none
+        return TaskFailed(str(error))
+    except Exception as error:  # a missing picture must not fail the report
         if is_interrupt(error):
             raise
-        return Lost(f"internal error: {type(error).__name__}: {error}")
+        return TaskFailed(f"internal error: {type(error).__name__}: {error}")
 
 
 def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress | None = None) -> None:
-    """Read ``files`` into ``store``, those that can be read; the others are its ``unreadable`` ones."""
+    """Read ``files`` into ``store``; unreadable ones are listed in its ``unreadable``."""
     for number, file in enumerate(files, 1):
         label = file.path if len(files) == 1 else f"rank {number} of {len(files)}"
         kept = None if file.rank is None else partial(_keep, file.rank)
@@ -139,16 +139,16 @@ def _keep(rank: int, _: int | None) -> int:
 
 
 def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
-    """Whether a log speaks of one of the ranks, or of the run as a whole."""
+    """Whether a log concerns one of the ranks, or the whole run."""
     ranks = reading.reading.ranks
     return len(ranks) != 1 or ranks[0] in own
 
 
 def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
-    tables = store.hand_on()
+    tables = store.export_ranks()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # The device of the run may show on other ranks only.
+    # The run's device may be visible on other ranks only.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
@@ -160,6 +160,6 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
         signs=signs,
         answers=tuple(answers),
         models=models,
-        filled=frozenset(name for name in (needed | set(HANDED_ON)) if name in catalog() and store.has_rows(name)),
+        filled=frozenset(name for name in (needed | set(EXPORTED)) if name in catalog() and store.has_rows(name)),
     )
     return Part(tuple(store.inputs_with_issues()[: len(store.inputs)]), tuple(store.unreadable), facts)

@@ -1,4 +1,4 @@
-"""What a part must be before anything is computed from it: it may come from anywhere, and our own process reads it."""
+"""Validates a part before anything is computed from it: it may come from anywhere, and our own process reads it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from perftool.errors import QueryError
 from perftool.model.report import Source
 from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 
-# What part.json, a table, and all together may hold, unpacked. A rank takes some 10 kB of the first, 30 kB of tables.
+# Unpacked size limits of part.json, a table, and all together. A rank takes some 10 kB of the first, 30 kB of tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
+# Largest compression ratio, and the unpacked size allowed on top of it: the ratio of our parts is three to ten.
+_MOST_TIMES, _ALWAYS = 100, 1 << 20
 
 
-def require_size(archive: zipfile.ZipFile) -> None:
-    """Raise ValueError when ``archive`` would unpack to more than a part may hold."""
-    if sum(entry.file_size for entry in archive.infolist()) > LARGEST_PART:
+def require_size(archive: zipfile.ZipFile, packed: int) -> None:
+    """Raise ValueError when ``archive``, of ``packed`` bytes, would unpack to more than a part may hold."""
+    unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > LARGEST_PART:
         raise ValueError(f"it unpacks to more than {LARGEST_PART >> 30} GiB")
+    if unpacked > _MOST_TIMES * packed + _ALWAYS:
+        raise ValueError(f"it unpacks to {unpacked // max(packed, 1):,} times its size")
 
 
 def require_possible(part: Part, codes: Set[str]) -> None:
-    """Raise ValueError when ``part`` holds what no task hands on; ``codes`` are the rules that it says were asked."""
+    """Raise ValueError when ``part`` holds what no task exports; ``codes`` are the rules it claims to have run."""
     for read in (*part.inputs, *part.unreadable):
         if read.rank is not None:
             _require_rank(read.rank)
@@ -53,13 +58,13 @@ def _require_rank(rank: int) -> None:
 
 
 def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
-    """Raise ValueError unless ``row`` is what the rule ``code`` could have found on one of ``ranks``."""
+    """Raise ValueError unless the rule ``code`` could have found ``row`` on one of ``ranks``."""
     try:
         (found,) = checked([row])
     except QueryError as error:
         raise ValueError(f"{code}: {error}") from None
     if found.get("rank") is not None and found["rank"] not in ranks:
-        raise ValueError(f"{code} speaks of rank {found['rank']}, which it does not hold")
+        raise ValueError(f"{code} refers to rank {found['rank']}, which it does not hold")
     predicted = row.get("predicted_ns")
     if predicted is not None and (not isinstance(predicted, int | float) or not math.isfinite(predicted)):
         raise ValueError(f"{code} predicts {predicted!r}")

@@ -1,7 +1,7 @@
-"""Analysed ranks as a file, which any machine can join with others: ``analyze RANK --part``, ``merge PARTS``.
+"""Analysed ranks as a file that any machine can join with others: ``analyze RANK --part``, ``merge PARTS``.
 
-A part is a zip archive: ``part.json`` says what it is, which program and rules made it, which ranks it holds and what
-the rules found; ``tables/`` holds the tables over whole ranks as Parquet. Nothing in it is code.
+A part is a zip archive. ``part.json`` names the format, the program and rules that made it, the ranks it holds and the
+findings; ``tables/`` holds the tables over whole ranks as Parquet. A part contains no code.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from perftool.errors import InputError, PerfToolError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
-from perftool.store.handover import HANDED_ON
+from perftool.store.rank_export import EXPORTED
 from perftool.store.readings import Reading
 
-# What every part says of itself.
+# The header of every part.
 FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
@@ -43,9 +43,9 @@ _DAMAGE = (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSErro
 
 @dataclass(frozen=True)
 class PartFile:
-    """What a part holds: ranks, what logs beside them say, texts that could not be read, and the rules that were asked.
+    """The contents of a part: ranks, readings of logs beside them, unreadable texts, and the rules that ran.
 
-    ``rules`` has a digest for the code of each.
+    ``rules`` maps each code to a digest.
     """
 
     parts: tuple[Part, ...]
@@ -55,13 +55,13 @@ class PartFile:
 
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
-    """What tells each rule that is asked of one rank from others of its code: a digest of all that decides its rows."""
+    """A digest per rule of one rank, over everything that determines its rows."""
     asked = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
     return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in asked}
 
 
 def render_part(made: PartFile) -> bytes:
-    """``made`` as a file, the same bytes each time."""
+    """``made`` as file contents; the bytes are reproducible."""
     head = {
         "format": FORMAT, "version": VERSION, "tool": __version__, "tables": _tables_digest(),
         "ranks": sorted(rank for part in made.parts for rank in _ranks(part)),
@@ -85,13 +85,13 @@ def _head_text(head: Mapping[str, Any]) -> str:
 
 
 def read_part(path: str) -> PartFile:
-    """The part at ``path``. Raises InputError, in one sentence, for what is none, is damaged, or of another version."""
+    """The part at ``path``. Raises InputError, in one sentence, if it is no part, damaged, or of another version."""
     if os.path.exists(path) and not os.path.isfile(path):
-        # A device or a pipe may never end.
+        # Reading a device or a pipe may never end.
         raise InputError(f"{path}: is no regular file, so no part")
     try:
         with zipfile.ZipFile(path) as archive:
-            require_size(archive)
+            require_size(archive, os.path.getsize(path))
             head = json.loads(_bytes(archive, _HEAD, LARGEST_HEAD))
             if not isinstance(head, dict) or head.get("format") != FORMAT:
                 raise InputError(f"{path}: is no part of {FORMAT.split()[0]}")
@@ -110,7 +110,7 @@ def read_part(path: str) -> PartFile:
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
-    """Raise InputError when a rule of one rank among ``rules`` was not asked, or had other thresholds, for ``made``."""
+    """Raise InputError when ``made`` lacks a rule of one rank from ``rules``, or ran it with other thresholds."""
     wrong = sorted(code for code, digest in digests(rules).items() if made.rules.get(code) != digest)
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -121,7 +121,7 @@ def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None
 
 
 def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
-    """All that ``files`` hold, each rank once, in the order of the traces. Raises InputError for two of one rank."""
+    """The contents of all ``files``, each rank once, in trace order. Raises InputError if two hold the same rank."""
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}
     for path, made in files:
@@ -162,7 +162,7 @@ def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
 
 
 def first_path(part: Part) -> str:
-    """Where the part stands among others: by its traces."""
+    """The sort key of a part: its first trace path."""
     return min((read.path for read in (*part.inputs, *part.unreadable)), default="")
 
 
@@ -186,7 +186,7 @@ def _part(archive: zipfile.ZipFile, number: int, plain: Any) -> Part:
     part = from_plain(Part, plain)
     if part.facts is None:
         return part
-    tables = {name: _bytes(archive, _entry(number, name), LARGEST_TABLE) for name in HANDED_ON}
+    tables = {name: _bytes(archive, _entry(number, name), LARGEST_TABLE) for name in EXPORTED}
     return replace(part, facts=replace(part.facts, tables=tables))
 
 
@@ -202,8 +202,8 @@ def _entry(number: int, table: str) -> str:
 
 @cache
 def _tables_digest() -> str:
-    """What tells whether another program makes the same tables."""
-    return _digest([(name, catalog()[name].columns, catalog()[name].sql) for name in HANDED_ON])
+    """A digest that shows whether another program builds the same tables."""
+    return _digest([(name, catalog()[name].columns, catalog()[name].sql) for name in EXPORTED])
 
 
 def _digest(*values: object) -> str:

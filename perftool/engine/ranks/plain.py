@@ -1,4 +1,4 @@
-"""Our dataclasses as plain values for JSON, and back, by the types that their fields declare."""
+"""Converts our dataclasses to plain JSON values and back, by the declared types of their fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_DIGITS = 38
 
 
 def to_plain(value: Any) -> Any:
-    """``value`` as what JSON holds: mappings with text for keys, lists, text, numbers, true, false and null."""
+    """``value`` as plain JSON: mappings with text keys, lists, text, numbers, true, false and null."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[Made], value: Any) -> Made:
-    """The ``kind`` that ``to_plain`` made ``value`` of. Raises ValueError or TypeError for anything else."""
+    """Rebuild the ``kind`` that ``to_plain`` converted. Raises ValueError or TypeError for anything else."""
     return cast(Made, _made(kind, value))
 
 
@@ -46,7 +46,7 @@ def _made(kind: Any, value: Any) -> Any:
         )
     if origin is Literal:
         if value not in args:
-            raise ValueError(f"{value!r} is none of {', '.join(map(repr, args))}")
+            raise ValueError(f"{value!r} is not one of {', '.join(map(repr, args))}")
         return value
     if origin in (tuple, frozenset):
         return origin(_made(args[0], part) for part in _of_type(list, value))
@@ -68,20 +68,26 @@ def _made_key(kind: Any, key: str) -> Any:
 def _of_type(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
         raise TypeError(f"{type(value).__name__} in a wrong place")
+    return _bounded(value, 63)
+
+
+def _bounded(value: Any, bits: int) -> Any:
+    if isinstance(value, int) and value.bit_length() > bits:
+        raise ValueError(f"a number of {value.bit_length()} bits")
     return value
 
 
 def _free(value: Any) -> Any:
-    """A value of any type, as a query gave it."""
+    """A value of any type, as a query returned it."""
     if isinstance(value, dict):
         return (
             _decimal(value[_DECIMAL]) if set(value) == {_DECIMAL} else {key: _free(one) for key, one in value.items()}
         )
-    return list(map(_free, value)) if isinstance(value, list) else value
+    return list(map(_free, value)) if isinstance(value, list) else _bounded(value, 127)
 
 
 def _decimal(text: Any) -> Decimal:
-    """The number that a query gave: of 38 digits at most. 1E+999999999 as a whole number would fill the memory."""
+    """A number from a query, of at most 38 digits. As a whole number, 1E+999999999 would fill the memory."""
     number = Decimal(_of_type(str, text))
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError(f"{text[:20]} is no number of a query")

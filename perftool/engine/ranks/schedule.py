@@ -1,32 +1,34 @@
-"""Where the tasks of many ranks run: in this process, or in several."""
+"""Runs the tasks of many ranks: in this process, or in several."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from perftool.engine.ranks.batch import Batch
 from perftool.store.sizing import cores
 
-# Called with what is being done and how many bytes of text were read so far.
+# Called with the current activity and the bytes of text read so far.
 Progress = Callable[[str, int], None]
 Made = TypeVar("Made")
 Work = Callable[[Batch, Progress | None], Made]
 
-# The database of a worker.
+# Database memory of a worker.
 WORKER_MEMORY_MB = 750
 
 
-# What a worker may take to remove its temporary folder.
+# Time limit for a worker to end its own child processes; then it is killed.
 _ENDING_S = 5.0
 
 
 @dataclass(frozen=True)
-class Lost:
-    """Why a task gave nothing."""
+class TaskFailed:
+    """Why a task has no result."""
 
     why: str
 
@@ -36,18 +38,18 @@ class Schedule(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many tasks run at a time."""
+        """The number of tasks that run at a time."""
 
     def share(self) -> tuple[int, int]:
-        """The database memory in MB, and the processor cores, that each task may use."""
+        """The database memory in MB, and the cores, for each task."""
 
-    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """What ``work`` makes of each task, in the order of ``tasks``."""
+    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
+        """The result of ``work`` for each task, in the order of ``tasks``."""
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """One task after the other, here."""
+    """Runs one task after the other in this process."""
 
     @property
     def workers(self) -> int:
@@ -58,8 +60,8 @@ class InProcess:
         """All cores: nothing else runs."""
         return WORKER_MEMORY_MB, cores()
 
-    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """Work as the results are asked for, so that one database exists at a time."""
+    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
+        """Run each task when its result is requested, so that only one database exists at a time."""
         for task in tasks:
             yield work(task, progress)
 
@@ -74,26 +76,27 @@ class Processes:
     workers: int
 
     def share(self) -> tuple[int, int]:
-        """An equal part of the cores for each process."""
+        """An equal share of the cores for each process."""
         return WORKER_MEMORY_MB, max(1, cores() // self.workers)
 
-    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | Lost]:
-        """Work in processes that are started anew, so that they share nothing with this one.
+    def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
+        """Run the tasks in newly started processes, which share nothing with this one.
 
-        When one dies, the tasks that were not done are done again, each alone; one that kills that process as well
-        is lost.
+        When a process dies, the unfinished tasks are retried one by one; a task that kills its process again is lost.
         """
         show = Count(tasks, progress)
         done = _pooled(tasks, work, self.workers, show)
         for task in tasks:
             if task not in done:
                 alone = _pooled([task], work, 1, show)
-                done[task] = alone.get(task) or Lost("the process that analysed it was killed twice (out of memory?)")
+                done[task] = alone.get(task) or TaskFailed(
+                    "the process that analysed it was killed twice (out of memory?)"
+                )
         yield from (done[task] for task in tasks)
 
 
 class Count:
-    """Tells ``progress`` how many ranks are done."""
+    """Reports to ``progress`` how many ranks are done."""
 
     def __init__(self, tasks: Sequence[Batch], progress: Progress | None) -> None:
         self._done, self._progress = 0, progress
@@ -101,7 +104,7 @@ class Count:
         self._tell()
 
     def add(self, task: Batch) -> None:
-        """``task`` is done."""
+        """Count ``task`` as done."""
         self._done += len(task.files)
         self._tell()
 
@@ -110,19 +113,24 @@ class Count:
             self._progress(f"{self._done} of {self._total} ranks analysed", 0)
 
 
-def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | Lost]:
-    """What ``workers`` new processes make of ``tasks``, until one of them dies."""
-    # What a trace that this process reads by itself has no use for.
+def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
+    """The results from ``workers`` new processes, until one of them dies."""
+    # Imported here: reading a trace in this process does not need them.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    done: dict[Batch, Made | Lost] = {}
+    done: dict[Batch, Made | TaskFailed] = {}
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_by_exception) as pool:
+    # Whatever ends a worker, its temporary files are removed here.
+    with (
+        tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as folder,
+        ProcessPoolExecutor(min(workers, len(tasks)), context, _prepare_worker, (folder,)) as pool,
+    ):
         try:
-            started: dict[Future[Made], Batch] = {pool.submit(_worked, work, task): task for task in tasks}
+            with _ctrl_c_later():
+                started: dict[Future[Made], Batch] = {pool.submit(_worked, work, task): task for task in tasks}
             for future in as_completed(started):
                 try:
                     done[started[future]] = future.result()
@@ -130,23 +138,38 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
                     continue
                 show.add(started[future])
         except BaseException:
-            # Whoever ends this process wants no more of the work: the pool would wait for what has begun.
+            # An interrupted program must not wait for running tasks, as the pool would.
             pool.shutdown(wait=False, cancel_futures=True)
             ending = set(multiprocessing.active_children()) - before
             for worker in ending:
                 worker.terminate()
             for worker in ending:
                 worker.join(_ENDING_S)
+                worker.kill()
             raise
     return done
 
 
-# In a worker: whether it was told to end.
+# In a worker: non-empty after SIGTERM.
 _told_to_end: list[int] = []
 
 
-def _end_by_exception() -> None:
-    """Let SIGTERM end the task of a worker through every ``with``, so that its temporary folder goes too."""
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Hold Ctrl-C back in this block. Processes that it starts never get one: this process ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _prepare_worker(folder: str) -> None:
+    """Put temporary files into ``folder``, and make SIGTERM raise, so that the task leaves every ``with``."""
+    tempfile.tempdir = folder
 
     def leave(number: int, _: object) -> None:
         _told_to_end.append(number)
@@ -156,7 +179,7 @@ def _end_by_exception() -> None:
 
 
 def _worked(work: Work[Made], task: Batch) -> Made:
-    """What ``work`` makes of ``task``, in a worker; one that was told to end would else be given the next task."""
+    """Run ``work`` on ``task`` in a worker. After SIGTERM the worker exits; otherwise it would get the next task."""
     try:
         return work(task, None)
     finally:

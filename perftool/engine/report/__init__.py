@@ -1,1 +1,1 @@
-"""From the answers of rules and the tables to one report."""
+"""Builds a report from the tables and the findings of rules."""

@@ -1,4 +1,4 @@
-"""The same finding on several ranks, told once, and the ranks worth showing of many."""
+"""Merging of the same finding across ranks, and the choice of ranks to show."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from perftool.model.report import Finding, RankSummary
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
-    """Positions of findings that are the same on different ranks, in the order of their first.
+    """Positions of findings that are the same on different ranks, ordered by the first of each group.
 
-    Two findings of one rank are never the same, even when their fingerprints, which leave numbers out, agree.
+    Two findings of one rank are never merged, even when their fingerprints, which leave numbers out, are equal.
     """
     groups: list[list[int]] = []
-    # Of what is the same, the n-th on a rank belongs with the n-th on every other.
+    # The n-th such finding on a rank matches the n-th on every other rank.
     known: dict[tuple[str, int], list[int]] = {}
     seen: Counter[tuple[str, int | None]] = Counter()
     for at, finding in enumerate(findings):
@@ -31,16 +31,16 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
 
 
 def telling_ranks(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
-    """At most ``most`` of ``ranks``, in their order.
+    """At most ``most`` of ``ranks``, in their original order.
 
-    First come those that could not be read, then those that findings name, then those whose compute, waiting,
-    exposed collectives and steps differ most from the median rank.
+    Unreadable ranks take precedence, then ranks that findings name, then ranks whose compute, waiting, exposed
+    collectives and steps differ most from the median rank.
     """
     if len(ranks) <= most:
         return list(ranks)
     late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
     alone = Counter(found.code for found in findings if found.rank is not None)
-    # What is found on every rank singles out none.
+    # A finding on every rank singles out none.
     late |= {found.rank for found in findings if found.rank is not None and alone[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]

@@ -1,14 +1,15 @@
-"""What takes a large part of the window while the device does not compute, whether or not a rule covers it."""
+"""Large causes of time in which the device does not compute, whether or not a rule covers them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 
-# A fifth of the window: what takes more must have a name in every report.
+# A fifth of the window: every report must name a larger cause.
 LARGE = 0.2
 
 CLAUSES = {
@@ -26,11 +27,26 @@ CLAUSES = {
     "launch_call": "the device waits while the host is inside calls that submit work",
     "framework_op": "the device waits while the host runs framework ops",
     "python": "the device waits while the host runs Python",
+    "queue": "the device waits while the host waits for a queue: the next batch or message",
+    "pipe": "the device waits while the host waits for a pipe or a socket",
+    "lock": "the device waits while the host waits for a lock of Python",
+    "sleep": "the device waits while the host sleeps",
+    "capture": "graphs are captured, and the device cannot work meanwhile",
+    "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
-    "between_ops": "the device waits while the host is between ops",
-    "unknown": "the device stands idle and the host shows nothing",
+    "between_ops": "the device is idle between ops, and nothing was recorded of what the host does there",
+    "unknown": "the device is idle, and nothing was recorded of what the host does",
     "exposed_collectives": "collectives run while the device computes nothing",
 }
+# Where the CPU is the device, there is no host beside it.
+_ON_CPU = {
+    "framework_op": "no op computes: ops only allocate and describe tensors",
+    "optimizer": "no op computes while the optimizer goes from one parameter to the next",
+    "between_ops": "no op computes, and nothing was recorded of what the program does between its ops",
+    "unknown": "no op computes, and nothing was recorded of what the program does",
+    "start_up": "no op computes during one-off calls of the start-up",
+}
+_WAITING = re.compile("the device (?:waits|stands idle) while the host")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
@@ -43,14 +59,24 @@ FROM idle AS i, whole AS w WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
 
-def causes(store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule]) -> tuple[Cause, ...]:
-    """The large causes, the largest first, each with the codes of the ``findings`` that account for it."""
+def clause_of(cause: str, device: str | None) -> str | None:
+    """What time without compute is spent on, for the type of the ``device``; None for an unknown ``cause``."""
+    clause = CLAUSES.get(cause)
+    if device != "cpu" or clause is None:
+        return clause
+    return _ON_CPU.get(cause) or _WAITING.sub("no op computes while the program", clause)
+
+
+def causes(
+    store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
+) -> tuple[Cause, ...]:
+    """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
     store.build(["windows", "_idle_totals", "_rank_totals"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
             name=row["name"],
-            text=CLAUSES[row["name"]],
+            text=clause_of(row["name"], device) or row["name"],
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),

@@ -1,4 +1,4 @@
-"""A report from a store and what the rules said about it."""
+"""Builds a report from a store and the findings of rules."""
 
 from __future__ import annotations
 
@@ -7,34 +7,45 @@ from dataclasses import replace
 
 from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
-from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
-from perftool.engine.report.verdict import Told, verdict
+from perftool.engine.report.chains import chains
+from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
+from perftool.engine.report.left import left
+from perftool.engine.report.memory import memory_uses
+from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
+from perftool.engine.report.serving import serving
+from perftool.engine.report.unseen import unseen
+from perftool.engine.report.verdict import VerdictInput, verdict
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
+from perftool.engine.rules.ranking import led_by_largest
 from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
 from perftool.store.captures import read_capture
+from perftool.store.given_device import given_device
 from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
 from perftool.store.trace_store import TraceStore
 
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
-    "fallbacks", "device_windows", "frames", "feeding_tracks", *EFFICIENCY_TABLES,
+    "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
+    "chains", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 
 def compose(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
-    """The report over ``store``; ``evaluated`` gives what ``rules`` find once the context is known."""
-    # All at once, so that there is always one that the second core can make.
+    """The report over ``store``; ``evaluated`` runs ``rules`` once the context is known."""
+    # Built in one call, so that the second core always has a table to build.
     store.build(_TABLES)
     summary = overview.summary(store)
-    run = overview.run(store)
+    groups = group_roles(store)
+    readable = len(store.metadata)
+    run = replace(overview.run(store), parallel=parallel_text(store, groups, readable))
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
     outcome = _asked(store, rules, steps, device, evaluated)
@@ -43,9 +54,12 @@ def compose(
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
     device_ops = overview.shares(store, overview.TOP_DEVICE_OPS)
     model = slowest(outcome.models)
-    told = Told(
-        inputs, summary, idle_causes, findings, outcome.not_applicable, rules, causes(store, findings, rules),
-        device_ops, steps, overview.roofline(store), model,
+    phases = overview.phases(store)
+    rates = efficiency(store, device.type)
+    told = VerdictInput(
+        inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
+        causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
+        unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -66,14 +80,19 @@ def compose(
         ranks=ranks,
         model=model,
         replayed_run=outcome.run,
-        efficiency=efficiency(store),
+        efficiency=rates,
+        phases=phases,
+        serving=serving(store),
+        groups=groups,
+        chains=chains(store),
+        memory=memory_uses(store),
     )
 
 
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """What ``rules`` find over ``store``, as ``compose`` has it, without the numbers of a report."""
+    """The findings of ``rules`` over ``store``, as in ``compose``, without the numbers of a report."""
     return _asked(store, rules, tuple(overview.steps(store)), device, evaluated)
 
 
@@ -85,11 +104,14 @@ def _asked(
     evaluated: Callable[[Context], Outcome],
 ) -> Outcome:
     outcome = evaluated(context_of(store, steps, device.type))
-    return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings))
+    blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
+    on_host = {rule.code for rule in rules if rule.relieves == "host"}
+    ordered = led_by_largest(outcome.findings, causes(store, outcome.findings, rules, device.type), blaming | on_host)
+    return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *ordered))
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """What rules may refer to: the windows of all ranks, and the median of the complete ones of ``steps``."""
+    """The context for rules: the windows of all ranks, and the median of the complete ``steps``."""
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
     median_ns = overview.median([step.dur_ns for step in steps if not step.partial])
@@ -97,19 +119,21 @@ def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> 
 
 
 def _simulated(store: TraceStore) -> bool:
-    """Whether no trace of ``store`` was recorded."""
+    """Whether all traces of ``store`` are simulated."""
     traces = [read for read in store.inputs if read.kind == "trace"]
     return bool(traces) and all(any(issue.kind == "simulated" for issue in read.issues) for read in traces)
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
-    """An input of which nothing could be read; its name may still tell the rank."""
+    """An unreadable input; its name may still give the rank."""
     return InputFile(path, "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
 
 
-def read_texts(paths: Iterable[str], captures: Iterable[str] = ()) -> tuple[list[Reading], list[InputFile]]:
-    """What ``paths`` (logs, metrics, configuration) and ``captures`` say, and those that cannot be read."""
-    readings, failed = [], []
+def read_texts(
+    paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
+) -> tuple[list[Reading], list[InputFile]]:
+    """Readings of ``paths`` (logs, metrics, configuration), ``captures`` and ``device``, and the unreadable ones."""
+    readings, failed = [] if device is None else [given_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
     for path, read in wanted:
         try:

@@ -1,13 +1,13 @@
-"""The numbers every report shows, whatever the rules say: summary, steps, rankings, engines, recipes."""
+"""The numbers of every report, independent of rules: summary, steps, rankings, engines, recipes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Metric, RankSummary, Run, Share, Step
+from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step
 from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
@@ -15,12 +15,15 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# The parts of a step that the columns of steps split another way: by what the device is there for.
-_USES = {"kernel": "compute", "communication": "collective", "memcpy": "copy", "memset": "fill"}
+# Parts of a step that the steps table splits differently: by what the device is used for.
+_USES = {
+    "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
+    "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",
+}  # fmt: skip
 
 
 def summary(store: TraceStore) -> dict[str, Metric]:
-    """Every metric of the contract; those the input does not show have no value."""
+    """Every metric of the contract; those missing from the input have no value."""
     return metrics(store.rows("summary"))
 
 
@@ -36,10 +39,11 @@ def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
 
 
 def steps(store: TraceStore) -> Iterable[Step]:
-    """The steps of every rank, in order of time."""
+    """The steps of every rank, in time order."""
     for row in store.rows("steps"):
         parts = {part: row[part] for part in BREAKDOWN}
-        uses = {**parts, **{part: row[use] for part, use in _USES.items()}}
+        uses = {part: row[use] for part, use in _USES.items()}
+        uses["other"] = row["dur"] - sum(uses.values())
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
@@ -49,7 +53,7 @@ SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
 IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="device_windows")
-DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="windows")
+DEVICE_OPS = _RANKING.format(table="_device_op_totals", window="device_windows")
 OPS = _RANKING.format(table="_op_totals", window="windows")
 TOP_DEVICE_OPS = f"{DEVICE_OPS} LIMIT {_TOP}"
 TOP_OPS = f"{OPS} LIMIT {_TOP}"
@@ -62,7 +66,7 @@ def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
 
 
 def median(values: Sequence[int]) -> int:
-    """The middle of ``values``, 0 for none."""
+    """The median of ``values``, 0 if there are none."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if not ordered:
@@ -71,43 +75,59 @@ def median(values: Sequence[int]) -> int:
 
 
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
-_RECIPES = f"SELECT * EXCLUDE (ts, kernels) FROM recipes ORDER BY busy_ns DESC, rank, recipe LIMIT {_TOP}"
+_RECIPES = (
+    f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
+)
 _FALLBACKS = """
 SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_ns DESC NULLS LAST, count DESC, op
 """
 
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
-    """The engine groups of Gaudi devices; none for other devices."""
+    """The engine groups of Gaudi devices; empty for other devices."""
     return _rows(store, Engine, _ENGINES, "engines") if _on_gaudi(store) else ()
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
-    """The recipes that took most device time."""
+    """The recipes that took most device time, on Gaudi."""
     return _rows(store, Recipe, _RECIPES, "recipes") if _on_gaudi(store) else ()
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
-    """The operators that ran on the CPU, the most expensive first."""
+    """The operators that fell back to the CPU, the most expensive first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
 
 
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
-    """Every rank that was given, also those that could not be read."""
+    """Every given rank, including unreadable ones."""
     return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
 def run(store: TraceStore) -> Run:
-    """What the run did: training when any rank shows it, inference when all ranks do."""
+    """The kind of run: serving by its iterations, training if any rank shows it, inference if all ranks do."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
-    ranks = world_size(store.metadata)
-    if "training" in kinds:
-        return Run("training", ranks)
-    return Run("inference" if kinds == {"inference"} else None, ranks)
+    kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
+    kind = "serving" if store.has_rows("serving_iterations") else kind
+    told = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
+    # If ranks differ, the least certain one counts.
+    source, confidence = max(told, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
+    return Run("training" if "training" in kinds else kind, world_size(store.metadata), source, confidence)
+
+
+_PHASES = """
+SELECT phase AS name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
+       sum(total_ns) / sum(sum(total_ns)) OVER () AS share, arg_max(evidence, (total_ns, -rank)) AS evidence
+FROM _phase_totals GROUP BY phase ORDER BY total_ns DESC, name
+"""
+
+
+def phases(store: TraceStore) -> tuple[Phase, ...]:
+    """The phases of the recordings, largest first."""
+    return _rows(store, Phase, _PHASES, "_phase_totals")
 
 
 def roofline(store: TraceStore) -> float | None:
-    """The share of their roofline that the matrix products of the run reach; None where shapes or rates are unknown."""
+    """The share of their roofline that the run's matrix products reach; None if shapes or rates are unknown."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     return sum(row["bound_ns"] for row in totals) / spent if spent else None

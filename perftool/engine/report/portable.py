@@ -15,9 +15,9 @@ STDIN_NAME = "<stdin>"
 
 
 def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None) -> dict[str, str]:
-    """For each path the one to show: relative to ``root``, or, outside it, to the folder such paths share.
+    """The path to show for each path: relative to ``root`` if inside it, else to the folder shared by those outside.
 
-    Forward slashes on every system. Standard input is shown as ``stdin_name``.
+    Uses forward slashes on every system. Standard input is shown as ``stdin_name``.
     """
     places = {path: os.path.realpath(path) for path in paths if path != STDIN_NAME}
     base = os.path.realpath(root)
@@ -29,7 +29,7 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
 
 def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
     """``report`` with every path in ``shown`` replaced, in inputs, messages and evidence alike."""
-    # The longest first: one path may be the beginning of another.
+    # Longest first: one path may be a prefix of another.
     order = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
     return replace(
         report,
@@ -39,11 +39,13 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The input that ``finding`` is shown at: its own, else the trace of its rank, else the first one."""
+    """The input to show ``finding`` at: its own, else the trace of its rank or of the first rank it names, else the
+    first one."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)
-    ranked = [read for read in traces if read.rank == finding.rank]
+    named = [*finding.evidence.get("late_ranks", ())][:1] if finding.rank is None else [finding.rank]
+    ranked = [read for read in traces if read.rank in named]
     return (ranked or traces)[0].path
 
 

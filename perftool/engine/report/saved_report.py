@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from perftool.engine.compare.run_side import run_side, setting_of
+from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
@@ -21,9 +21,9 @@ _TEXTS = ("code", "name", "severity", "confidence", "subject", "message", "why",
 
 
 def read_saved(path: str) -> RunSide | None:
-    """The run that a saved report tells of; None when ``path`` is something else.
+    """The run described by a saved report; None when ``path`` is not one.
 
-    Raises InputError for a report of another version or one with parts missing.
+    Raises InputError for a report of another version, or with missing parts.
     """
     place = Path(path)
     try:
@@ -43,7 +43,7 @@ def read_saved(path: str) -> RunSide | None:
         raise InputError(f"{path}: is a report of version {data.get('version')}, not {VERSION}")
     try:
         return _side(path, data)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: is a damaged report ({type(error).__name__}: {error})") from None
 
 
@@ -58,6 +58,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         setting=_setting(data),
         rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
         device=data["device"]["name"],
+        served=served_numbers({name: metric["value"] for name, metric in data["summary"].items()}),
     )
 
 

@@ -1,46 +1,61 @@
-"""Lines of code as they lie on this machine: a trace names the files as the machine that recorded it did."""
+"""Maps source files in findings to this machine: a trace uses the paths of the machine that recorded it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path, PurePosixPath
+from functools import cache, partial
+from pathlib import Path
 
 from perftool.model.report import Finding, Report, Source
 
-# Of a path that is not below a root the end is enough to know it by, and tells nothing of the machine.
+# For a path outside all roots, the last parts identify the file and reveal nothing about the machine.
 _SHOWN_PARTS = 3
+# Linux opens no path of more than 4,096 bytes, and each part has a letter and a slash.
+_MOST_PARTS = 2048
 
 
 def place_sources(report: Report, roots: Sequence[Path], *, shorten: bool = False) -> Report:
-    """``report`` with every source file that one of ``roots`` has, by the longest suffix, as a path below the first.
+    """``report`` with each source file matched by its longest suffix under ``roots``, shown relative to the first root.
 
-    With ``shorten`` no absolute path is left: of those that no root has, the end remains.
+    With ``shorten``, no absolute path remains: files outside all roots keep only their last parts.
     """
-    placed = partial(_placed, roots=roots, shorten=shorten)
+    placed = partial(_placed, found=cache(partial(_found, roots=tuple(roots))), shorten=shorten)
     return replace(report, findings=tuple(map(placed, report.findings)))
 
 
-def _placed(finding: Finding, roots: Sequence[Path], shorten: bool) -> Finding:
-    sources = tuple(_source(source, roots, shorten) for source in finding.location.sources)
+def _placed(finding: Finding, found: Callable[[str], str | None], shorten: bool) -> Finding:
+    sources = tuple(_source(source, found, shorten) for source in finding.location.sources)
     return replace(finding, location=replace(finding.location, sources=sources)) if sources else finding
 
 
-def _source(source: Source, roots: Sequence[Path], shorten: bool) -> Source:
+def _source(source: Source, found: Callable[[str], str | None], shorten: bool) -> Source:
     if source.file is None:
         return source
-    parts = [part for part in source.file.replace("\\", "/").split("/") if part not in ("", ".", "..")]
-    for at in range(len(parts)):
-        below = PurePosixPath(*parts[at:])
-        root = next((root for root in roots if (root / below).is_file()), None)
-        if root is not None:
-            return replace(source, file=_below(root / below, roots[0]) or str(below), here=True)
+    if (here := found(source.file)) is not None:
+        return replace(source, file=here, here=True)
     absolute = source.file.startswith(("/", "\\")) or source.file[1:2] == ":"
-    return replace(source, file="/".join(parts[-_SHOWN_PARTS:])) if absolute and shorten else source
+    return replace(source, file="/".join(_parts(source.file)[-_SHOWN_PARTS:])) if absolute and shorten else source
+
+
+def _parts(file: str) -> list[str]:
+    return [part for part in file.replace("\\", "/").split("/") if part not in ("", ".", "..")]
+
+
+def _found(file: str, roots: Sequence[Path]) -> str | None:
+    """The longest suffix of ``file`` that is a file below a root, relative to the first root; None without one."""
+    parts = _parts(file)[-_MOST_PARTS:]
+    for at in range(len(parts)):
+        below = "/".join(parts[at:])
+        # Unlike Path.is_file, this says False of a name that no file system can hold.
+        root = next((root for root in roots if os.path.isfile(root / below)), None)
+        if root is not None:
+            return _below(root / below, roots[0]) or below
+    return None
 
 
 def _below(file: Path, project: Path) -> str | None:
-    """``file`` relative to ``project``, or None when it lies elsewhere."""
+    """``file`` relative to ``project``, or None when it is elsewhere."""
     place, top = file.resolve(), project.resolve()
     return place.relative_to(top).as_posix() if place.is_relative_to(top) else None

@@ -1,41 +1,66 @@
-"""The first thing a reader sees: what the run loses, in a sentence, and how its time goes."""
+"""The first thing a reader sees: one sentence on what the run loses, and where its time goes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from perftool.engine.report.causes import CLAUSES, LARGE
+from perftool.engine.report.causes import LARGE, clause_of
+from perftool.engine.report.left import Left
+from perftool.engine.report.unseen import Unseen
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
-from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Share, Step, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.units import format_ns, format_ratio
 
-# Below this the device is as good as never idle, and naming causes would be noise.
+# Below this, the device is practically never idle, and naming causes would be noise.
 _NOTEWORTHY_IDLE = 0.02
-# A device that is idle less than this is fed in time: what can be won lies in its kernels.
+# Below this idle share the device is well fed: any gain must come from its kernels.
 _WELL_FED = 0.10
-# Kernels that take about as long as the device needs at its best leave little to win.
+# Below this idle share the kernels decide how long a step takes.
+_BUSY = 0.20
+# Kernels this close to the device's best leave little to gain.
 _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
-_NO_WORK = "The device does nothing in the recorded steps: all of its work lies outside them."
+# The rule for a machine without a free core during the recording.
+_OVERLOADED = "TRC111"
+# The rule for ranks without a trace.
+_MISSING = "TRC107"
+_NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
     "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
     "without sampling or filtering."
 )
-_ADVICE = {"start_up": " Nothing of it recurs: record after the warm-up."}
-# What a single step compiles may be paid once, or in every step.
-_ONE_STEP = {"compile": " Whether this recurs, one step does not show: record later steps."}
-# A smaller share of the step is lost in what differs from run to run.
+_UNSEEN = (
+    "The run uses a device ({sign} shows it), and no event of it was recorded: record with the activities of the "
+    "device, and of all threads."
+)
+_ADVICE = {
+    "start_up": " Nothing of it recurs: record after the warm-up.",
+    "capture": " None of it recurs: record after the capture.",
+    "unknown": " Record all threads, with with_stack=True, to see it.",
+}
+# The phase that holds all idle time of a cause.
+_PHASE_OF = {"start_up": "startup", "capture": "capture"}
+_FOUND_BY = {
+    "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
+    "annotation": "Steps are not marked; each begins with an annotation that recurs.",
+    "copies": "Steps are not marked; each seems to begin where inputs are copied to the device.",
+}
+# A single step does not show whether its compilation recurs.
+_ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
+# A smaller share of the step is lost in run-to-run noise.
 FELT = 0.005
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a verdict is made of. ``reached`` is the share of their roofline that the matrix products reach, or None."""
+class VerdictInput:
+    """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
+    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
+    are late only because they wait for another."""
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]
@@ -48,54 +73,138 @@ class Told:
     steps: Sequence[Step] = ()
     reached: float | None = None
     model: ReplayModel | None = None
+    phases: Sequence[Phase] = ()
+    run: Run = field(default=Run(None))
+    unseen: Unseen | None = None
+    device: str | None = None
+    left: Left | None = None
+    top_reached: float | None = None
+    passed_on: str = ""
 
 
-def verdict(run: Told) -> Verdict:
-    """What findings and numbers come to: the largest thing that is known, whether a rule names it or not."""
+def verdict(run: VerdictInput) -> Verdict:
+    """The largest known loss from findings and numbers, whether or not a rule names it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
-    whole = _Whole(int(step * 1e6) if step else 0, int(summary["steps"].value or 0))
+    whole = _Whole(int(step * 1e6) if step else 0, int(summary["steps"].value or 0), run.run.step_word)
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= FELT)), None
     )
+    if first and causes and _is_symptom(first, rules):
+        named = (found for found in findings if found.gain and found.code in causes[0].codes)
+        first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
-    detail = _detail(run.inputs, summary, run.idle_causes)
-    # A symptom says that time is lost, and the cause where.
+    detail = _detail(run)
+    told_phase = None
+    # A symptom shows that time is lost; a cause shows where.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
-    elif untold and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
-        headline = _cause_sentence(untold, whole)
+    elif run.unseen:
+        headline, detail = _UNSEEN.format(sign=run.unseen.sign), run.unseen.shown
+    elif untold and not _blames(first, rules) and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
+        headline, told_phase = _cause_sentence(untold, whole), _PHASE_OF.get(untold.name)
     elif first:
-        headline = _finding_sentence(first, rules, gain, whole)
+        headline = _finding_sentence(first, rules, gain, whole, run.device)
     elif limit := _limit_sentence(run):
-        headline, detail = limit, _sentence("; ".join(filter(None, (_passes(summary), _unknown(summary)))))
+        headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
+        detail = " ".join(filter(None, (detail, _left(run))))
     else:
         headline = _nothing_found(run)
-    return Verdict(headline, detail, tuple(causes), _together(run.model))
+        detail = " ".join(filter(None, (detail, _left(run))))
+    caveats = " ".join(filter(None, (run.passed_on, _missing(findings), _overloaded(findings))))
+    most = "" if (left := _left(run)) and left in detail else _most(run)
+    apart = " ".join(filter(None, (most, _apart(run, told_phase))))
+    return Verdict(headline, detail, tuple(causes), _together(run.model), apart, caveats)
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """What times are part of: the median step, or, without ``steps``, the recording."""
+    """The time that losses are compared with: the median step, or the recording when ``steps`` is 0."""
 
     ns: int
     steps: int
+    word: str
 
     def __str__(self) -> str:
-        return f"a step of {format_ns(self.ns)}" if self.steps else f"the {format_ns(self.ns)} recorded"
+        return f"{_a(self.word)} of {format_ns(self.ns)}" if self.steps else f"the {format_ns(self.ns)} recorded"
+
+
+# The name of a phase within a sentence.
+_PHASES = {
+    "startup": "start-up", "warmup": "warm-up", "capture": "the capture of graphs",
+    "profiler": "the profiler's own work", "checkpoint": "saving checkpoints", "evaluation": "evaluation",
+}  # fmt: skip
+# The profiler's notation of a Python function.
+_FRAME = re.compile(r".+\(\d+\): (.+)")
+# Phases below this share get no sentence.
+_WEIGHTY = 0.05
+
+
+def _most(run: VerdictInput) -> str:
+    """The op that takes most of the CPU's time, and how far it is from the machine's best; empty for other devices."""
+    if run.device != "cpu" or not run.device_ops:
+        return ""
+    top = run.device_ops[0]
+    reached = "; the recording does not tell what this machine could do"
+    if run.top_reached is not None:
+        reached = f", at {format_ratio(run.top_reached)} of the machine's best"
+    return f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
+
+
+def _apart(run: VerdictInput, told: str | None) -> str:
+    """How steps were found, and the recorded phases besides the steady one and ``told``."""
+    whole = sum(phase.total_ns for phase in run.phases)
+    weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
+    clauses = [_phase_clause(phase) for phase in weighty if phase.name != told]
+    found = _FOUND_BY.get(run.run.steps_from or "", "")
+    apart = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
+    return " ".join(filter(None, (found, apart)))
+
+
+def _phase_clause(phase: Phase) -> str:
+    frame = _FRAME.fullmatch(phase.evidence or "")
+    evidence = frame[1] if frame else _short(phase.evidence or "").strip()
+    by = f" ({evidence})" if evidence else ""
+    return f"{format_ns(phase.total_ns)} are {_PHASES[phase.name]}{by}"
+
+
+def _missing(findings: Sequence[Finding]) -> str:
+    """A sentence on the ranks without a trace, where several others are compared."""
+    found = next((found for found in findings if found.code == _MISSING), None)
+    if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
+        return ""
+    one = found.evidence["missing"] == 1
+    return (
+        f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here: whether "
+        f"others wait for {'it' if one else 'them'} is not known."
+    )
+
+
+def _overloaded(findings: Sequence[Finding]) -> str:
+    """A sentence that the machine was overloaded during the recording, and the consequences; empty if it was not."""
+    found = next((found for found in findings if found.code == _OVERLOADED), None)
+    return _sentence(f"the machine was overloaded: {found.message}") if found else ""
 
 
 def _together(model: ReplayModel | None) -> str:
-    """What the fixes of several warnings would come to."""
+    """The predicted step time with the fixes of several warnings combined."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
     if together.step_ns > (1 - FELT) * model.replayed_step_ns:
         return ""
-    steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step"
+    # Elsewhere the answer speaks of the median step.
+    mean = " on average" if model.steps > 1 else ""
+    steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
     return f"All fixes together that can be modelled: {steps} (predicted)."
+
+
+def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
+    """Whether ``finding`` names the straggler ranks: the verdict must say that first."""
+    blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
+    return finding is not None and finding.code in blaming and finding.gain is not None
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
@@ -106,20 +215,22 @@ def _cause_sentence(cause: Cause, whole: _Whole) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    each = " a step" if whole.steps > 1 else ""
+    each = f" {_a(whole.word)}" if whole.steps > 1 else ""
     lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, whole.ns))}{each}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
-    return f"{text} {lost}{stretch}.{advice}"
+    return f"{text}: {lost}{stretch}.{advice}"
 
 
-def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole) -> str:
+def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
-        # Who keeps the others waiting, or the run from going on, matters more than that somebody does.
+        # The straggler, or the rank that blocks the run, matters more than the fact that ranks wait.
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
-    # A symptom knows the largest of its causes.
-    title = CLAUSES.get(str(first.evidence.get("main_cause")), title)
+    # The evidence of a symptom names its largest cause.
+    title = clause_of(str(first.evidence.get("main_cause")), device) or title
+    # A rule over many ops describes the op it found in this column.
+    title = str(first.evidence.get("clause") or title)
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
@@ -127,8 +238,8 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     return f"{title.rstrip('.')}."
 
 
-def _nothing_found(run: Told) -> str:
-    """What is true of a run that no rule has advice for: what its time goes to."""
+def _nothing_found(run: VerdictInput) -> str:
+    """What a run without advice from rules spends its time on."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -148,51 +259,71 @@ def _nothing_found(run: Told) -> str:
     return quiet
 
 
-def _limit_sentence(run: Told) -> str:
-    """What the time of a device goes to that always works, and how far from its best it is; empty for another."""
+def _limit_sentence(run: VerdictInput) -> str:
+    """Where a busy device spends its time, and how far it is from its best; empty for any other device."""
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
     idle = run.summary["device_idle_ratio"].value
     if idle is None or idle >= _WELL_FED or not run.device_ops:
         return ""
     top = run.device_ops[0]
-    share = f"{format_ratio(top.share)} of the time in {_short(top.name)}"
+    known = "known " if run.summary["device_unknown_ratio"].value else ""
+    share = f"{format_ratio(top.share)} of the {known}time in {_short(top.name)}"
     reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
     best = run.summary["roofline_ratio"].value
     only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
-    return f"The device is the limit: it works {format_ratio(1 - idle)} of the time,{only} {share}{reached}."
+    if run.device == "cpu":
+        return f"The CPU is the limit: it computes {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
+    return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def _left(run: VerdictInput) -> str:
+    """What a busy device still could gain, op by op; empty for one that is often idle."""
+    idle = run.summary["device_idle_ratio"].value
+    return run.left.sentence() if run.left and idle is not None and idle < _BUSY else ""
 
 
 def _short(name: str) -> str:
-    """A kernel's name without what its template was made with, which may take lines."""
+    """A kernel's name without template arguments, which may fill several lines."""
     name = re.sub(r"^void |[<(].*$", "", name)
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _detail(inputs: Sequence[InputFile], summary: Mapping[str, Metric], idle_causes: Sequence[Share]) -> str:
+def _detail(run: VerdictInput) -> str:
+    inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
         return ""
+    if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
+        return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
-        return "No trace was read, so no times are known: this is what logs, metrics and configuration tell."
+        served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
+        none = "no times of iterations" if served else "no times"
+        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else none
+        return f"No trace was read, so {known} are known: this comes from the other files."
     if summary["device_unknown_ratio"].value == 1:
         return ""
     if idle is None:
-        return "The input shows no work of a device, so nothing is said about how busy one is."
+        # A run on the CPU has no device that could be idle.
+        return "" if run.device == "cpu" else "The input shows no device work, so the device's busy time is unknown."
     untold = f" ({what})" if (what := _unknown(summary)) else ""
     if idle < _WELL_FED:
-        best = _best(summary)
+        best = _best(run)
         if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
-            return f"The device works {format_ratio(1 - idle)} of the time{untold}{best}."
+            works = "The CPU computes" if run.device == "cpu" else "The device works"
+            return f"{works} {format_ratio(1 - idle)} of the time{untold}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    return (
-        f"The device stands idle {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
-    )
+    stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
+    return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """How long the recording does not show what the device does."""
+    """How long the device's state is unknown in the recording."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
@@ -200,25 +331,30 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def is_well_fed(summary: Mapping[str, Metric]) -> bool:
-    """Whether the device is so busy that what can be won lies in its kernels."""
+    """Whether the device is so busy that any gain must come from its kernels."""
     idle = summary["device_idle_ratio"].value
     return idle is not None and idle < _WELL_FED
 
 
-def _best(summary: Mapping[str, Metric]) -> str:
-    """How far from its best a busy device is, and what keeps it from there; empty where that is little or unknown."""
-    best = summary["roofline_ratio"].value
-    far = f", its kernels at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
-    return "; ".join((far, passes)) if (passes := _passes(summary)) else far
+def _best(run: VerdictInput) -> str:
+    """How far a busy device is from its best, and the reason; empty where the gap is small or unknown."""
+    best = run.summary["roofline_ratio"].value
+    far = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    return "; ".join((far, passes)) if (passes := _passes(run)) else far
 
 
-def _passes(summary: Mapping[str, Metric]) -> str:
-    """What goes to kernels that only read and write, where that is much."""
-    passes, window = (summary[name].value for name in ("passes_time_ms", "window_ms"))
+def _units(run: VerdictInput) -> str:
+    """What the device runs: kernels, or on the CPU the ops themselves."""
+    return "ops" if run.device == "cpu" else "kernels"
+
+
+def _passes(run: VerdictInput) -> str:
+    """The time in kernels that only read and write, if it is large."""
+    passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
     if not passes or not window or passes < LARGE * window:
         return ""
     spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-    return f"{spent} go to pointwise, normalisation and copy kernels between the products"
+    return f"{spent} go to pointwise, normalisation and copy {_units(run)} between the products"
 
 
 def _sentence(clause: str) -> str:
@@ -226,5 +362,5 @@ def _sentence(clause: str) -> str:
 
 
 def _lower(title: str) -> str:
-    """A title inside a sentence; abbreviations such as MME stay as they are."""
+    """A title for use inside a sentence; abbreviations such as MME keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]

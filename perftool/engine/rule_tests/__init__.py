@@ -1,1 +1,1 @@
-"""The cases of rules, and the checks of a whole pack."""
+"""Test cases of rules, and checks of whole packs."""

@@ -1,4 +1,4 @@
-"""The events of a case as trace files: what a case leaves out is filled in as PyTorch, or Gaudi's bridge, writes it."""
+"""Writes the events of a case as trace files; fills omitted keys as PyTorch, or Gaudi's bridge, would write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 Event = Mapping[str, Any]
 
 _MAIN, _BRIDGE, _SYNAPSE, _ANNOTATED, _DEVICE = 1, 20_001, 10_001, 2, 0
-# Where an event of a Gaudi trace belongs: process, thread, category.
+# The place of an event in a Gaudi trace: process, thread, category.
 PLACES: Mapping[str, tuple[int, int, str]] = {
     "op": (_MAIN, 1, "cpu_op"),
     "note": (_MAIN, 1, "user_annotation"),
@@ -27,7 +27,7 @@ _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: str, folder: Path) -> list[Path]:
-    """Write ``events`` into ``folder``, one file per rank; with ``on`` in them, as the trace of a Gaudi ``device``.
+    """Write ``events`` into ``folder``, one file per rank; events with ``on`` make one trace of a Gaudi ``device``.
 
     The list ``hosts`` in ``metadata`` gives each rank its host name.
     """

@@ -1,4 +1,4 @@
-"""Cases of a rule: small inputs written down beside the findings they must give."""
+"""Test cases of a rule: small inputs with their expected findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# A case makes its point with a handful.
+# A few events suffice for a case.
 _MOST_EVENTS = 100_000
 
 
@@ -31,16 +31,16 @@ _MOST_EVENTS = 100_000
 class Case:
     """The inputs of one run and the findings of one rule on it.
 
-    ``events`` are trace events in microseconds. Left out, ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
-    device work. ``repeat`` and ``every`` (microseconds) copy an event, each copy with the next ``correlation``, and
-    with other arguments larger by ``count``;
-    ``rank`` puts it into the trace of that rank. Events with ``on`` (an engine, op, note, bridge, synapse, compiler)
-    stand where a Gaudi trace has them, and ``device`` is its name. ``metadata`` are further keys of the trace.
+    ``events`` are trace events in microseconds. By default ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
+    device work. ``repeat`` and ``every`` (microseconds) copy an event: each copy has the next ``correlation``, and
+    ``count`` increments other arguments. ``rank`` puts the event into the trace of that rank. Events with ``on`` (an
+    engine, op, note, bridge, synapse, compiler) get their place in a Gaudi trace, and ``device`` is its name.
+    ``metadata`` holds further keys of the trace.
 
-    ``files`` are further inputs, name and text. ``log`` (written ``log_times`` times), ``metrics`` and ``config``
-    (named ``config_name``) are given as logs. ``own_sql`` is the query of a user's rule, TRC900, beside the one under
-    test. An expected finding names its subject and some of message, rank, step, gain_ns, predicted_ns, benchmark,
-    related (how many) and the evidence.
+    ``files`` holds further inputs, by name and text. ``log`` (repeated ``log_times`` times), ``metrics`` and ``config``
+    (named ``config_name``) are passed as logs. ``own_sql`` is the query of a user's rule, TRC900, next to the rule
+    under test. An expected finding has its subject and some of message, rank, step, gain_ns, predicted_ns, benchmark,
+    related (a count) and the evidence.
     """
 
     code: str
@@ -60,14 +60,14 @@ class Case:
 
     @property
     def logs(self) -> Mapping[str, str]:
-        """The texts that are given as logs, by the name of their file."""
+        """The texts passed as logs, by file name."""
         log = None if self.log is None else self.log * self.log_times
         texts = {"run.log": log, "metrics.json": self.metrics, self.config_name: self.config}
         return {name: text for name, text in texts.items() if text is not None}
 
 
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in the file ``path``, which is named for their rule. Raises RuleError naming file and key."""
+    """The cases in the file ``path``, which is named after their rule. Raises RuleError naming file and key."""
     try:
         data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
@@ -78,8 +78,8 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 
 def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
-    """What ``rule`` says about ``case``, whose inputs are written into ``folder``."""
-    # A case tells what the evidence bounds; a replay is asked where it says what that predicts.
+    """The outcome of ``rule`` on ``case``, whose inputs are written into ``folder``."""
+    # Cases state the gain that the evidence bounds; the replay runs only if a case states its prediction.
     if not any("predicted_ns" in row for row in case.findings):
         rule = replace(rule, whatif=None, whatif_ranks=None)
     rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
@@ -87,12 +87,13 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
     logs = [_write(folder, name, text) for name, text in case.logs.items()]
     if case.events or not (files or logs):
         files += map(str, write_traces(case.events, case.metadata, case.device, folder))
-    with analysed(find_inputs(files, logs), rules) as run:
+    # The traces of a case are ranks of one run, even those that state no rank.
+    with analysed(find_inputs(files, logs, as_one_run=True), rules) as run:
         return run.outcome
 
 
 def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
-    """How the ``outcome`` of ``run_case`` differs from what ``rule`` should say about ``case``."""
+    """The differences between the ``outcome`` of ``run_case`` and what ``rule`` should find on ``case``."""
     own = [finding for finding in outcome.findings if finding.code == rule.code]
     found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
@@ -120,12 +121,12 @@ def _case(path: Path, at: int, table: Any) -> Case:
 
 
 def _check_places(place: str, events: list[Any]) -> None:
-    """Either all events say where a Gaudi trace has them, or none does."""
+    """Require that either all events have ``on``, a place in a Gaudi trace, or none does."""
     places = [event.get("on") for event in events if isinstance(event, dict)]
     if len(places) != len(events):
         raise RuleError(f"{place}: key events must be a list of tables")
     if any(places) and (unknown := [on for on in places if on not in PLACES]):
-        raise RuleError(f"{place}: key events: on = {unknown[0]!r} is none of {', '.join(PLACES)}")
+        raise RuleError(f"{place}: key events: on = {unknown[0]!r} is not one of {', '.join(PLACES)}")
     copies = [event.get("repeat", 1) for event in events]
     if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:
         raise RuleError(f"{place}: key events: repeat must be a whole number, and give at most {_MOST_EVENTS:,} events")
@@ -138,7 +139,7 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 
 def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
-    """What a case may check of a finding; the folder is left out of texts."""
+    """The parts of a finding that a case may check; texts omit the folder."""
     row = {
         "subject": finding.subject, "message": finding.message, "rank": finding.rank, "step": finding.location.step,
         "gain_ns": finding.gain.ns_per_step if finding.gain else None,
@@ -163,7 +164,7 @@ def _unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alike(value: Any, wanted: Any) -> bool:
-    """Equal; numbers up to a millionth, as they went through decimal text."""
+    """Equality; numbers within a millionth, because of rounding in decimal text."""
     if isinstance(wanted, (int, float)) and hasattr(value, "__float__"):
         return abs(float(value) - wanted) <= 1e-6 * max(1.0, abs(wanted))
     return bool(value == wanted)

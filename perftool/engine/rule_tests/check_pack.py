@@ -1,4 +1,4 @@
-"""The check of a pack of rules before anyone relies on it: files, queries, messages, cases."""
+"""Checks a rule pack: files, queries, messages, cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.engine.rules.pack import CASES, load_user_pack
 from perftool.errors import PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
-from perftool.store.handover import spans_ranks
+from perftool.store.rank_export import spans_ranks
 from perftool.store.trace_store import TraceStore
 
 _PARAM = re.compile(r"\$(\w+)")
@@ -25,7 +25,7 @@ _UNITS = ("_ns", "_bytes")
 
 @dataclass(frozen=True)
 class PackCheck:
-    """What was checked, and what is wrong: one sentence each, the code first."""
+    """The number of rules and cases checked, and one sentence per problem, starting with the code."""
 
     rules: int
     cases: int
@@ -33,9 +33,9 @@ class PackCheck:
 
 
 def check_pack(folder: Path) -> PackCheck:
-    """Check the rules below ``folder`` and run their cases, ``cases/CODE.toml`` in it.
+    """Check the rules in ``folder`` and run their cases from ``cases/CODE.toml``.
 
-    Raises RuleError for a file that does not hold a rule, with file and key.
+    Raises RuleError, naming file and key, for a file without a valid rule.
     """
     rules = load_user_pack(folder)
     problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]
@@ -75,7 +75,7 @@ def _query_problems(rule: Rule) -> Iterator[str]:
 
 
 def tables_of_one_rank(rule: Rule) -> list[str]:
-    """The tables that ``rule`` uses and that only a store over one rank has."""
+    """The tables used by ``rule`` that exist only in a store over one rank."""
     assert rule.sql is not None
     plain = re.sub(r"'[^']*'|--[^\n]*", "", rule.sql)
     named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}
@@ -83,7 +83,7 @@ def tables_of_one_rank(rule: Rule) -> list[str]:
 
 
 def _columns(sql: str, values: dict[str, Any]) -> list[str]:
-    """The columns that ``sql`` gives over an empty trace."""
+    """The columns that ``sql`` returns over an empty trace."""
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         path = Path(folder) / "empty.json"
         path.write_text('{"traceEvents": []}', encoding="utf-8")

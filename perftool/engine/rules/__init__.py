@@ -1,1 +1,1 @@
-"""Rules: read from packs, selected, asked, ranked."""
+"""Rules: loaded from packs, selected and run; their findings ranked."""

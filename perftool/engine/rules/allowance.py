@@ -1,4 +1,4 @@
-"""What the rules of packs may take together, however many they are: each by itself is bounded as well."""
+"""The total allowance for rules of packs, however many they are; each rule has its own limits as well."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from perftool.store.trace_store import TraceStore
 
 MOST_SECONDS = 120.0
 MOST_BYTES = 64 << 20
-# What a row becomes in this process, at least, whatever its length on the way.
+# Minimum memory of a row in this process, whatever its size in transit.
 _ROW_BYTES = 50
 
 
 class SpentError(QueryError):
-    """The rules before this one took what all of them may take."""
+    """Earlier rules used up the shared allowance."""
 
     def __init__(self) -> None:
         super().__init__(f"the rules of packs may take {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MB together")
@@ -26,13 +26,13 @@ class SpentError(QueryError):
 
 @dataclass
 class Allowance:
-    """What the rules of packs took so far, of one store."""
+    """What the rules of packs have used so far on one store."""
 
     seconds: float = 0.0
     bytes: int = 0
 
     def add_rows(self, rows: int, row_bytes: int = _ROW_BYTES) -> None:
-        """Count so many rows, each of so many bytes of memory or output."""
+        """Count ``rows`` rows of ``row_bytes`` each, in memory or output."""
         self.bytes += rows * row_bytes
 
 
@@ -40,13 +40,13 @@ _TAKEN: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
 
 
 def taken(store: TraceStore) -> Allowance:
-    """What the rules of packs took so far of ``store``."""
+    """What the rules of packs have used so far on ``store``."""
     return _TAKEN.setdefault(store, Allowance())
 
 
 @contextmanager
 def charged(store: TraceStore) -> Iterator[Allowance]:
-    """What is done in here is done for a rule of a pack, and its time counts. Raises SpentError when none is left."""
+    """Charges the time of its block to the rules of packs. Raises SpentError when the allowance is used up."""
     allowance = taken(store)
     if allowance.seconds >= MOST_SECONDS or allowance.bytes >= MOST_BYTES:
         raise SpentError

@@ -1,4 +1,4 @@
-"""How a rule asks the tables, and what it answers."""
+"""A rule's queries: their context, limits and results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from perftool.engine.rules.allowance import charged
 from perftool.engine.rules.pack import is_shipped
 from perftool.model.rule import Rule
-from perftool.store.room.room import Bounds
+from perftool.store.sandbox.sandbox import Bounds
 from perftool.store.trace_store import TraceStore
 
-# What a query of a rule may take.
+# Limits of a rule's query.
 RULE_TIME_LIMIT_S = 30.0
 MOST_BYTES = 16 << 20
 
@@ -22,9 +22,9 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """What rules may refer to besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks).
+    """Values for rules besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks).
 
-    Of ``simulated`` traces nothing that concerns a recorder is worth saying.
+    For ``simulated`` traces, advice on recording is irrelevant.
     """
 
     device: str | None
@@ -33,13 +33,18 @@ class Context:
     window_ns: int
     simulated: bool = False
 
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean step: evidence adds up over the window, so its share of a step refers to this."""
+        return self.window_ns / max(self.steps, 1)
+
 
 @dataclass(frozen=True)
 class Answer:
-    """What asking one rule gave: rows of its query; or why it was not asked; or how it failed.
+    """The result of one rule: rows of its query, or why it did not run, or how it failed.
 
-    ``cut`` says that there were more rows than a rule may give, ``spent`` that the rules of packs before it left it no
-    time to be asked, or replayed.
+    ``cut`` means that the query had more rows than a rule may return, ``spent`` that earlier rules of packs used up the
+    time for its query or replay.
     """
 
     code: str
@@ -51,7 +56,7 @@ class Answer:
 
 
 def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
-    """The values of what ``sql`` refers to with $name: the context, and parameters of ``rule``. KeyError for others."""
+    """The values for the $names in ``sql``, from the context and parameters of ``rule``. KeyError for other names."""
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
         **{param.name: param.value for param in rule.params},
@@ -62,7 +67,7 @@ def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
 def run_sql(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any], most: int
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """Columns, ``most`` rows, and whether there were more. Our own SQL runs here, that of others in a room apart."""
+    """Columns, ``most`` rows, and whether there were more. Our own SQL runs here, third-party SQL in a sandbox."""
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
         return columns, rows[:most], len(rows) > most

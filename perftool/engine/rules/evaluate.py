@@ -1,4 +1,4 @@
-"""Rules over tables: which apply, what they find, how it reads."""
+"""Evaluates rules over tables: which rules apply, what they find, and the text of findings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 from perftool.engine.rules.allowance import SpentError, taken
 from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
+from perftool.engine.rules.grading import graded
 from perftool.engine.rules.limits import limited
-from perftool.engine.rules.message import show_message
+from perftool.engine.rules.message import PREDICTION, show_message
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.predict import predicted
-from perftool.engine.rules.predict_run import PREDICTION, predicted_together
+from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.sources import add_sources
@@ -28,26 +29,26 @@ from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# Of one rule and rank: nobody reads more.
+# Per rule and rank: nobody reads more.
 MOST_FINDINGS = 1_000
 _TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
-# The tag of rules whose advice is about how to record.
+# The tag of rules whose advice is about recording.
 RECORDER = "recorder"
-# Of a finding in memory and in a document, beside the texts of its rule.
+# Estimated size of a finding in memory and output, besides the texts of its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
-SELECT 1 FROM _names, unnest($names) AS wanted(pattern)
+SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
-    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix_for",
-    "sources", "explained_by", PREDICTION,
+    "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
+    "fix_for", "short_fix", "sources", "explained_by", "places", PREDICTION,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a set of rules had to say; findings stand in the order of ``ranking``."""
+    """The result of a set of rules; findings are in the order of ``ranking``."""
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
@@ -56,7 +57,7 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` over ``store``. A rule that fails becomes a finding of ``crash_rule``, or raises without one."""
+    """Run ``rules`` over ``store``. A failing rule becomes a finding of ``crash_rule``; without one, it raises."""
     asked = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(store, asked, ask_all(store, asked, context), context, len(store.metadata))
     answers, run = predicted_together(store, asked, answers, context)
@@ -64,8 +65,8 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
 
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
-    """What ``ask`` gives for each of ``rules``."""
-    # Rules that others wrote share an allowance, of which the first ones take first.
+    """The answer to each of ``rules``."""
+    # Third-party rules share an allowance, in their order.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
     calls = [partial(ask, store, rules[at], context) for at in shipped]
     answers = dict(zip(shipped, store.side_by_side(calls), strict=True))
@@ -73,14 +74,14 @@ def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
-    """The rows that ``rule`` finds in ``store``; a failure is part of the answer."""
+    """The rows that ``rule`` finds in ``store``; the answer also records a failure."""
 
     def rows() -> Answer:
         reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            # Without the names it looks for, what a rule finds is nothing: no query has to say so.
+            # Without any name in ``needs_names`` a rule finds nothing, so its query need not check for that.
             silent = rule.needs_names and not _occur(store, rule)
             return Answer(rule.code) if silent else _asked(store, rule, context)
         except SpentError:
@@ -93,7 +94,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
 def conclude(
     rules: Sequence[Rule], answers: Sequence[Answer], context: Context, crash_rule: Rule | None = None
 ) -> Outcome:
-    """The ``answers`` to ``rules``, one each, as ranked findings."""
+    """The ``answers`` to ``rules``, one per rule, as ranked findings."""
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
     for rule, answer in zip(rules, answers, strict=True):
@@ -114,11 +115,15 @@ def conclude(
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
     over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
-    return Outcome(ranked(claimed_once(findings, causes, over_ranks), causes, blaming), tuple(skipped))
+    explains = {rule.code: rule.explains for rule in rules if rule.explains}
+    own = {rule.code: rule for rule in rules}
+    claimed = claimed_once(findings, causes, over_ranks, explains, blaming)
+    kept = [graded(found, own[found.code]) if found.code in own else found for found in claimed]
+    return Outcome(ranked(kept, causes, blaming, explains), tuple(skipped))
 
 
 def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """One finding about all rules for which nothing was left, however many."""
+    """One finding for all rules that did not run for lack of allowance."""
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""
@@ -130,7 +135,7 @@ def _findings(rule: Rule, answer: Answer, context: Context) -> list[Finding]:
 
 
 def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
-    """What ``action`` makes, or the text of the error that it raises."""
+    """The result of ``action``, or the text of the error it raises."""
     try:
         return action(), None
     except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
@@ -153,8 +158,8 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         subject=str(row["subject"]),
         message=show_message(rule.message, shown),
         why=rule.why,
-        fix=rule.fix.text_for(device, variant),
-        short_fix=rule.short_fix.text_for(device, variant),
+        fix=row.get("fix") or rule.fix.text_for(device, variant),
+        short_fix=row.get("short_fix") or rule.short_fix.text_for(device, variant),
         rank=row.get("rank"),
         location=_location(row),
         related=tuple(
@@ -177,7 +182,7 @@ def _location(row: Mapping[str, Any]) -> Location:
 
 
 def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
-    """Why ``rule`` is not asked about a run with these tables; None when it is."""
+    """Why ``rule`` does not apply to a run with these tables; None if it does."""
     if not rule.applies_to(context.device):
         return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     if context.simulated and RECORDER in rule.tags:
@@ -193,7 +198,7 @@ def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> st
 
 
 def _occur(store: TraceStore, rule: Rule) -> bool:
-    """Whether a host slice has one of the names that ``rule`` needs, in which ``*`` stands for any text."""
+    """Whether a host slice has one of the names that ``rule`` needs; ``*`` matches any text."""
     return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
 
 
@@ -207,7 +212,7 @@ def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
         found = checked(found)
         texts = [rule.message, rule.why, *(text for _, text in (*rule.fix.texts, *rule.short_fix.texts))]
         taken(store).add_rows(len(found), _FINDING_BYTES + sum(map(len, texts)))
-    bounded = limited(store, rule.relieves, found, context.step_ns) if found else found
+    bounded = limited(store, rule.relieves, found, context) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 
 
@@ -226,10 +231,10 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
-    """What ``evidence_ns`` per step is of the median step.
+    """The part of the median step that corresponds to ``evidence_ns`` per step.
 
-    Evidence adds up over the window: where a few steps take far longer than most, its mean is no gain of those.
+    Evidence adds up over the window: if a few steps take far longer than most, its mean overstates a usual step's gain.
     """
-    mean_ns = context.window_ns / max(context.steps, 1)
+    mean_ns = context.mean_step_ns
     share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0
     return max(0, min(int(evidence_ns), int(share * context.step_ns)))

@@ -1,17 +1,17 @@
-"""What stays the same of a finding when the same run is recorded again."""
+"""Identifies a finding across recordings of the same run."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-# In this order: each pattern is what changes between recordings, with what stands for it.
+# Applied in order: patterns that change between recordings, with their replacements.
 _VOLATILE = (
     # Folders differ between machines; the file's own name stays.
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),
     (re.compile(r"0x[0-9a-fA-F]+"), "#"),
     (re.compile(r"\b(pid|tid|rank|step|iter|stream|thread|node|worker|host)([-_ :=#]*)\d+", re.I), r"\1\2#"),
-    # Hashes that generated kernels and graphs carry in their names.
+    # Hashes in the names of generated kernels and graphs.
     (re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)[0-9a-f]{6,}(?![A-Za-z0-9])"), "#"),
     (re.compile(r"(?<![A-Za-z0-9])[a-z0-9]{32,}(?![A-Za-z0-9])"), "#"),
     # Counters and sizes; digits inside a word, as in conv2d or fwd_f32, are part of the name.
@@ -22,22 +22,22 @@ _KINETO_NAME = re.compile(r"[^/]+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)$")
 
 
 def normalised(subject: str) -> str:
-    """``subject`` with addresses, hashes, counters, ranks, pids and folders replaced by ``#`` or left out."""
+    """``subject`` with addresses, hashes, counters, ranks, pids and folders replaced by ``#`` or removed."""
     for pattern, stand_in in _VOLATILE:
         subject = pattern.sub(stand_in, subject)
     return subject
 
 
 def normalised_file(file: str) -> str:
-    """``file`` with forward slashes, without the numbers in its names and without the host in PyTorch's names."""
+    """``file`` with forward slashes, without numbers, and without the host in PyTorch's trace names."""
     return re.sub(r"\d+", "#", _KINETO_NAME.sub(r"*\1", file.replace("\\", "/")))
 
 
 def fingerprint(code: str, subject: str, file: str | None = None) -> str:
-    """What identifies a finding across recordings of the same run: 16 hexadecimal digits.
+    """The identity of a finding across recordings of the same run: 16 hexadecimal digits.
 
-    ``file`` is the path of the trace relative to the root of the project. Times, numbers and messages are left
-    out, because they differ each time.
+    ``file`` is the path of the trace relative to the project root. Times, numbers and messages are left out, because
+    they differ each time.
     """
     place = "" if file is None else f"\n{normalised_file(file)}"
     return hashlib.sha256(f"{code}\n{normalised(subject)}{place}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How much the schedule of a run lets a fix give back, whatever the evidence of its rule adds up to."""
+"""Limits a fix's gain by what the schedule of the run allows, whatever its rule's evidence adds up to."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from perftool.engine.rules.asking import Context
 from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
+from perftool.units import format_ratio
 
-# What a fix gives back per step: by the evidence, and by a replay.
+# Gain columns, per step: from the evidence, and from a replay.
 _GAINS = ("gain_ns", "predicted_ns")
+# The rule for recordings of a start-up, or of the capture of graphs.
+_ONE_OFF = "STP103"
+_OWN_STEPS = """
+SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,
+       coalesce(median(s.dur), min(w.dur))::DOUBLE AS median_ns
+FROM windows AS w LEFT JOIN steps AS s ON s.rank = w.rank AND NOT s.partial GROUP BY w.rank
+"""
+_STEPS: WeakKeyDictionary[TraceStore, dict[Any, dict[str, float]]] = WeakKeyDictionary()
 _KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def limited(
-    store: TraceStore, relieves: Side | None, rows: Iterable[Mapping[str, Any]], step_ns: int
+    store: TraceStore, relieves: Side | None, rows: Iterable[Mapping[str, Any]], context: Context
 ) -> Iterator[Mapping[str, Any]]:
-    """``rows`` of a rule whose fix takes work from the side ``relieves``, no gain above what that side holds up.
+    """``rows`` with gains capped at the delay caused by the side ``relieves``, whose work the fix reduces.
 
-    What is recorded of a rank that is not in its steady state gives no gain. A row that names no rank has the largest
-    limit of all. A run without device work has no limits.
+    A rank outside its steady state gives no gain; if the recorded phase does not recur, host advice is dropped. A row
+    without a rank gets the largest limit of all. A run without device work has no limits.
     """
     limits = _limits(store)
     column = f"{relieves}_ratio"
@@ -31,24 +41,53 @@ def limited(
         gains = {name: row[name] for name in _GAINS if row.get(name) is not None}
         if row.get("rank") in unsteady or (row.get("rank") is None and unsteady):
             told_by = unsteady.get(row.get("rank"), next(iter(unsteady.values())))
+            if relieves == "host" and told_by == _ONE_OFF:
+                continue
             yield {**row, **dict.fromkeys(gains), "explained_by": told_by}
         elif relieves is None:
             yield row
         else:
-            # What work of the device hides is for the replay to tell; idle time is the most that the host can win.
+            # The replay accounts for work hidden behind the device; idle time bounds what the host can gain.
             kept = gains if relieves == "host" else {name: ns for name, ns in gains.items() if name == "gain_ns"}
-            limit = round(ratios.get(row.get("rank"), widest) * step_ns)
-            yield {**row, **{name: min(ns, limit) for name, ns in kept.items()}}
+            ratio = ratios.get(row.get("rank"), widest)
+            # Evidence adds up over the window; a prediction is about typical steps.
+            steps_ns = own_steps_ns(store, row.get("rank")) or {
+                "gain_ns": context.mean_step_ns, "predicted_ns": context.step_ns
+            }  # fmt: skip
+            yield {**row, **{name: min(ns, round(ratio * steps_ns[name])) for name, ns in kept.items()}}
+
+
+def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
+    """The mean step of ``rank``, under ``gain_ns``, and its median step, under ``predicted_ns``; None without a rank.
+
+    Steps of the run would depend on which ranks share the store.
+    """
+    if rank is None:
+        return None
+    if store not in _STEPS:
+        store.build(["windows", "steps"])
+        rows = store.select(_OWN_STEPS)
+        _STEPS[store] = {row["rank"]: {"gain_ns": row["mean_ns"], "predicted_ns": row["median_ns"]} for row in rows}
+    return _STEPS[store].get(rank)
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Why nothing that ``rank`` shows is a gain of its steady step; None when it may be one."""
+    """Why ``rank`` shows no gains of its steady step; None if it may."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
 
+def overloaded(store: TraceStore, rank: int) -> str | None:
+    """Why ``rank`` has bounds instead of predicted gains: its threads waited for cores. None if they did not."""
+    loads = {row["rank"]: row for row in store.rows("machine_loads")}
+    if rank not in loads or not loads[rank]["overloaded"]:
+        return None
+    share = format_ratio(loads[rank]["overload_ns"] / loads[rank]["wall_ns"])
+    return f"the machine was overloaded: threads that were ready had no core for {share} of the recorded time"
+
+
 def _limits(store: TraceStore) -> dict[Any, dict[str, Any]]:
-    """The row of each rank in gain_limits, which nearly every rule asks for."""
+    """The row of each rank in gain_limits, cached because nearly every rule needs it."""
     if store not in _KNOWN:
         _KNOWN[store] = {row["rank"]: row for row in store.rows("gain_limits")}
     return _KNOWN[store]

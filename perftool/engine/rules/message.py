@@ -1,7 +1,7 @@
-"""The message of a rule: text with placeholders, which can show a value and do nothing else.
+"""The message of a rule: text with placeholders that can only show values.
 
-``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS. Braces
-are doubled to stand for themselves.
+``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS. Doubled
+braces are literal.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 FORMATS: Mapping[str, Callable[[float], str]] = {
     "time": format_ns, "bytes": format_bytes, "percent": format_ratio, "count": format_count,
 }  # fmt: skip
-# The end of a column's name tells its unit, and so how a message shows it.
+# The suffix of a column's name gives its unit, and thus its default format.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# A message is a line or a few of a report; a name in it may be of any length.
+# A message fills a line or a few of a report, but a name in it may have any length.
 LONGEST = 10_000
+# The column with the replay's result, appended to the message.
+PREDICTION = "prediction"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
@@ -35,7 +37,7 @@ class Placeholder:
 
 @cache
 def parse_message(message: str) -> tuple[str | Placeholder, ...]:
-    """The pieces of ``message``. Raises ValueError, naming what it is about, for a brace that begins no placeholder."""
+    """The pieces of ``message``. Raises ValueError with the faulty text for a brace that starts no placeholder."""
     pieces: list[str | Placeholder] = []
     at = 0
     for brace in re.finditer(r"[{}]", message):
@@ -57,7 +59,7 @@ def parse_message(message: str) -> tuple[str | Placeholder, ...]:
 
 
 def show_message(message: str, values: Mapping[str, Any]) -> str:
-    """``message`` with ``values`` in place, at most ``LONGEST`` characters. Raises KeyError for a name without one."""
+    """``message`` with ``values`` filled in, cut to ``LONGEST`` characters. Raises KeyError for an unknown name."""
     shown: list[str] = []
     left = LONGEST
     for piece in parse_message(message):
@@ -70,7 +72,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
-    """A value under its name; times and sizes also without the unit's ending."""
+    """The value of a placeholder; its name may omit the unit suffix of times and sizes."""
     name = wanted.name
     if name in values:
         unit = next((render for ending, render in _UNITS if name.endswith(ending)), None)
@@ -82,5 +84,5 @@ def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
     render = FORMATS[wanted.form] if wanted.form else unit
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return (render or format_count)(float(value))
-    # Cut before it is written out: a list of a million rows has a text of its own.
+    # Texts are cut before they are rendered: a list of a million rows makes a long text.
     return "unknown" if value is None else value[: LONGEST + 1] if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""Rule files into Rule objects, with every complaint naming the file and the key."""
+"""Loads rule files into Rule objects; every error names the file and the key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
-# Of all packs of a user; the shipped one has a tenth.
+# For all packs of a user together; the shipped pack has a tenth.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
@@ -47,14 +47,14 @@ _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSE
 
 @cache
 def builtin_folder() -> Path:
-    """The folder of the shipped pack: inside an installed package, beside it in a checkout."""
+    """The folder of the shipped pack: inside an installed package, or next to the package in a checkout."""
     package = Path(__file__).parents[2]
     installed = package / "rulepack"
     return installed if installed.is_dir() else package.parent / "rules"
 
 
 def load_pack(folder: Path) -> list[Rule]:
-    """Every rule below ``folder``, sorted by code. Raises RuleError for the malformed ones, or without any."""
+    """All rules below ``folder``, sorted by code. Raises RuleError if any is malformed, or there are none."""
     rules, problems = [], []
     for path in pack_files(folder):
         try:
@@ -69,8 +69,8 @@ def load_pack(folder: Path) -> list[Rule]:
 
 
 def pack_files(folder: Path) -> list[Path]:
-    """The rule files below ``folder``, sorted. Raises RuleError for more than anybody writes."""
-    # The cases of a pack may lie beside it.
+    """The rule files below ``folder``, sorted. Raises RuleError above the limits on number and size."""
+    # The cases of a pack may be in a subfolder.
     named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
@@ -87,24 +87,28 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether what ``rule`` asks is, to the last character, what a rule of the shipped pack asks; its code may lie."""
+    """Whether the queries of ``rule`` equal those of a shipped rule exactly; its code proves nothing.
+
+    A rule may lack the queries of its replay: rule cases that state no prediction leave them out.
+    """
     return _question(rule) in _shipped_questions()
 
 
 @cache
 def _shipped_questions() -> frozenset[_Question]:
-    return frozenset(map(_question, shipped_rules()))
+    asked = [_question(rule) for rule in shipped_rules()]
+    return frozenset((*asked, *((sql, None, None, names) for sql, _, _, names in asked)))
 
 
 def _question(rule: Rule) -> _Question:
-    """All that a rule has the database run."""
+    """Everything that a rule makes the database run."""
     return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
-    """The shipped pack and the packs of users in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
+    """The shipped pack and the user packs in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
 
-    Raises RuleError for a malformed file, a code outside that range, and a code or name given twice.
+    Raises RuleError for a malformed file, a code outside that range, and a duplicate code or name.
     """
     rules = list(shipped_rules())
     for folder in folders:
@@ -116,7 +120,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
 
 
 def load_user_pack(folder: Path) -> list[Rule]:
-    """Every rule below ``folder``; raises RuleError for a code that is kept for shipped rules."""
+    """All rules below ``folder``; raises RuleError for a code reserved for shipped rules."""
     if not folder.is_dir():
         raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
@@ -139,7 +143,7 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 
 
 def load_rule(path: Path) -> Rule:
-    """One rule file. Raises RuleError naming the file and the key."""
+    """Load one rule file. Raises RuleError naming the file and the key."""
     try:
         data = parse_toml(read_small(path, _LARGEST_RULE).decode())
     except (OSError, ValueError) as error:
@@ -187,7 +191,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """A text for all devices, or a table with one for each; other keys are variants that the query names."""
+    """One text for all devices, or a table with one per device; its other keys are variants that the query selects."""
     given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in given.items():
         if not isinstance(words, str) or not words.strip():
@@ -198,7 +202,7 @@ def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
 
 
 def _first_sentences(fix: Advice) -> Advice:
-    """The first sentence of each text, for a rule without a short fix."""
+    """The first sentence of each text, used when a rule has no short fix."""
     return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 
@@ -240,7 +244,7 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
         raise RuleError(f"{path}: key name: {data['name']!r} is not lower-case words joined by hyphens")
     for key, choices in _CHOICES.items():
         if key in data and data[key] not in choices:
-            raise RuleError(f"{path}: key {key}: {data[key]!r} is none of {', '.join(choices)}")
+            raise RuleError(f"{path}: key {key}: {data[key]!r} is not one of {', '.join(choices)}")
     for text in data.get("explained_by", ()):
         if not isinstance(text, str) or not CODE_START.fullmatch(text):
             raise RuleError(f"{path}: key explained_by: {text!r} is neither a code nor the beginning of one")
@@ -250,7 +254,7 @@ def _check_values(path: Path, data: Mapping[str, Any]) -> None:
     devices = [data["devices"]] if isinstance(data["devices"], str) else data["devices"]
     for device in devices:
         if device not in DEVICES:
-            raise RuleError(f"{path}: key devices: {device!r} is none of {', '.join(DEVICES)}")
+            raise RuleError(f"{path}: key devices: {device!r} is not one of {', '.join(DEVICES)}")
 
 
 def _params(path: Path, tables: Mapping[str, Any]) -> tuple[Param, ...]:

@@ -1,4 +1,4 @@
-"""What the fixes of rules would give back, by replaying the recorded steps with them."""
+"""Predicts the gains of rules' fixes by replaying the recorded steps with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 from perftool.engine.rules.allowance import SpentError, charged
 from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
-from perftool.engine.rules.limits import limited, unsteady
+from perftool.engine.rules.limits import limited, overloaded, own_steps_ns, unsteady
+from perftool.engine.rules.message import PREDICTION
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.row_check import whole
 from perftool.errors import QueryError, QueryTimeoutError
@@ -25,11 +26,13 @@ from perftool.replay.model import Model, models_of
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
-# Of so many fixes with the largest gains the best two and three are sought, where a replay costs little.
+# The best combinations of two and three are searched among the fixes with the largest gains, if replays are cheap.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 _LARGEST_FACTOR = 1000
+# If the mean step exceeds the usual one by this factor, usual steps do not show what slows down the others.
+_UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
-# What a row of a whatif query is about, as the slice that it names has it.
+# Joins each row of a whatif query with the slice it refers to.
 _PLACED = """
 SELECT w.*, s.id AS slice_id, s.track AS slice_track, s.ts AS slice_ts, s."end" AS slice_end
 FROM ({sql}) AS w JOIN slices AS s ON s.id = w.task
@@ -40,17 +43,17 @@ WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 def predicted(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context, ranks_of_run: int
 ) -> tuple[list[Answer], tuple[ReplayModel, ...]]:
-    """``answers``, their rows with ``predicted_ns`` where a replay tells it, and the model of each rank of ``store``.
+    """``answers`` with ``predicted_ns`` in rows where a replay gives it, and the model of each rank of ``store``.
 
-    ``ranks_of_run`` counts those of other stores as well.
+    ``ranks_of_run`` includes ranks in other stores.
     """
     ranks = sorted(store.metadata)
     if ranks_of_run > MOST_RANKS:
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        # What start-up or a thinned recording shows predicts no gain, however well it replays.
-        reason = unsteady(store, rank) or (model if isinstance(model, str) else None)
+        # Start-up or a thinned recording predicts no gain, however well it replays.
+        reason = unsteady(store, rank) or overloaded(store, rank) or (model if isinstance(model, str) else None)
         if reason or isinstance(model, str):
             models.append(_no_model(rank, reason or str(model)))
             continue
@@ -65,16 +68,16 @@ def predicted(
 def without_predictions(
     answers: Sequence[Answer], ranks: Sequence[int]
 ) -> tuple[tuple[Answer, ...], tuple[ReplayModel, ...]]:
-    """``answers`` and models of ``ranks`` as they are for a run of more ranks than are replayed."""
+    """``answers`` without predictions, and empty models of ``ranks``, for a run with too many ranks to replay."""
     bare = [tuple({key: row[key] for key in row if key != "predicted_ns"} for row in answer.rows) for answer in answers]
     kept = tuple(replace(answer, rows=rows) for answer, rows in zip(answers, bare, strict=True))
     return kept, tuple(_no_model(rank, _TOO_MANY) for rank in sorted(ranks))
 
 
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
-    """What the fix of ``rule`` changes in the steps of ``model``, each with the subject it is for, None for every one.
+    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None: all).
 
-    Raises QueryError when the rule's query fails, or gives something else than changes.
+    Raises QueryError when the rule's query fails, or returns something other than changes.
     """
     begin, end = model.window
     placed = partial(_PLACED.format, rank=model.rank, begin=begin, end=end)
@@ -85,12 +88,12 @@ def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) ->
 def _what_changes(
     store: TraceStore, rule: Rule, context: Context, placed: Callable[..., str]
 ) -> Iterable[Mapping[str, Any]]:
-    """The rows of the rule's whatif query with the slice that each is about, which ``placed`` adds to SQL."""
+    """The rows of the rule's whatif query joined with their slices; ``placed`` adds the join to SQL."""
     assert rule.whatif is not None
     values = sql_values(rule, rule.whatif, context)
     if is_shipped(rule):
         return _named(*run_sql(store, rule, placed(sql=rule.whatif), values, _MOST_CHANGES)[:2])
-    # SQL of others runs by itself: inside of ours it could end ours, and go on as it likes.
+    # Third-party SQL runs separately: embedded in ours, it could terminate our statement and append its own.
     rows = _named(*run_sql(store, rule, rule.whatif, values, _MOST_CHANGES)[:2])
     tasks = [whole("task", row.get("task")) for row in rows]
     slices = store.select(placed(sql="SELECT DISTINCT unnest($tasks::BIGINT[]) AS task"), {"tasks": tasks})
@@ -104,7 +107,7 @@ def _named(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[s
 
 def _change(row: Mapping[str, Any]) -> Change:
     if row.get("change") not in CHANGE_KINDS:
-        raise QueryError(f"change is {row.get('change')!r:.40}, none of {', '.join(CHANGE_KINDS)}")
+        raise QueryError(f"change is {row.get('change')!r:.40}, not one of {', '.join(CHANGE_KINDS)}")
     factor, parallel = row.get("factor"), whole("parallel", row.get("parallel"))
     if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= _LARGEST_FACTOR):
         raise QueryError(f"factor is {factor!r:.40}, no number from 0 to {_LARGEST_FACTOR:,}")
@@ -123,13 +126,20 @@ def _with_prediction(
     store: TraceStore, model: Model, rule: Rule, answer: Answer, context: Context, fixes: dict[str, list[Change]],
     *, only: bool,
 ) -> Answer:  # fmt: skip
-    """``answer`` with predictions in its rows about the rank of ``model``; the changes go to ``fixes`` as well."""
+    """``answer`` with predictions in its rows for the rank of ``model``; also collects the changes in ``fixes``."""
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
     ours = [at for at, row in enumerate(rows) if row.get("rank") == model.rank or (only and row.get("rank") is None)]
     try:
-        for at, saved, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in ours]):
+        for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in ours]):
+            if lacks:
+                gain_ns = rows[at].get("gain_ns")
+                most = max(0, saved) if gain_ns is None else min(max(0, saved), gain_ns)
+                rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
+                continue
+            if _lies_elsewhere(store, rows[at].get("gain_ns"), saved, model):
+                continue
             rows[at] = {**rows[at], "predicted_ns": max(0, saved)}
             if rule.severity != "info":
                 fixes.setdefault(rule.code, []).extend(changes)
@@ -139,26 +149,35 @@ def _with_prediction(
     except (QueryError, KeyError) as error:
         fixes.pop(rule.code, None)
         return replace(answer, error=f"whatif: {error}")
-    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context)))
+
+
+def _lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
+    """Whether most of the loss is in steps outside the replay, which covers the usual steps of an uneven run."""
+    own = own_steps_ns(store, model.rank)
+    if evidence_ns is None or own is None or own["gain_ns"] < _UNEVEN * model.measured_ns:
+        return False
+    return saved_ns / model.measured_ns < float(evidence_ns) / own["gain_ns"] / 2
 
 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
-) -> Iterator[tuple[int, int, list[Change]]]:
-    """For each of ``rows`` that the fix changes something about: its number, the time saved, and the new changes.
+) -> Iterator[tuple[int, int, str | None, list[Change]]]:
+    """For each of ``rows`` with changes: its number, the time saved, what the machine lacks for that (which makes the
+    time a bound), and the new changes.
 
-    Raises QueryTimeoutError when the replays take longer than a query may.
+    Raises QueryTimeoutError when the replays take longer than the limit for a query.
     """
     until = monotonic() + RULE_TIME_LIMIT_S
     by_subject: dict[str | None, list[Change]] = {}
     for about, change in changes_of(store, rule, model, context) if rows else ():
         by_subject.setdefault(about, []).append(change)
     for_every = by_subject.get(None, [])
-    known: dict[str | None, int] = {}
+    known: dict[str | None, tuple[int, str | None]] = {}
     for number, row in rows:
         subject = str(row.get("subject"))
         key = subject if subject in by_subject else None
-        # Without anything to change the fix cannot be modelled here, and the bound stands.
+        # Without changes the fix cannot be modelled here, and the bound stays.
         if key not in by_subject:
             continue
         if monotonic() > until:
@@ -168,8 +187,9 @@ def _judged(
             own = by_subject[key] if key is not None else []
             new = [*own, *(for_every if not known else ())]
             with nullcontext() if is_shipped(rule) else charged(store):
-                known[key] = model.replayed_ns - model.predict([*for_every, *own]).step_ns
-        yield number, known[key], new
+                told = model.predict([*for_every, *own])
+                known[key] = model.replayed_ns - told.step_ns, told.lacks
+        yield number, *known[key], new
 
 
 def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Change]]) -> ReplayModel:
@@ -191,7 +211,7 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best fix, then with it the best second, then the best third: what they save overlaps, so each is replayed."""
+    """The best fix, then the best to add, then the third. Savings overlap, so each combination is replayed."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     alone = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
@@ -215,5 +235,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model to show: that of the rank with the longest steps, which the others wait for."""
+    """The model to show: the rank with the longest steps, which the others wait for."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

@@ -1,4 +1,4 @@
-"""What the whole run would gain if a rank kept it waiting no longer, by replaying all ranks with their collectives."""
+"""Predicts the gain of the whole run if a rank stopped delaying it, by replaying all ranks with their collectives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from perftool.engine.rules.allowance import SpentError
 from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
 from perftool.engine.rules.limits import limited
+from perftool.engine.rules.message import PREDICTION
 from perftool.engine.rules.row_check import whole
 from perftool.errors import QueryError
 from perftool.model.replayed import ReplayedRun
@@ -21,16 +22,14 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
 _MOST_CHANGES = 100_000
-# Column of a finding's row that its message ends with.
-PREDICTION = "prediction"
 
 
 def predicted_together(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context
 ) -> tuple[list[Answer], ReplayedRun | None]:
-    """``answers``, the rows of rules over ranks with what the replay of all of them tells, and how well that is.
+    """``answers`` with predictions from the replay of all ranks, and the description of that replay.
 
-    ``store`` has all ranks of the run; None is said of a single one.
+    ``store`` holds all ranks of the run; a single rank has no such replay.
     """
     if len(store.metadata) < 2:
         return list(answers), None
@@ -45,7 +44,7 @@ def predicted_together(
     meetings = model.meetings
     return results, ReplayedRun(
         ranks=len(meetings.ranks),
-        steps=meetings.steps,
+        steps=len(meetings.steps),
         measured_step_ns=model.measured_ns,
         replayed_step_ns=model.replayed_ns,
         error_ratio=model.error_ratio,
@@ -54,9 +53,9 @@ def predicted_together(
 
 
 def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
-    """What the fix of ``rule``, one over ranks, changes, by the subject of the finding that it is for.
+    """The changes made by the fix of ``rule``, a rule over ranks, by the subject of the finding.
 
-    Raises QueryError when the rule's query fails, or gives something else than changes.
+    Raises QueryError when the rule's query fails, or returns something other than changes.
     """
     assert rule.whatif_ranks is not None
     values = sql_values(rule, rule.whatif_ranks, context)
@@ -74,11 +73,11 @@ def _less(row: Mapping[str, Any]) -> Less:
         raise QueryError(f"change is {row.get('change')!r:.40}; of ranks it is shorten")
     if rank is None:
         raise QueryError("rank is missing")
-    if cause not in (*CAUSES, "link"):
-        raise QueryError(f"cause is {cause!r:.40}, none of {', '.join(CAUSES)}, link")
-    if not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= 1):
+    if cause not in (*CAUSES, "own", "link"):
+        raise QueryError(f"cause is {cause!r:.40}, not one of {', '.join(CAUSES)}, own, link")
+    if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= 1):
         raise QueryError(f"factor is {factor!r:.40}, no number from 0 to 1")
-    return Less(rank, cause, float(factor), step, None if group is None else str(group))
+    return Less(rank, cause, None if factor is None else float(factor), step, None if group is None else str(group))
 
 
 def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Answer, context: Context) -> Answer:
@@ -89,12 +88,12 @@ def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Ans
     except (QueryError, KeyError) as error:
         return replace(answer, error=f"whatif: {error}")
     rows = [_predicted(model, row, changes.get(str(row.get("subject")), [])) for row in answer.rows]
-    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context.step_ns)))
+    return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context)))
 
 
 def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
-    """``row`` with what its fix gives. Without anything to change the bound stands."""
-    if not changes:
+    """``row`` with the predicted gain of its fix, unless it states one. Without changes the bound stays."""
+    if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)
     told = {"predicted_ns": max(0, model.replayed_ns - step_ns)}

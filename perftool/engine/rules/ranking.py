@@ -1,82 +1,123 @@
-"""The order of findings: what is worth changing first."""
+"""Orders findings by what is worth changing first."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
-from perftool.model.report import Finding, Gain
+from perftool.model.report import Cause, Finding
+from perftool.units import format_ns
 
-# Times of a rank that differ by no more are about the same thing.
+# Times of a rank within this factor likely have the same cause.
 _ALIKE = 1.5
-# A bound may be so many times what a replay predicts for the same thing.
+# Predictions are about 10 % off.
+_SAME = 1.1
+# A bound within this multiple of a prediction may describe the same time.
 _LOOSE = 3.0
-# What a symptom keeps beside its cause is a bound less a bound; a smaller part is within their error.
+# A symptom's remaining gain is the difference of two bounds; a smaller share is within their error.
 _REST = 0.1
+_NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 _SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 def claimed_once(
-    findings: Sequence[Finding], explained_by: Mapping[str, Sequence[str]], over_ranks: Container[str] = ()
+    findings: Sequence[Finding],
+    explained_by: Mapping[str, Sequence[str]],
+    over_ranks: Container[str] = (),
+    explains: Mapping[str, Sequence[str]] = _NONE,
+    blaming: Container[str] = (),
 ) -> list[Finding]:
-    """``findings``, those of symptoms with the gain that the largest cause beside them leaves unexplained, or none.
+    """``findings``; a symptom keeps only the gain that the largest of its causes leaves unexplained, or none.
 
-    A finding whose code is a key of ``explained_by`` says that time is lost, not what loses it; the values are the
-    codes of causes, or how these begin. What a rule ``over_ranks`` finds on one rank is a cause on all of them.
+    A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
+    are the codes, or code prefixes, of causes. A finding that ``explains`` the main cause in the symptom's evidence
+    takes precedence, as its time is part of the symptom's. A finding of a rule ``over_ranks`` is a cause on all ranks.
+    Where a rule ``blaming`` ranks explains it, the symptom says how much of it is waiting for them.
     """
 
     def rest(finding: Finding) -> Finding:
         causes = tuple(explained_by.get(finding.code, ()))
         if finding.gain is None or not causes:
             return finding
+        main = str(finding.evidence.get("main_cause"))
         gains = [
-            (other.gain.ns_per_step, other.code)
-            for other in findings
+            (main in explains.get(other.code, ()), other.gain.ns_per_step, other.code, number)
+            for number, other in enumerate(findings)
             if other.gain and other.code.startswith(causes) and _beside(other, finding, over_ranks)
         ]
-        explained, code = max(gains, default=(0, ""))
+        _, explained, code, number = max(gains, default=(False, 0, "", -1))
         if not explained:
             return finding
-        left = finding.gain.ns_per_step - explained
-        if left < _REST * finding.gain.ns_per_step:
+        gain, left = finding.gain, finding.gain.ns_per_step - explained
+        late = findings[number].evidence.get("late_ranks") or ()
+        if code in blaming and finding.rank not in late:
+            waited = format_ns(min(explained, gain.ns_per_step))
+            waiting = f"{waited} of it in a step is waiting for {findings[number].subject} ({code})"
+            finding = replace(finding, message=f"{finding.message}; {waiting}")
+        if left < _REST * gain.ns_per_step:
             return replace(finding, gain=None, explained_by=code)
-        share = finding.gain.share_of_step * left / max(finding.gain.ns_per_step, 1)
-        own = replace(finding.gain, ns_per_step=left, share_of_step=share)
+        share = gain.share_of_step * left / max(gain.ns_per_step, 1)
+        own = replace(gain, ns_per_step=left, share_of_step=share)
         return replace(finding, gain=own, explained_by=code)
 
     return list(map(rest, findings))
 
 
 def ranked(
-    findings: Sequence[Finding], explained_by: Mapping[str, Sequence[str]], blaming: Container[str] = ()
+    findings: Sequence[Finding],
+    explained_by: Mapping[str, Sequence[str]],
+    blaming: Container[str] = (),
+    explains: Mapping[str, Sequence[str]] = _NONE,
 ) -> tuple[Finding, ...]:
-    """Largest gain first; those without one last, advice before what concerns the trace, the most severe first.
+    """Findings that name stragglers come first, then those with the largest gain. Findings without a gain come last:
+    advice before those about the trace, the most severe first.
 
-    What a rule ``blaming`` ranks says of one, or of those in its evidence ``late_ranks``, comes before what such a rank
-    shows for about the same time: that is how it keeps the others waiting.
+    Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
+    prediction precedes a bound that ``explains`` the same time: a loose bound is no larger gain.
     """
-    most: dict[int | None, Gain] = {}
+    foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
-        if found.code in blaming and found.gain:
-            late = found.evidence.get("late_ranks") or ([] if found.rank is None else [found.rank])
-            for rank in late:
-                most[rank] = max(most.get(rank, found.gain), found.gain, key=lambda gain: gain.ns_per_step)
+        if found.gain and found.gain.kind == "predicted":
+            for cause in explains.get(found.code, ()):
+                key = found.rank, cause
+                foreseen[key] = max(foreseen.get(key, 0), found.gain.ns_per_step)
 
-    def order(finding: Finding) -> tuple[float, bool, bool, int, str, str, int]:
+    def order(finding: Finding) -> tuple[bool, float, bool, bool, int, str, str, int]:
         gain = -1.0 if finding.gain is None else finding.gain.ns_per_step
-        lead = most.get(finding.rank)
-        if finding.gain and lead and finding.code not in blaming:
-            alike = _LOOSE if (lead.kind, finding.gain.kind) == ("predicted", "bound") else _ALIKE
-            if lead.ns_per_step < gain <= alike * lead.ns_per_step:
-                gain = lead.ns_per_step - 0.5
+        if finding.gain and finding.gain.kind == "bound":
+            same = max((foreseen.get((finding.rank, cause), 0) for cause in explains.get(finding.code, ())), default=0)
+            if same < gain <= _LOOSE * same:
+                gain = same - 0.5
         severity = _SEVERITY_ORDER[finding.severity]
+        others = not (finding.code in blaming and finding.gain and finding.gain.ns_per_step > 0)
         symptom = finding.code in explained_by
-        return (-gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
+        return (others, -gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
 
     return tuple(sorted(findings, key=order))
 
 
+def led_by_largest(
+    findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
+) -> tuple[Finding, ...]:
+    """``findings``; one about as large as the first leads if it explains the largest of ``causes``.
+
+    A first finding of a rule in ``kept`` stays: a straggler, or one that relieves the host, which is about idle time
+    like the other findings there, so that their gains are comparable.
+    """
+    first = next((found for found in findings if found.advice and found.gain), None)
+    if first is None or not causes or first.code in causes[0].codes or first.code in kept:
+        return tuple(findings)
+    lead = next((found for found in findings if found.advice and found.gain and found.code in causes[0].codes), None)
+    if lead is None or not lead.gain or not first.gain:
+        return tuple(findings)
+    alike = _SAME if first.gain.kind == "predicted" else _ALIKE
+    if first.gain.ns_per_step > alike * lead.gain.ns_per_step:
+        return tuple(findings)
+    return (lead, *(found for found in findings if found is not lead))
+
+
 def _beside(cause: Finding, symptom: Finding, over_ranks: Container[str]) -> bool:
-    """Whether both speak of the same rank, or one of them of all."""
+    """Whether both concern the same rank, or one concerns all ranks."""
     everywhere = cause.rank is None or symptom.rank is None or cause.code in over_ranks
     return cause.code != symptom.code and (everywhere or cause.rank == symptom.rank)

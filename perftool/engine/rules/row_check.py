@@ -1,4 +1,4 @@
-"""What the rows of a rule that others wrote must be, before anything is computed from them."""
+"""Validates the rows of third-party rules before anything is computed from them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from perftool.errors import QueryError
 
-# Examples that a finding points at; nobody looks at more.
+# Examples that a finding refers to; nobody looks at more.
 MOST_RELATED = 100
-# What the engine adds to rows itself: a query that gives it would speak in our name.
+# Columns that the engine adds itself: a query that returns them would speak in our name.
 _OURS = ("predicted_ns", "sources")
 _WHOLE = ("rank", "step", "ts", "dur")
-_TEXTS = ("track", "benchmark", "fix_for")
+_TEXTS = ("track", "benchmark", "fix", "fix_for", "short_fix")
 _LARGEST = 1 << 63
 
 
 def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``rows`` without what is not theirs to say. Raises QueryError for a column with a meaning that it cannot have."""
+    """``rows`` without reserved columns. Raises QueryError for an invalid value in a column with a meaning."""
     return [_checked(row) for row in rows]
 
 
 def whole(name: str, value: Any) -> int | None:
-    """``value`` of the column ``name`` as a whole number of 64 bits; raises QueryError when it is none."""
+    """``value`` of the column ``name`` as a 64-bit integer; raises QueryError for anything else."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise QueryError(f"the column {name} must hold whole numbers, not {_shown(value)}")
-    # A number that is none (NaN) lies nowhere.
+    # NaN fails this comparison too.
     if not -_LARGEST <= value < _LARGEST:
         raise QueryError(f"the column {name} holds {_shown(value)}, which is beyond 64 bits")
     return int(value)

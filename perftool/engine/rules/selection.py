@@ -1,4 +1,4 @@
-"""Which rules run: selectors into rules, the more specific selector winning over the order of the options."""
+"""Selects the rules to run; a more specific selector wins, whatever the order of the options."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from perftool.model.rule import Rule
 
 COMMAND_LINE = "the command line"
 ALL = "ALL"
-# Above the length of any prefix of a code.
+# More than the length of any code prefix.
 _EXACT = 100
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was written."""
+    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was given."""
 
     text: str
     origin: str = COMMAND_LINE
 
     def specificity(self, rule: Rule) -> int | None:
-        """How precisely this means ``rule``: 0 for ALL, the length of a prefix, most for a code or name."""
+        """How precisely this selects ``rule``: 0 for ALL, the prefix length, or the maximum for a code or name."""
         if self.text == ALL:
             return 0
         if self.text in (rule.code, rule.name):
@@ -31,13 +31,13 @@ class Selector:
         return len(self.text) if rule.code.startswith(self.text) else None
 
     def means(self, code: str, name: str) -> bool:
-        """Whether the rule with this ``code`` and ``name`` is meant."""
+        """Whether this selects the rule with ``code`` and ``name``."""
         return self.text in (ALL, name) or code.startswith(self.text)
 
 
 @dataclass(frozen=True)
 class Redirected:
-    """Selectors that mean rules of today, and a remark for each that was written with a retired code or name."""
+    """Selectors of current rules, and a warning for each that was given as a retired code or name."""
 
     selectors: tuple[Selector, ...]
     warnings: tuple[str, ...]
@@ -45,7 +45,7 @@ class Redirected:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for: the rules that ``select`` means without those that ``ignore`` means."""
+    """The rules requested: those selected by ``select`` but not by ``ignore``."""
 
     select: tuple[Selector, ...] = (Selector(ALL, "the defaults"),)
     ignore: tuple[Selector, ...] = ()
@@ -54,14 +54,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rules to run, in the order given, and remarks for the user."""
+    """The rules to run, in the given order, and warnings for the user."""
 
     rules: tuple[Rule, ...]
     warnings: tuple[str, ...]
 
 
 def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Selector, ...]:
-    """The selectors in ``values``, each of which may hold several separated by commas."""
+    """The selectors in ``values``; each value may hold several, separated by commas."""
     texts = (text.strip() for value in values for text in value.split(","))
     return tuple(Selector(text, origin) for text in texts if text)
 
@@ -69,9 +69,9 @@ def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Select
 def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     """The rules of ``selection``.
 
-    Raises RuleError for a selector that means no rule, and when nothing that looks at tables is left. Rules that
-    report failures (those without a query) stay unless ignored by their exact code: a gate must not turn green
-    because its input could not be read.
+    Raises RuleError for a selector that matches no rule, and when no rule with a query is left. Rules that report
+    failures (those without a query) stay unless ignored by their exact code: a gate must not turn green because its
+    input was unreadable.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
@@ -84,12 +84,12 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
 
 def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
-    """The rule that ``text``, a retired code or name, means today."""
+    """The current rule for ``text``, a retired code or name."""
     return next((rule for rule in rules if text in rule.retired), None)
 
 
 def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
-    """``chosen`` with retired codes and names replaced by those of the rules that took them over."""
+    """``chosen`` with retired codes and names replaced by those of their successors."""
     selectors: list[Selector] = []
     warnings: list[str] = []
     for selector in chosen:
@@ -103,7 +103,7 @@ def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
 
 
 def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
-    """Raises RuleError when ``selector`` means none of ``rules``."""
+    """Raises RuleError when ``selector`` matches none of ``rules``."""
     if any(selector.specificity(rule) is not None for rule in rules):
         return
     known = [text for rule in rules for text in (rule.code, rule.name)]
@@ -124,7 +124,7 @@ def _wanted(rule: Rule, selection: Selection) -> bool:
 
 
 def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
-    """Specificity of the best selector, and whether it comes from the command line, which beats a file."""
+    """The best selector's specificity, and whether it comes from the command line, which beats a file."""
     found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
     return max(((level, flag) for level, flag in found if level is not None), default=None)
 
@@ -140,7 +140,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
                 yield f"{rule.code} ({rule.name}) is in preview and needs --preview"
     narrowed = any(selector.origin == COMMAND_LINE for selector in selection.select)
     for selector in dict.fromkeys(selection.ignore):
-        # What a file ignores for every run may well be beside the point of one that the command line narrows.
+        # A file ignores rules for every run, so its ignores may not matter once the command line narrows the selection.
         if narrowed and selector.origin != COMMAND_LINE:
             continue
         if not any(_removes(selector, rule, selection) for rule in rules):
@@ -148,7 +148,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
 
 
 def _removes(selector: Selector, rule: Rule, selection: Selection) -> bool:
-    """Whether ``rule`` would be selected were it not for ``selector``, or could be: preview rules come and go."""
+    """Whether ``rule`` would be selected without ``selector``. Preview rules count even when they are off."""
     level = selector.specificity(rule)
     if level is None or rule.sql is None:
         return level == _EXACT

@@ -1,4 +1,4 @@
-"""The lines of the user's code behind what a rule found: where the host was during the time at stake."""
+"""Finds the lines of the user's code behind a finding: where the host was during the lost time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# What a rule finds, and what is told of it: file, line, function, ns and share.
+# A row of a rule, and a source in it: file, line, function, ns and share.
 Row = Mapping[str, Any]
 Source = dict[str, Any]
 MOST_SOURCES = 3
-# Causes of idle time for which the host's own Python is what takes the time, and not one call in it.
+# Causes of idle time due to the host's own Python rather than a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
-# Of a rule's rows; each takes a walk through the stacks.
+# Per rule; each row takes a walk through the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
@@ -33,39 +33,70 @@ WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
 
 
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
-    """``rows`` with a column ``sources`` (file, line, function, ns, share), the heaviest first, where stacks tell.
+    """``rows`` with ``sources`` (file, line, function, ns, share), heaviest first, where stacks are recorded.
 
-    The time at stake is the idle time that the rule explains where that is the host's Python; else the slices that a
-    row names, those of the device by the call that launched them.
+    If the rule explains idle time caused by the host's Python, that idle time counts. Otherwise the device work in the
+    column ``places`` counts, by the line that launched it; without it, the slices a row names, device slices by their
+    launch call. The returned rows have no ``places``.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
-        return list(rows)
+        return [_unplaced(row) for row in rows]
     placed = rows[:_MOST_PLACED]
     told: dict[int, tuple[Source, ...]] = {}
     for rank in {rank for row in placed if (rank := row.get("rank")) is not None}:
         of_rank = [at for at, row in enumerate(placed) if row.get("rank") == rank]
         told.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
-    return [*({**row, "sources": told.get(at, ())} for at, row in enumerate(placed)), *rows[_MOST_PLACED:]]
+    located = ({**_unplaced(row), "sources": told.get(at, ())} for at, row in enumerate(placed))
+    return [*located, *map(_unplaced, rows[_MOST_PLACED:])]
+
+
+def _unplaced(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "places"} if "places" in row else row
 
 
 def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> list[tuple[Source, ...]]:
-    """The sources of each of ``rows``, which ``rule`` found on ``rank``."""
+    """The sources of each of ``rows``, found by ``rule`` on ``rank``."""
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
     if causes and (idle := _idle(store, rank, causes)):
         return [_heaviest(lines_run(store, rank), *idle, idle=True)] * len(rows)
     named = _named(store, rank, rows)
     ran = lines_run(store, rank)
-    return [_heaviest(ran, *_united(intervals), idle=False) for intervals in named]
+    return [
+        _launching(store, rank, ran, row["places"])
+        if row.get("places")
+        else _heaviest(ran, *_united(spans), idle=False)
+        for row, spans in zip(rows, named, strict=True)
+    ]
+
+
+def _launching(store: TraceStore, rank: int, ran: Ran, places: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
+    """The lines of ``ran`` that launched most of the device time in ``places``."""
+    import numpy as np
+
+    took = {place["ts"]: place["dur"] for place in places}
+    calls = store.select(_LAUNCHED, {"rank": rank, "times": list(took)})
+    moments = np.array([call["ts"] for call in calls], dtype=np.int64)
+    lengths = np.array([took[call["device_ts"]] for call in calls], dtype=np.int64)
+    spent = np.zeros(len(ran.lines), dtype=np.int64)
+    for track in ran.tracks:
+        at = np.searchsorted(track.begins, moments, side="right") - 1
+        runs = (at >= 0) & (moments < track.ends[np.maximum(at, 0)])
+        np.add.at(spent, track.lines[at[runs]], lengths[runs])
+    return _told(ran, spent, int(lengths.sum()))
 
 
 def _heaviest(ran: Ran, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` that take most of the time from ``begins`` to ``ends``, in which the device may be idle."""
+    """The lines of ``ran`` with most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
-        # Ops alone were recorded with stacks: the line that calls the next op is where the time before it went.
+        # Only ops have stacks: the time before an op is attributed to the line that calls it.
         spent = _before_lines(ran, begins, ends)
-    whole = int((ends - begins).sum())
+    return _told(ran, spent, int((ends - begins).sum()))
+
+
+def _told(ran: Ran, spent: Int64s, whole: int) -> tuple[Source, ...]:
+    """The heaviest lines of ``ran``; ``spent`` holds the time of each line, out of ``whole``."""
     told = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(told, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
@@ -76,7 +107,7 @@ def _heaviest(ran: Ran, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[So
 
 
 def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, Int64s] | None:
-    """The idle time of ``rank`` with one of ``causes``; None where there is none."""
+    """The idle time of ``rank`` due to ``causes``; None if there is none."""
     import numpy as np
 
     store.build(["gap_causes"])
@@ -86,7 +117,7 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
-    """The intervals of each of ``rows`` on the host, one in each row of its array."""
+    """The host intervals of each of ``rows``, one per array row."""
     import numpy as np
 
     all_spans = [
@@ -99,7 +130,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
     named = []
     for spans in all_spans:
         intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-        # Rules that others wrote may name times that sums of 64 bits do not hold.
+        # Third-party rules may name times that overflow 64-bit sums.
         possible = [
             (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
         ]
@@ -108,7 +139,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends of the time that ``intervals`` cover, each part of it once, in order."""
+    """Begins and ends of the union of ``intervals``, in order."""
     import numpy as np
 
     ordered = intervals[np.lexsort((intervals[:, 1], intervals[:, 0]))]
@@ -121,16 +152,16 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
-    """How long each line of ``ran`` runs in the time from ``begins`` to ``ends``, in ns.
+    """How long each line of ``ran`` runs between ``begins`` and ``ends``, in ns.
 
-    With ``loops`` it is the line whose loop it belongs to that runs.
+    With ``loops``, the time goes to the line with the enclosing loop.
     """
     import numpy as np
 
     before = np.concatenate(([0], np.cumsum(ends - begins)))
 
     def until(moments: Int64s) -> Int64s:
-        """How much of that time lies before each of ``moments``."""
+        """The part of that time before each of ``moments``."""
         at = np.searchsorted(begins, moments, side="right")
         inside = np.maximum(at - 1, 0)
         passed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
@@ -144,7 +175,7 @@ def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
 
 
 def _before_lines(ran: Ran, begins: Int64s, ends: Int64s) -> Int64s:
-    """How much of the time from ``begins`` to ``ends``, in ns, comes right before each line of a track of ``ran``."""
+    """How much of the time from ``begins`` to ``ends``, in ns, directly precedes each line of a track of ``ran``."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

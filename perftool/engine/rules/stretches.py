@@ -1,4 +1,4 @@
-"""Which line of the user's code each host thread runs, over time: from recorded functions and call stacks."""
+"""Finds which line of the user's code each host thread runs, over time, from recorded functions and call stacks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# A function that one call of another calls more often than this is the body of its loop: the loop is the place.
+# A function that one call of another calls more often than this is a loop body; the loop is then reported.
 _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# Calls are many, what they call is not.
+# Calls are many, distinct callees few.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (
@@ -40,20 +40,21 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
-# A call: start, end, the line of the user's own that it stands for (None: it is none of theirs), and the line of the
-# user's own that made it.
+# A call: start, end, its line of the user's code (None if not the user's), and the user's line that made it.
 Call = tuple[int, int, Line | None, int | None]
-# What frames says of a call: file, line, function and stack.
+# The callee in frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
 
 _NOWHERE: Line = (None, None, "")
+# Functions that only wait for the next batch or message, whoever wrote them.
+_WAITING = "SELECT DISTINCT name FROM roles WHERE cat = 'python_function' AND role = 'queue_wait'"
 
 
 @dataclass(frozen=True)
 class Track:
-    """Stretches of a host thread in order of time, as arrays: from ``begins`` to ``ends``, in ns.
+    """Stretches of a host thread in time order, as arrays: from ``begins`` to ``ends``, in ns.
 
-    ``lines`` has the number of the line that runs, ``loops`` that of the line whose loop it is part of.
+    ``lines`` holds the number of the running line, ``loops`` that of the line with the enclosing loop.
     """
 
     begins: Int64s
@@ -64,35 +65,37 @@ class Track:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the threads of a rank that feed the device ran; ``lines`` are all the lines, by their number."""
+    """What the threads feeding the device of a rank ran; ``lines`` holds all lines, by number."""
 
     lines: tuple[Line, ...]
     tracks: tuple[Track, ...]
 
 
-# Several rules at the same time may ask.
+# Several rules may need it at the same time.
 _numbering = Lock()
 _known: WeakKeyDictionary[TraceStore, dict[int, Ran]] = WeakKeyDictionary()
 
 
 def lines_run(store: TraceStore, rank: int) -> Ran:
-    """What the feeding threads of ``rank`` ran, made once for each store."""
+    """The lines that the feeding threads of ``rank`` ran, computed once per store."""
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:
-            store.build(["frames", "feeding_tracks"])
+            store.build(["frames", "feeding_tracks", "roles"])
             known[rank] = _numbered([_nested(calls) for calls in _calls(store, rank).values()])
         return known[rank]
 
 
 def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
-    """The calls of each track that stand for a line of the user's own, or were made by one, sorted as they nest."""
+    """The calls of each track to or from a line of the user's code, sorted by nesting."""
     told = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
-    own = [(kind, line) for kind, line in zip(kinds, _lines(kinds, installed), strict=True) if line is not None]
+    waiting = {row["name"] for row in store.select(_WAITING)}
+    lines = [_NOWHERE if line and _name(line) in waiting else line for line in _lines(kinds, installed)]
+    own = [(kind, line) for kind, line in zip(kinds, lines, strict=True) if line is not None]
     named = ("files", "lines", "functions", "stacks")
     values = {name: [kind[at] for kind, _ in own] for at, name in enumerate(named)}
     by_track: dict[int, list[Call]] = {}
@@ -101,8 +104,14 @@ def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
     return by_track
 
 
+def _name(line: Line) -> str:
+    """The profiler's notation of a function."""
+    file, number, function = line
+    return f"{file}({number}): {function}"
+
+
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's own that each kind stands for; modules where none has a line of the user's own."""
+    """The user's line for each kind; if no kind has one, the modules."""
     lines = [_line(kind, installed) for kind in kinds]
     if any(line is not None for line in lines):
         return lines
@@ -116,7 +125,7 @@ def _line(kind: _Kind, installed: Collection[str]) -> Line | None:
     return (file, line, function) if file is not None and is_own(file, installed) else None
 
 
-# A stretch: start, end, the line that runs, and the line whose loop it is part of.
+# A stretch: start, end, the running line, and the line with the enclosing loop.
 _Stretch = tuple[int, int, Line, Line]
 
 
@@ -135,7 +144,7 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> Ran:
 
 
 def _nested(calls: Sequence[Call]) -> list[_Stretch]:
-    """The stretches in which each of ``calls``, sorted as they nest, is the innermost one."""
+    """The stretches in which each of ``calls``, sorted by nesting, is innermost."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
@@ -154,14 +163,14 @@ def _nested(calls: Sequence[Call]) -> list[_Stretch]:
 
 
 def _at(function: Line | None, line: int | None) -> Line:
-    """``function`` at one of its lines, where that is known."""
+    """``function`` at one of its lines, if known."""
     if function is None or function[0] is None:
         return function or _NOWHERE
     return function[0], line or function[1], function[2]
 
 
 def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """In which other each of ``calls`` lies (-1: in none), and stretches of time with the innermost call of each."""
+    """The parent of each of ``calls`` (-1: none), and stretches of time with their innermost call."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     around: list[int] = []

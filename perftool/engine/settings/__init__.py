@@ -1,1 +1,1 @@
-"""The configuration: which files hold it, what its keys mean."""
+"""The configuration: its files, and the meaning of its keys."""

@@ -1,4 +1,4 @@
-"""The settings of a run: the defaults, files, --config pairs and options, laid over one another."""
+"""The settings of a run, merged from defaults, files, --config pairs and options."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any, get_args
 
 from perftool.engine.rules.selection import ALL, COMMAND_LINE, Selection, Selector, selectors
-from perftool.engine.settings.setting_keys import BY_KEY, check_values, default
 from perftool.engine.settings.settings_file import Layer, discover, file_layers, inline_layer
+from perftool.engine.settings.table import BY_KEY, Keys, check_values, typed
 from perftool.errors import SettingsError
 from perftool.model.choices import SEVERITIES, Severity
 from perftool.model.rule import Param, Rule
 
 DEFAULTS = "the defaults"
 
+# Each pattern is compared with every input.
+_MOST_PER_FILE = 1000
+
 
 @dataclass(frozen=True)
 class Override:
-    """What a ``[rules.CODE]`` table changes of one rule; ``origin`` is the file it stands in."""
+    """The changes of a ``[rules.CODE]`` table to one rule; ``origin`` is the file that holds it."""
 
     rule: str
     severity: str | None
@@ -30,7 +33,7 @@ class Override:
 
 @dataclass(frozen=True)
 class BudgetText:
-    """A budget as written: the limit of a number of the summary, or of what ``query`` gives."""
+    """A budget as written: a limit for a number of the summary, or for the result of ``query``."""
 
     name: str
     limit: str
@@ -39,24 +42,16 @@ class BudgetText:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a run uses. ``origins`` names, for each key that is set, the place that set it."""
+class Settings(Keys):
+    """The settings of a run: the keys, and what selections and tables of several places add up to.
+
+    ``values`` are the keys that are set, as written, and ``origins`` names the place that set each.
+    """
 
     selection: Selection = field(default_factory=Selection)
-    rule_packs: tuple[Path, ...] = ()
-    source_roots: tuple[Path, ...] = ()
     overrides: tuple[Override, ...] = ()
-    per_file_ignores: tuple[tuple[str, tuple[Selector, ...]], ...] = ()
-    exclude: tuple[str, ...] = ()
-    output_format: str = default("output-format")
-    output_file: str | None = None
-    fail_on: str = default("fail-on")
-    exit_zero: bool = False
-    min_severity: str = default("min-severity")
-    min_confidence: str = default("min-confidence")
-    baseline: Path | None = None
-    baseline_paths: bool = False
-    budgets: tuple[BudgetText, ...] = ()
+    file_ignores: tuple[tuple[str, tuple[Selector, ...]], ...] = ()
+    limits: tuple[BudgetText, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,9 +65,9 @@ def load_settings(
 ) -> Settings:
     """The settings for the inputs ``paths``.
 
-    ``config`` holds what --config got: at most one file, and ``key = value`` pairs. ``options`` are the keys that
-    the command line sets itself. ``trust`` lets a file that was found do what one that was named may. Raises
-    SettingsError naming file, key and expected type.
+    ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
+    the command line. ``trust`` gives a discovered file the rights of a named one. Raises SettingsError naming file, key
+    and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -92,28 +87,23 @@ def load_settings(
 
 
 def merge(layers: Iterable[Layer]) -> Settings:
-    """The settings that result from ``layers``, the last one winning; selections and tables add up."""
+    """Merge ``layers`` into settings; the last one wins, except that selections and tables add up."""
     kept = [layer for layer in layers if layer.values]
     last = {key: (layer.values[key], layer.origin) for layer in kept for key in layer.values}
     value = {key: found for key, (found, _) in last.items()}
-    used = {key: value.get(key, known.default) for key, known in BY_KEY.items()}
+    keys = typed(value)
+    if keys.get("run") and keys.get("as_one_run"):
+        if last["run"][1] == last["as-one-run"][1]:
+            raise SettingsError(f"{last['run'][1]}: --run and --as-one-run exclude each other")
+        # The later of the two places says which.
+        del keys["as_one_run" if _is_later("run", "as-one-run", kept) else "run"]
     select = _selected(kept, "select", "extend-select") or (Selector(ALL, DEFAULTS),)
     return Settings(
-        selection=Selection(select, _selected(kept, "ignore", "extend-ignore"), used["preview"]),
-        rule_packs=tuple(Path(path) for path in used["rule-packs"]),
-        source_roots=tuple(Path(path) for path in used["source-roots"]),
+        **keys,
+        selection=Selection(select, _selected(kept, "ignore", "extend-ignore"), keys.get("preview", False)),
         overrides=tuple(_overrides(kept)),
-        per_file_ignores=tuple(_per_file(kept)),
-        exclude=tuple(used["exclude"]),
-        output_format=used["output-format"],
-        output_file=used["output-file"] or None,
-        fail_on=used["fail-on"],
-        exit_zero=used["exit-zero"],
-        baseline_paths=used["baseline-paths"],
-        min_severity=used["min-severity"],
-        min_confidence=used["min-confidence"],
-        baseline=Path(used["baseline"]) if used["baseline"] else None,
-        budgets=tuple(_budgets(kept)),
+        file_ignores=tuple(_per_file(kept)),
+        limits=tuple(_budgets(kept)),
         values=value,
         origins={key: origin for key, (_, origin) in last.items()},
     )
@@ -129,6 +119,11 @@ def adjust(rules: Sequence[Rule], overrides: Iterable[Override]) -> list[Rule]:
         code = codes[override.rule]
         adjusted[code] = _adjusted(adjusted[code], override)
     return list(adjusted.values())
+
+
+def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
+    """Whether the last layer with ``key`` comes after the last with ``than``."""
+    return next(key in layer.values for layer in reversed(layers) if key in layer.values or than in layer.values)
 
 
 def _is_file(text: str) -> bool:
@@ -157,6 +152,8 @@ def _per_file(layers: Sequence[Layer]) -> Iterable[tuple[str, tuple[Selector, ..
         for key in ("per-file-ignores", "extend-per-file-ignores"):
             for pattern, codes in layer.values.get(key, {}).items():
                 found.append((pattern, selectors(codes, _origin(layer, f"{key}.{pattern}"))))
+        if len(found) > _MOST_PER_FILE:
+            raise SettingsError(f"{layer.origin}: per-file-ignores has more than {_MOST_PER_FILE:,} patterns")
     return found
 
 
@@ -182,7 +179,7 @@ def _adjusted(rule: Rule, override: Override) -> Rule:
     place = f"{override.origin}: key rules.{override.rule}"
     severity = override.severity
     if severity is not None and severity not in SEVERITIES:
-        raise SettingsError(f"{place}.severity: {severity!r} is none of {', '.join(SEVERITIES)}")
+        raise SettingsError(f"{place}.severity: {severity!r} is not one of {', '.join(SEVERITIES)}")
     params = {param.name: param for param in rule.params}
     for name, value in override.params.items():
         if name not in params:
@@ -190,7 +187,8 @@ def _adjusted(rule: Rule, override: Override) -> Rule:
             raise SettingsError(f"{place}: unknown key {name}; {rule.code} has {known}")
         params[name] = _with_value(params[name], value, place)
     chosen: Severity = next(known for known in get_args(Severity) if known == (severity or rule.severity))
-    return replace(rule, severity=chosen, params=tuple(params.values()))
+    is_set = rule.severity_is_set or severity is not None
+    return replace(rule, severity=chosen, severity_is_set=is_set, params=tuple(params.values()))
 
 
 def _with_value(param: Param, value: Any, place: str) -> Param:
@@ -206,5 +204,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """Every key with the value in use (None: the default) and the place that set it."""
+    """Every key with its value (None: the default) and the place that set it."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

@@ -1,7 +1,8 @@
-"""Configuration files: which one counts, what it inherits, and its values with their origin."""
+"""Configuration files: which one applies, what it inherits, and its values with their origin."""
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,31 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from perftool.engine.rules.pack import pack_files
-from perftool.engine.settings.setting_keys import check_values
+from perftool.engine.settings.table import KEYS, check_values
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import SettingsError
 from perftool.readers.files.small_file import read_small
 
-# In the order in which one folder is searched.
+# In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# A file may extend one that extends another; nobody stacks more.
+# A file may extend one that extends another; nobody nests more.
 _MOST_FILES = 20
-_READ_PATHS = ("extend", "baseline")
-_PATHS = ("output-file", "baseline")
-_PATH_LISTS = ("rule-packs", "source-roots")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place, checked; ``origin`` names it. A later layer wins over an earlier one."""
+    """Checked settings from one place, named by ``origin``. A later layer overrides an earlier one."""
 
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def discover(paths: Sequence[str]) -> Path | None:
-    """The configuration file closest to the inputs ``paths``, or to the working directory when they have none."""
+    """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none."""
     places = [os.path.abspath(path) for path in paths if path != "-"]
     starts = [Path.cwd()]
     if places:
@@ -48,9 +46,9 @@ def discover(paths: Sequence[str]) -> Path | None:
 
 
 def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """The layers of the file ``path``, those it extends first. Raises SettingsError with file and key.
+    """The layers of the file ``path``, preceded by the files it extends. Raises SettingsError with file and key.
 
-    One that is not ``trusted``, as nobody named it, may not have anything written, nor name files outside its folder.
+    A discovered file, which is not ``trusted``, may not set output files, or name files outside its folder.
     """
     real = _real(path)
     if real in seen:
@@ -81,15 +79,20 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
-    """Raises SettingsError for what a file may do only when it was named: whoever wrote it may be a stranger."""
+    """Raises SettingsError for keys allowed only in a file that the user named: a stranger may have written it."""
     remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
-    if values.get("output-file"):
-        raise SettingsError(f"{_shown(path)}: key output-file: a configuration that was found may not write; {remedy}")
     folder = _real(path.parent)
-    for key in (*_READ_PATHS, *_PATH_LISTS):
-        named = values.get(key) or []
+    for row in KEYS:
+        key, named = row.key, values.get(row.key) or []
+        if named and row.refused:
+            raise SettingsError(f"{_shown(path)}: key {key}: a configuration that was found {row.refused}; {remedy}")
+        if not row.path:
+            continue
         for text in [named] if isinstance(named, str) else named:
-            if not _real(folder / text).is_relative_to(folder):
+            if not text.endswith(row.ending):
+                continue
+            matches = map(Path, glob.iglob(str(folder / text), recursive=True))
+            if not all(_real(place).is_relative_to(folder) for place in (folder / text, *matches)):
                 reason = "a configuration that was found may name files of its own folder only"
                 raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is none; {remedy}")
     for text in values.get("rule-packs") or ():
@@ -101,10 +104,10 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _counts(path: Path) -> bool:
-    # Unlike Path.is_file this does not fail where nobody may look; the inputs there will say so.
+    # Path.is_file raises where permission is denied, this does not; reading the inputs there reports the error.
     if not os.path.isfile(path):
         return False
-    # A pyproject.toml without our table is somebody else's; one that cannot be read would hide a typo.
+    # A pyproject.toml without our table belongs to other tools; skipping an unreadable one would hide a typo.
     return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
 
 
@@ -119,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table ``tool`` of a pyproject.toml; others complain about one that is not a table."""
+    """The table ``tool`` of a pyproject.toml; if it is not a table, other tools complain."""
     tools = data.get("tool")
     return tools if isinstance(tools, dict) else {}
 
@@ -134,18 +137,22 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``values`` with their paths, which are relative to the file's folder, made usable from anywhere."""
-    paths = {key: _from_here(folder, values[key]) for key in _PATHS if values.get(key)}
-    lists = {key: [_from_here(folder, part) for part in values[key]] for key in _PATH_LISTS if key in values}
-    return {**values, **paths, **lists}
+    """``values`` with paths, which are relative to the file's folder, made relative to the working directory."""
+    return {
+        **values,
+        **{row.key: _from_here(folder, values[row.key], row.ending) for row in KEYS if row.path and row.key in values},
+    }
 
 
-def _from_here(folder: Path, path: str) -> str:
-    return os.path.relpath(folder / path)
+def _from_here(folder: Path, path: Any, ending: str) -> Any:
+    """The path or paths of a key; an empty text stays, and one without ``ending``: they are no paths."""
+    if isinstance(path, list):
+        return [_from_here(folder, part, ending) for part in path]
+    return os.path.relpath(folder / path) if path and path.endswith(ending) else path
 
 
 def _real(path: Path) -> Path:
-    """Where links lead. Unlike Path.resolve this does not fail for one that leads to itself; who reads it says so."""
+    """The target of links. Path.resolve raises for a link loop, this does not; the later read reports it."""
     return Path(os.path.realpath(path))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perftool.fused.attention.sdpa import FusedSDPA
-from perftool.fused.attention.switches import enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
+from perftool.fused.attention.sdpa import FusedSDPA, enable_recompute_sdp, recompute_sdp_enabled, sdp_kernel
 
 __all__ = ["FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"]

@@ -1,4 +1,4 @@
-"""What one attention call asks for: the 13 arguments, checked, with defaults and modes resolved."""
+"""One attention call: the 13 arguments, checked, with defaults and modes resolved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PADDING_TYPES = ("left", "right")
 
 @dataclass(frozen=True)
 class AttentionRequest:
-    """Everything about a call but its tensors q, k and v.
+    """Everything about a call except its tensors q, k and v.
 
     `mask` is boolean (True: attend) or added to the scores. `lengths` holds one valid length per sequence,
     or None; `training` is true when q, k or v requires a gradient.
@@ -52,10 +52,10 @@ def read_request(
 
     AssertionError for combinations that Gaudi refuses, with its texts; ValueError for values and shapes.
     """
-    check_shapes(q, k, v)
+    check_shapes(q, k, v, dropout_p)
     request = AttentionRequest(
         mask=None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())],
-        dropout_p=_probability(dropout_p),
+        dropout_p=float(dropout_p),
         causal=is_causal,
         scale=1.0 / math.sqrt(q.size(-1)) if scale is None else scale,
         fast_softmax=_one_of("softmax_mode", softmax_mode, SOFTMAX_MODES) == "fast",
@@ -92,8 +92,10 @@ def _check_combination(request: AttentionRequest, dtype: torch.dtype) -> None:
         raise AssertionError("Return_dropout_mask is not supported in recompute mode")
 
 
-def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size] and match."""
+def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float) -> None:
+    """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below 1."""
+    if not 0.0 <= dropout_p < 1.0:
+        raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
     dtype, queries, keys, values = q.dtype, q.shape, k.shape, v.shape
     if not dtype == k.dtype == v.dtype or not dtype.is_floating_point:
         raise ValueError("query, key and value must have the same floating-point dtype")
@@ -107,12 +109,6 @@ def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError("key and value need the same number of heads, a divisor of the query heads")
 
 
-def _probability(dropout_p: float) -> float:
-    if not 0.0 <= dropout_p < 1.0:
-        raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
-    return float(dropout_p)
-
-
 def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
     if value.lower() not in allowed:
         raise ValueError(f"{argument} must be one of {', '.join(allowed)}, not {value!r}")
@@ -122,7 +118,7 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 def _lengths(valid_seq_len: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor) -> tuple[int, ...] | None:
     if valid_seq_len is None:
         return None
-    # One `item` at a time: unlike `tolist`, a graph capture notices it and refuses to freeze the lengths.
+    # One `item` at a time: unlike `tolist`, a graph capture notices it, and refuses to freeze the lengths.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
         raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")

@@ -6,13 +6,14 @@ from enum import Enum
 
 import torch
 
-from perftool.fused.functions.applied import AppliedOp, natively_applied, register_applied
+from perftool.fused.dispatch import register_everywhere
+from perftool.fused.functions import AppliedOp, natively_applied
 
 _KERNELS = "hpex.kernels"
 _V1, _V2, _V3 = (f"RotaryPosEmbeddingHelperV{version}" for version in (1, 2, 3))
 
 for _op in (_V1, _V2, _V3):
-    register_applied(_op, _KERNELS)
+    register_everywhere(_op, _KERNELS)
 
 
 class RotaryPosEmbeddingMode(Enum):
@@ -35,8 +36,8 @@ def apply_rotary_pos_emb(
     | given | p | cos and sin |
     |---|---|---|
     | `position_ids` [batch, tokens] | [batch, heads, tokens, size] | [positions, size], after any dimensions of 1 |
-    | none, blockwise | [tokens, ...] | broadcast to p; their rows from `offset` on are taken |
-    | none, pairwise | any | broadcast to p; `offset` has no part |
+    | none, blockwise | [tokens, ...] | broadcast to p; their rows from `offset` on are used |
+    | none, pairwise | any | broadcast to p; `offset` is ignored |
     | `cos` alone | [tokens, batch, heads, size] | a cache as `RotaryPosEmbeddingHelperV3` takes |
 
     The result has the dtype of `p`, but float32 where one of the three is float32 and `p` is narrower, as on a
@@ -65,7 +66,7 @@ def rotary_pos_embedding(
     offset: int,
     mode: int,
 ) -> torch.Tensor:
-    """`apply_rotary_pos_emb` as the op that a Gaudi registers: sines first, and the number of the mode."""
+    """`apply_rotary_pos_emb` with the signature of Gaudi's op: sines first, and the mode as a number."""
     return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
 
 
@@ -92,7 +93,7 @@ def _turned(p: torch.Tensor, mode: RotaryPosEmbeddingMode) -> torch.Tensor:
 
 
 class RotaryPosEmbeddingHelperV1(AppliedOp):
-    """The embedding of consecutive positions, as GPT-NeoX and Megatron had it."""
+    """The embedding of consecutive positions, as in GPT-NeoX and Megatron."""
 
     @staticmethod
     def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int, /) -> torch.Tensor:
@@ -102,7 +103,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV2(AppliedOp):
-    """The embedding of given positions, as Llama has it in transformers."""
+    """The embedding of given positions, as in transformers' Llama."""
 
     @staticmethod
     def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor, /) -> torch.Tensor:
@@ -112,7 +113,7 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV3(AppliedOp):
-    """The pairwise embedding of the first elements of each vector, as ChatGLM has it."""
+    """The pairwise embedding of the first elements of each vector, as in ChatGLM."""
 
     @staticmethod
     def apply(p: torch.Tensor, rope_cache: torch.Tensor, /) -> torch.Tensor:

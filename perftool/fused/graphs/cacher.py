@@ -27,9 +27,9 @@ KEYWORDS_DROPPED = "[WARNING] Variable keyword arguments will not be supported."
 class ModuleCacher:
     """Wraps a module so that training replays graphs, at most `max_graphs` of them.
 
-    `ModuleCacher(10)(model)` changes the model in place and returns it. Graphs are used in training mode
-    with gradients enabled and unless `PT_HPU_LAZY_MODE` is set to something else than 1; all other calls,
-    and kinds of input beyond `max_graphs`, run the original forward.
+    `ModuleCacher(10)(model)` changes the model in place and returns it. Graphs are used in training mode with gradients
+    enabled and unless `PT_HPU_LAZY_MODE` is set to something else than 1; all other calls, and further kinds of input,
+    run the original forward.
     """
 
     def __init__(self, max_graphs: int = 10) -> None:
@@ -52,7 +52,7 @@ class ModuleCacher:
 
         With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has
         counted inputs; the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency`
-        calls. `have_grad_accumulation` needs nothing here, as accumulation happens outside the graphs;
+        calls. `have_grad_accumulation` has no effect here, as accumulation happens outside the graphs;
         `asynchronous`, `disable_tensor_cache` and `dry_run` matter on a Gaudi only. AssertionError for a
         model that is wrapped in DataParallel already or takes positional-only or `*args` arguments.
         """
@@ -86,14 +86,14 @@ class CachedForward:
         self._unused = unused
         self.graphs: dict[GraphKey, CapturedCall] = {}
         self._recording: Counter[GraphKey] | None = None
-        # Without counting first, every kind of input is welcome until the graphs are used up.
+        # Without counting first, every kind of input gets a graph until `max_graphs` exist.
         self._welcome: frozenset[GraphKey] | None = frozenset() if use_lfu else None
         self.log_frequency: int | None = None
         self.hits = 0
         self.uncached = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay, capture or run the original, whichever this input is due."""
+        """Replay, capture or run the original, depending on this input."""
         kwargs = {name: value for name, value in kwargs.items() if name in self._names}
         if not self._enabled():
             return self._run_original(args, kwargs)
@@ -106,11 +106,11 @@ class CachedForward:
         return call(inputs.tensors)
 
     def capture_start(self) -> None:
-        """Begin to count how often each kind of input comes; calls run the original meanwhile."""
+        """Start counting how often each kind of input occurs; meanwhile calls run the original."""
         self._recording = Counter()
 
     def capture_end(self) -> None:
-        """Stop counting: the most frequent kinds of input are captured from now on."""
+        """Stop counting; from now on, the most frequent kinds of input are captured."""
         if self._recording is None:
             raise RuntimeError("capture_end was called without capture_start")
         self._welcome = frozenset(key for key, _ in self._recording.most_common(self._max_graphs))
@@ -156,7 +156,7 @@ class CachedForward:
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """The names forward can be called with; AssertionError for kinds of arguments that graphs cannot take."""
+    """The names of forward's arguments; AssertionError for kinds of arguments that graphs do not support."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)

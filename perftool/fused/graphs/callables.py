@@ -26,9 +26,9 @@ def make_graphed_callables(
 ) -> Any:
     """Capture forward and backward of a callable, or of each of a tuple of them, at the sample's shapes.
 
-    A module is changed in place and returned: its forward replays while its training flag is what it was
-    at the capture, and is the original otherwise. For a function a new one is returned. Samples are a tuple
-    of tensors, or a tuple of such tuples. Results are overwritten by the next call.
+    A module is changed in place and returned: its forward replays while its training flag is the same as during the
+    capture, and is the original otherwise. A function is not changed; a new one is returned. Samples are a tuple of
+    tensors, or a tuple of such tuples. Results are overwritten by the next call.
 
     AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
     tensors; ValueError for a call with other shapes than the sample's. The last three options matter on a

@@ -4,25 +4,22 @@
 |---|---|---|
 | Gaudi | a native HPU graph | one launch |
 | CUDA | a CUDA graph | one launch |
-| CPU | a recording of the operators, compiled by inductor at the first replay | one call of machine code |
+| CPU | a recording of the operators | the same as the operators: it saves nothing |
 
-On a CPU the region really runs while it is captured, as in Gaudi's lazy mode. All that is read or written
-must stay where it is; Python values, an optimizer's step count among them, are frozen as they were.
+On a CPU the region really runs while it is captured, as in Gaudi's lazy mode. All memory that is read or written must
+stay where it is; Python values, such as an optimizer's step count, are frozen.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from perftool.fused.dispatch import (
-    ENVIRONMENT_VARIABLE,
-    BackendError,
     Implementation,
     always,
     choose,
@@ -31,7 +28,7 @@ from perftool.fused.dispatch import (
     register,
     register_native,
 )
-from perftool.fused.graphs.program import StaticProgram, build_program, compiler_obstacle
+from perftool.fused.graphs.program import Program
 from perftool.fused.graphs.record import GraphCaptureError, Recorder
 
 OP = "HPUGraph"
@@ -40,43 +37,23 @@ OTHER_STREAM = "GRAPH:: Capture must end on the same stream it began on."
 OTHER_SIZES = "HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
 
 register_native(OP, "hpu", "HPUGraph")
-register(Implementation(OP, "fast", ("cpu",), compiler_obstacle))
 register(Implementation(OP, "fast", ("cuda",), always))
 register(Implementation(OP, "reference", ("cpu",), always))
 
 
 def current_device_type() -> str:
-    """Where graphs are captured when nobody says: hpu, cuda or cpu, the first that is present."""
+    """The default device of captures: hpu, cuda or cpu, the first that is present."""
     if native_obstacle("hpu", "HPUGraph") is None and native("hpu", "is_available")():
         return "hpu"
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class _Engine(Protocol):
-    """What a device needs to capture and replay."""
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-    def replay(self) -> None: ...
-
-    def reads(self, tensor: torch.Tensor) -> bool: ...
-
-    def describe(self) -> str: ...
-
-    @property
-    def compile_seconds(self) -> float: ...
-
-
 class _CpuEngine:
-    """Records with a dispatch mode; builds the program when a replay shows that it is wanted."""
+    """Records with a dispatch mode, and replays operator by operator."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
-        self.program: StaticProgram | None = None
+        self.program: Program | None = None
 
     def begin(self) -> None:
         self._recorder = Recorder()
@@ -86,7 +63,7 @@ class _CpuEngine:
         recorder = self._recorder
         self.abandon()
         assert recorder is not None
-        self.program = build_program(recorder)
+        self.program = Program(recorder)
 
     def abandon(self) -> None:
         assert self._recorder is not None
@@ -96,39 +73,11 @@ class _CpuEngine:
     def replay(self) -> None:
         if self.program is None:
             raise GraphCaptureError("Nothing has been captured, so nothing can be replayed.")
-        if not self.program.ready:
-            _prepare(self.program)
         self.program.run()
 
     def reads(self, tensor: torch.Tensor) -> bool:
         operands = self.program.operands if self.program is not None else []
         return any(operand.data_ptr() == tensor.data_ptr() for operand in operands)
-
-    def describe(self) -> str:
-        if self.program is None or not self.program.ready:
-            return "recorded, not yet compiled"
-        if self.program.fallback_reason is not None:
-            return f"interpreted: {self.program.fallback_reason}"
-        return f"compiled by inductor in {self.compile_seconds:.1f} s"
-
-    @property
-    def compile_seconds(self) -> float:
-        return self.program.compile_seconds if self.program is not None else 0.0
-
-
-def _prepare(program: StaticProgram) -> None:
-    """Compile; or interpret, if that was chosen or, without an explicit choice, all that is possible."""
-    choice = choose(OP, "cpu")
-    if choice.name == "reference":
-        program.interpret(choice.reason)
-        return
-    try:
-        program.compile()
-    except RuntimeError as error:
-        reason = f"inductor failed: {str(error).splitlines()[0]}"
-        if os.environ.get(ENVIRONMENT_VARIABLE):
-            raise BackendError(f"{OP} cannot use {choice.name!r}: {reason}.") from error
-        program.interpret(reason)
 
 
 class _CudaEngine:
@@ -155,22 +104,15 @@ class _CudaEngine:
     def reads(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
 
-    def describe(self) -> str:
-        return "CUDA graph"
-
-    @property
-    def compile_seconds(self) -> float:
-        return 0.0
-
 
 class HPUGraph:
-    """A captured region. On a Gaudi, constructing one gives the native object.
+    """A captured region. On a Gaudi, the constructor returns the native object.
 
     `device` ("cpu" or "cuda") is only needed to override the device that is present.
     """
 
     def __new__(cls, device: str | None = None) -> Any:
-        """The native graph where that is the choice, else this class."""
+        """The native graph if it is selected, else this class."""
         if choose(OP, device or current_device_type()).name == "habana":
             return native("hpu", "HPUGraph")()
         return super().__new__(cls)
@@ -184,14 +126,14 @@ class HPUGraph:
         """Forget the captured region and the marked tensors; the object can capture again."""
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
-        self._engine: _Engine = _CudaEngine() if self._device == "cuda" else _CpuEngine()
+        self._engine: _CudaEngine | _CpuEngine = _CudaEngine() if self._device == "cuda" else _CpuEngine()
         self._inputs: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
 
     def capture_begin(self, dry_run: bool = False) -> None:
         """Start capturing on the current stream; RuntimeError if this graph is capturing already.
 
-        `dry_run` matters on a Gaudi only: elsewhere capturing keeps no tensors that it could save.
+        `dry_run` matters on a Gaudi only: elsewhere capturing saves no tensors anyway.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -199,20 +141,20 @@ class HPUGraph:
         self._owner = self._stream()
 
     def capture_end(self) -> None:
-        """Stop capturing; RuntimeError on another stream (on a CPU: thread) than it was started on."""
+        """Stop capturing; RuntimeError on another stream (on a CPU: thread) than the one it was started on."""
         if self._owner != self._stream():
             raise RuntimeError(OTHER_STREAM)
         self._owner = None
         self._engine.end()
 
     def abandon(self) -> None:
-        """Stop capturing and forget what was captured: the way out when the region raised."""
+        """Stop capturing and discard the capture: used if the region raised."""
         self._owner = None
         self._engine.abandon()
         self.reset()
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Run the captured region again on what its memory holds now; RuntimeError while capturing.
+        """Run the captured region again on the current contents of its memory; RuntimeError while capturing.
 
         `asynchronous` is accepted: CUDA never waits here, a CPU always does.
         """
@@ -240,7 +182,7 @@ class HPUGraph:
         self._inputs = [*static_tlist]
 
     def mark_user_outputs(self, static_tlist: Sequence[torch.Tensor]) -> None:
-        """Name results; they are kept alive with the graph."""
+        """Mark results; they are kept alive with the graph."""
         self._outputs = [*static_tlist]
 
     def get_user_input_match_indices(self) -> list[int]:
@@ -248,17 +190,8 @@ class HPUGraph:
         return [index for index, tensor in enumerate(self._inputs) if self._engine.reads(tensor)]
 
     def clear_inputs(self) -> None:
-        """Forget the marked inputs, so that their memory can go when nothing else holds it."""
+        """Forget the marked inputs, so that their memory can be freed when nothing else holds it."""
         self._inputs = []
-
-    def describe(self) -> str:
-        """What a replay runs, for reports: compiled (with the seconds it took), interpreted (why), ..."""
-        return self._engine.describe()
-
-    @property
-    def compile_seconds(self) -> float:
-        """Seconds spent on compiling so far; 0 where nothing was, or has to be, compiled."""
-        return self._engine.compile_seconds
 
     def _stream(self) -> object:
         return torch.cuda.current_stream() if self._device == "cuda" else threading.get_ident()
@@ -268,7 +201,7 @@ class HPUGraph:
 def graph(hpu_graph: Any, stream: Any = None, dry_run: bool = False) -> Iterator[None]:
     """Capture the block into `hpu_graph`; `stream` and `dry_run` matter on a Gaudi only.
 
-    When the block raises, the capture is closed and the graph reset before the error goes on.
+    If the block raises, the capture is closed and the graph reset before the error propagates.
     """
     if not isinstance(hpu_graph, HPUGraph):
         with native("hpu", "graph")(hpu_graph, stream=stream, dry_run=dry_run):

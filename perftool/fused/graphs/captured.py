@@ -22,7 +22,7 @@ STALE = (
 class CapturedCall:
     """A function of tensors that replays graphs on static memory.
 
-    Results live in that memory: the next call overwrites them, so clone what must last. `state` names
+    Results live in that memory: the next call overwrites them, so clone results that must last. `state` names
     tensors (a module's buffers) that capturing must not change.
     """
 
@@ -57,12 +57,12 @@ class CapturedCall:
 
     @property
     def captured_outputs(self) -> Any:
-        """What the function returned while it was captured, without gradient history."""
+        """The results of the captured run, without gradient history."""
         return tree_unflatten([_detached(output) for output in self._outputs], self._structure)
 
     @property
     def static_inputs(self) -> tuple[torch.Tensor, ...]:
-        """The memory a call copies its tensors into."""
+        """The memory into which a call copies its tensors."""
         return self._static
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
@@ -84,7 +84,7 @@ class CapturedCall:
         return torch.enable_grad() if self._differentiable else torch.no_grad()
 
     def _warm_up(self, times: int, device: str | None) -> None:
-        """CUDA libraries allocate at their first use, which must not happen within a capture."""
+        """CUDA libraries allocate on first use, which must not happen within a capture."""
         on_side = device == "cuda"
         with self._grad_mode(), _side_stream() if on_side else nullcontext():
             for _ in range(max(times, 3) if on_side else times):
@@ -137,7 +137,7 @@ class CapturedCall:
 
 
 class _Replay(torch.autograd.Function):
-    """Joins the two graphs of a CapturedCall to autograd; parameters are inputs so that it asks for them."""
+    """Connects the two graphs of a CapturedCall to autograd; parameters are inputs so that they get gradients."""
 
     @staticmethod
     def forward(ctx: Any, call: CapturedCall, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -158,7 +158,7 @@ class _Replay(torch.autograd.Function):
 
 @contextmanager
 def _side_stream() -> Iterator[None]:
-    """A stream of its own that starts after what the present one was given, and is waited for by it."""
+    """A side stream that starts after the work of the current stream, which then waits for it."""
     present, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(present)
     with torch.cuda.stream(side):

@@ -1,4 +1,4 @@
-"""A call's arguments taken apart: the tensors a graph reads, and a key for all it was captured with."""
+"""The parts of a call's arguments: the tensors that a graph reads, and a key for everything else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from perftool.fused.graphs.record import GraphCaptureError
 
 @dataclass(frozen=True)
 class GraphKey:
-    """Two calls with equal keys can share a graph.
-
-    Unlike Gaudi's key it holds the dtype: filling an integer graph from a float tensor would truncate.
+    """Two calls with equal keys can share a graph. Unlike Gaudi's key it includes the dtype: filling an integer graph
+    from a float tensor would truncate.
     """
 
     structure: str
@@ -43,7 +42,7 @@ class CallInputs:
         return args, kwargs
 
     def key(self) -> GraphKey:
-        """What must be equal for a graph to be used again; GraphCaptureError for an unhashable value."""
+        """Everything that must be equal to reuse a graph; GraphCaptureError for an unhashable value."""
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
                 raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
@@ -56,7 +55,7 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Take the arguments of a call apart; nested tuples, lists and dictionaries are understood."""
+    """Split the arguments of a call; nested tuples, lists and dictionaries are supported."""
     leaves, structure = tree_flatten((args, kwargs))
     positions = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor))
     tensors = tuple(leaves[index] for index in positions)

@@ -1,7 +1,6 @@
-"""Recording a region of a program: every operator call below autograd, and which memory each one touched.
-
-Tensors are noted by storage and geometry, not by object: autograd hands out new tensor objects for memory it
-saved, and these must be recognised as the same memory.
+"""Records a region of a program: every operator call below autograd, and the memory that each one touched. Tensors are
+identified by storage and geometry, not by object: autograd creates new tensor objects for memory it saved, and these
+must be recognised as the same memory.
 """
 
 from __future__ import annotations
@@ -32,17 +31,10 @@ class View:
     stride: tuple[int, ...]
     dtype: torch.dtype
 
-    def extent(self) -> range:
-        """The elements of the storage from the first to the last that the tensor touches."""
-        if 0 in self.size:
-            return range(self.offset, self.offset)
-        reach = sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
-        return range(self.offset, self.offset + reach + 1)
-
 
 @dataclass(frozen=True)
 class Call:
-    """One operator call. Arguments and results are as they were, with a View in place of each tensor."""
+    """One operator call: its arguments and results, with a View in place of each tensor."""
 
     op: Callable[..., Any]
     args: tuple[Any, ...]
@@ -55,10 +47,9 @@ class Call:
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators as they come and keeps a list of them.
-
-    `calls` in order; `outside` holds the tensors over memory that existed before, by how it was viewed;
-    `inside` the first View of memory that was allocated meanwhile, by storage, even if it is gone.
+    """Runs operators and records them. `calls` are in order; `outside` holds the tensors over memory that existed
+    before, by view; `inside` holds the first View of memory allocated meanwhile, by storage, even if it is freed by
+    now.
     """
 
     def __init__(self) -> None:
@@ -72,7 +63,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Note the call, run it, note its results."""
+        """Record the call, run it, record its results."""
         kwargs = kwargs or {}
         if func.namespace == "profiler":
             return func(*args, **kwargs)
@@ -115,7 +106,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _refuse_unreplayable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """GraphCaptureError for what depends on values: a replay runs the same operators on others."""
+    """GraphCaptureError for operators that depend on values: a replay runs the same operators on other values."""
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         raise GraphCaptureError(f"{func} depends on the values of its input and cannot be captured.")
     for leaf in tree_leaves((args, kwargs)):

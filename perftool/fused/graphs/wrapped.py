@@ -14,7 +14,7 @@ from perftool.fused.graphs.inputs import GraphKey, flatten_call
 
 
 class GraphCache:
-    """Calls a function through `graphs`, at most `max_graphs`; further kinds of input run it plainly."""
+    """Calls a function through at most `max_graphs` graphs; further kinds of input run the function itself."""
 
     def __init__(self, function: Callable[..., Any], max_graphs: int | None) -> None:
         self._function = function
@@ -33,7 +33,7 @@ class GraphCache:
         **kwargs: Any,
     ) -> Any:
         """The function's result. The first call of a kind captures and returns the capture's own outputs;
-        later ones replay and return the same tensors with new values, so clone what must last.
+        later ones replay and return the same tensors with new values, so clone results that must last.
 
         `bypass_hpu_graphs` runs the function itself; `warmup_mode` skips the replay, so that known inputs
         give old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
@@ -55,7 +55,7 @@ class GraphCache:
         self.graphs.clear()
 
     def clear_inputs(self) -> None:
-        """Forget the marked inputs of every graph; the memory that calls are copied to has to stay."""
+        """Forget the marked inputs of every graph; the memory into which calls are copied has to stay."""
         for call in self.graphs.values():
             call.forward_graph.clear_inputs()
 
@@ -67,10 +67,10 @@ def wrap_in_hpu_graph(
     dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> torch.nn.Module:
-    """Make `module.forward` capture and replay, and return the module; for inference: no gradients flow.
+    """Make `module.forward` capture and replay, and return the module; for inference only, because no gradients flow.
 
     A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast
-    state and other values; see `GraphCache` for the keywords a call understands and for who owns results.
+    state and other values; see `GraphCache` for the keywords of a call and the lifetime of results.
     The module gains `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and
     `dry_run` matter on a Gaudi only. TypeError for anything but a module.
     """

@@ -10,12 +10,36 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.batches import Batch, Group
-from perftool.fused.optimizers.kernels import register_stages
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
+from perftool.fused.optimizers.kernels import Kernel, register_kernel
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.reference import adagrad_
+
+
+def fused_adagrad_(
+    params: list[Tensor],
+    grads: list[Tensor],
+    sums: list[Tensor],
+    *,
+    step: int,
+    lr: float,
+    lr_decay: float,
+    **options: Any,
+) -> None:
+    """One call of PyTorch's kernel; the rate is computed here, so the kernel always sees the first step."""
+    steps = [torch.ones((), device=params[0].device)] * len(params)
+    rate = lr / (1 + (step - 1) * lr_decay)
+    torch._fused_adagrad_(params, grads, sums, steps, lr=rate, lr_decay=0.0, maximize=False, **options)
+
+
+ADAGRAD = Kernel(
+    fused_adagrad_,
+    adagrad_,
+    states=1,
+    probe={"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5},
+)
 
 register_native("FusedAdagrad", NATIVE_MODULE, "FusedAdagrad")
-register_stages("FusedAdagrad", "adagrad")
+register_kernel("FusedAdagrad", ADAGRAD)
 
 _FROZEN = (
     "FusedAdagrad keeps the learning rate with which a group was added, as on a Gaudi: a scheduler changes nothing."
@@ -35,7 +59,7 @@ class FusedAdagrad(FusedOptimizer):
     """
 
     op = "FusedAdagrad"
-    kernel_name = "adagrad"
+    kernel = ADAGRAD
     state_names = ("sum",)
     counter = "step_t"
     _warned = False
@@ -98,14 +122,5 @@ class FusedAdagrad(FusedOptimizer):
         if not self._warned and float(group["lr"]) != float(group["lr_t"]):
             self._warned = True
             warnings.warn(_FROZEN, stacklevel=2)
-        self._kernel(batch)(
-            batch.params,
-            batch.grads,
-            batch.states["sum"],
-            step=int(group["step_t"]),
-            lr=float(group["lr_t"]),
-            lr_decay=group["lr_decay"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            grad_scale=self._divisor_on(batch),
-        )
+        options = {name: group[name] for name in ("lr_decay", "weight_decay", "eps")}
+        self._run(batch, step=int(group["step_t"]), lr=float(group["lr_t"]), **options)

@@ -6,12 +6,12 @@ import warnings
 from typing import Any
 
 from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.batches import Batch, Group
-from perftool.fused.optimizers.kernels import register_stages
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
+from perftool.fused.optimizers.kernels import register_kernel
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.optimizers.sgd import SGD
 
 register_native("FusedResourceApplyMomentum", NATIVE_MODULE, "FusedResourceApplyMomentum")
-register_stages("FusedResourceApplyMomentum", "sgd")
+register_kernel("FusedResourceApplyMomentum", SGD)
 
 _ADDING = (
     "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."
@@ -20,17 +20,14 @@ _ADDING = (
 
 
 class FusedResourceApplyMomentum(FusedOptimizer):
-    """Momentum that adds gradients as they are: the optimizer for FusedLars, which scales them by lr.
-
-    `lr`, `weight_decay` and `nesterov` are kept in the groups and have no part in the arithmetic. As on
-    Gaudi, the first step of a group adds the gradient and all later ones subtract it; without momentum every
-    step is a first one, and a warning says so once.
+    """Momentum that adds gradients unscaled: the optimizer for FusedLars, which scales them by lr. `lr`, `weight_decay`
+    and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the gradient and all
+    later ones subtract it; without momentum every step is a first one, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"
-    kernel_name = "sgd"
+    kernel = SGD
     state_names = ("momentum_buffer",)
-    takes_divisor = False
     sparse_error = "ResourceApplyMomentum does not support sparse gradients"
     _warned = False
 
@@ -58,22 +55,14 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         if not momentum:
             self._warn_of_adding()
         # b = momentum*b + (1 - dampening)*g; w -= lr*b: a dampening of 2 subtracts g, a rate of -1 adds b.
-        self._kernel(batch)(
-            batch.params,
-            batch.grads,
-            batch.states.get("momentum_buffer", []),
-            lr=-1.0,
-            momentum=momentum,
-            weight_decay=0.0,
-            dampening=2.0 if momentum and group["step"] > 1 else 0.0,
-            nesterov=False,
-        )
+        dampening = 2.0 if momentum and group["step"] > 1 else 0.0
+        self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
 
     def _state_names(self, group: Group) -> tuple[str, ...]:
         return self.state_names if group["momentum"] else ()
 
     def _continue_from(self, group: Group, count: int) -> None:
-        # A state of Gaudi's class has no count: there a momentum tells that the first step is past.
+        # A state of Gaudi's class has no count: a momentum shows that the first step is done.
         begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
         super()._continue_from(group, max(count, int(begun)))
 

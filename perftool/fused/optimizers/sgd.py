@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.batches import Batch, Group
-from perftool.fused.optimizers.kernels import register_stages
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer
+from perftool.fused.optimizers.kernels import Kernel, register_kernel
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.reference import sgd_
+
+
+def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
+    """One call of PyTorch's kernel; momentum buffers start at zero, so no step is a first one."""
+    torch._fused_sgd_(params, grads, buffers or [], is_first_step=False, maximize=False, **options)
+
+
+SGD = Kernel(
+    fused_sgd_,
+    sgd_,
+    states=1,
+    probe={"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "dampening": 0.0, "nesterov": True},
+)
 
 register_native("FusedSGD", NATIVE_MODULE, "FusedSGD")
-register_stages("FusedSGD", "sgd")
+register_kernel("FusedSGD", SGD)
 
 
 class FusedSGD(FusedOptimizer):
@@ -21,7 +37,7 @@ class FusedSGD(FusedOptimizer):
     """
 
     op = "FusedSGD"
-    kernel_name = "sgd"
+    kernel = SGD
     state_names = ("momentum_buffer",)
     counter = None
     sparse_error = "SGD does not support sparse gradients, please consider SparseSGD"
@@ -61,14 +77,5 @@ class FusedSGD(FusedOptimizer):
         return self.state_names if group["momentum"] else ()
 
     def _update(self, group: Group, batch: Batch) -> None:
-        self._kernel(batch)(
-            batch.params,
-            batch.grads,
-            batch.states.get("momentum_buffer", []),
-            lr=float(group["lr"]),
-            momentum=group["momentum"],
-            weight_decay=group["weight_decay"],
-            dampening=group["dampening"],
-            nesterov=group["nesterov"],
-            grad_scale=self._divisor_on(batch),
-        )
+        options = {name: group[name] for name in ("momentum", "weight_decay", "dampening", "nesterov")}
+        self._run(batch, lr=float(group["lr"]), **options)

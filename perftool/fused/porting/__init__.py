@@ -1,7 +1,7 @@
 """The imports of `habana_frameworks` for machines without a Gaudi, so that a script written for one runs unedited.
 
-Ops and optimizers are those of this package; the device `hpu` means the best device of the machine. What is not
-provided says so when it is imported or asked for.
+Ops and optimizers are those of this package; the device `hpu` means the best device of the machine. Importing or
+accessing a missing name says that it is not provided.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from perftool.fused.porting.bridge import modules, not_provided, registered_ops
-from perftool.fused.porting.elsewhere import enter
+from perftool.fused.porting.device_remap import enter
 from perftool.fused.porting.frameworks import Absent, module
 from perftool.fused.porting.names import BASE
 
@@ -22,10 +22,10 @@ _installed = False
 
 
 def install(device: str | None = None) -> None:
-    """Provide `habana_frameworks` and the device `hpu` from here on, in this process and in those it starts.
+    """Provide `habana_frameworks` and the device `hpu` from now on, in this process and in those it starts.
 
-    `device` is what `hpu` means, by default `cuda` where there is one, else `cpu`. Where the true package is
-    installed nothing is done: a script for a Gaudi then has what it needs. A second call has no effect.
+    `device` is what `hpu` means, by default `cuda` where there is one, else `cpu`. If the real package is installed,
+    nothing is done. A second call has no effect.
     """
     global _installed
     if _installed or importlib.util.find_spec(_PACKAGES[0]) is not None:

@@ -21,7 +21,7 @@ Members = dict[str, Any]
 
 
 def not_provided(name: str) -> str:
-    """What is said of a name that a Gaudi may have and this package has not."""
+    """The error message for a name that a Gaudi may have and this package lacks."""
     return f"{name} is not provided by perftool.fused (docs/fused/porting.md lists what is)"
 
 
@@ -46,7 +46,7 @@ def modules(device: str) -> dict[str, ModuleType]:
         **lightning_members(device),
     }
     if device == "cuda":
-        # The toolkit turns CUDA into HPU: where there is CUDA, the script means what it says.
+        # The toolkit redirects CUDA to HPU; with CUDA present there is nothing to redirect.
         members[f"{BASE}.gpu_migration"] = {}
     made = with_packages((module(name, not_provided, each) for name, each in members.items()), not_provided)
     for name in ("hpu", "core"):
@@ -56,7 +56,7 @@ def modules(device: str) -> dict[str, ModuleType]:
 
 
 def registered_ops() -> dict[str, Callable[..., Any]]:
-    """What scripts call in `torch.ops.hpu` by name."""
+    """Ops that scripts call by name in `torch.ops.hpu`."""
     return {
         "mixture_of_experts": fused.mixture_of_experts,
         "rotary_pos_embedding": rotary_pos_embedding,
@@ -79,7 +79,7 @@ def _core() -> Members:
     pending: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
-        """Call what was to be called at the end of the step; nothing else waits for one here."""
+        """Call the closures registered for the end of the step; nothing else waits for a mark here."""
         closures, pending[:] = list(pending), []
         for closure, args in closures:
             closure(*args)
@@ -98,7 +98,7 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
 
 
 def library_members() -> Members:
-    """What scripts call to load the bridge."""
+    """Called by scripts to load the bridge."""
     return {"load_habana_module": _nothing, "load_habana_profiler": _nothing, "is_habana_available": lambda: True}
 
 

@@ -1,4 +1,4 @@
-"""What `habana_frameworks.torch.hpu` offers, told by the device that stands for the HPU: CUDA's, or the host."""
+"""`habana_frameworks.torch.hpu`, implemented on the device that replaces the HPU: CUDA's, or the host."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _on_cuda() -> Members:
 
 
 def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of the present device: the one that a script names is an `hpu`, of which there is one."""
+    """Of the current device: a script names an `hpu`, of which there is one."""
     return lambda device=None: function()
 
 
@@ -147,7 +147,7 @@ def _whole_memory() -> int:
 
 
 def process_memory() -> int:
-    """Bytes of memory that this process holds now; where the system does not say, the most it held."""
+    """Bytes of memory that this process holds now, or the peak if the system does not report them."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -156,7 +156,7 @@ def process_memory() -> int:
 
 
 def peak_process_memory() -> int:
-    """Most bytes of memory that this process ever held."""
+    """Peak memory of this process in bytes."""
     import resource  # not on every system
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -164,14 +164,14 @@ def peak_process_memory() -> int:
 
 
 class HostEvent:
-    """A moment on the clock of the host, which waits for every operation anyway."""
+    """A time on the host's clock; the host waits for every operation anyway."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         """The arguments of `torch.cuda.Event`; every event can be timed."""
         self._seconds: float | None = None
 
     def record(self, stream: object = None) -> None:
-        """Take the moment."""
+        """Record the time."""
         self._seconds = time.perf_counter()
 
     def wait(self, stream: object = None) -> None:
@@ -181,7 +181,7 @@ class HostEvent:
         """Nothing to wait for."""
 
     def query(self) -> bool:
-        """True: what came before has happened."""
+        """True: all earlier work is done."""
         return True
 
     def elapsed_time(self, end_event: HostEvent) -> float:

@@ -1,4 +1,4 @@
-"""Packages made of modules that exist in memory only; a name that they lack says so in a sentence."""
+"""Packages of modules that exist only in memory; a missing name raises an error that says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from perftool.fused.porting.names import BASE, modules_of
 
 Sentence = Callable[[str], str]
-"""What to say of a full name that is not there."""
+"""The message for a missing full name."""
 
 
 class _Made(ModuleType):
@@ -20,7 +20,7 @@ class _Made(ModuleType):
 
 
 class Absent(MetaPathFinder):
-    """Asked for what is in none of the modules below a package: it says so."""
+    """Imported last, for names in none of the modules below a package: raises the error."""
 
     def __init__(self, package: str, missing: Sentence) -> None:
         self._package, self._missing = package, missing
@@ -32,7 +32,7 @@ class Absent(MetaPathFinder):
 
 
 def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleType:
-    """A module made of `members`, which import machinery takes for a package."""
+    """A module with `members` that the import machinery treats as a package."""
     made = _Made(name, "A stand-in for a machine without a Gaudi.")
     made.__spec__ = ModuleSpec(name, None, is_package=True)
     made.__path__ = []
@@ -42,7 +42,7 @@ def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleTy
 
 
 def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The members of the modules below `BASE` in which a Gaudi has ops of these names."""
+    """The members of the modules below `BASE` that contain these ops on a Gaudi."""
     members: dict[str, dict[str, Any]] = {}
     for name, op in ops.items():
         for place in modules_of(name):
@@ -51,9 +51,8 @@ def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def with_packages(modules: Iterable[ModuleType], missing: Sentence) -> dict[str, ModuleType]:
-    """The modules by name, each an attribute of the one above; packages between them are made.
-
-    Where a module and a member of the one above have one name, the member stays, as on a Gaudi.
+    """The modules by name, each an attribute of its parent; missing parent packages are created. If a module and a
+    member of its parent have the same name, the member wins, as on a Gaudi.
     """
     named = {each.__name__: each for each in modules}
     for name in sorted(named):

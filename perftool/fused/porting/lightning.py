@@ -1,4 +1,4 @@
-"""`lightning_habana` for a machine without a Gaudi: what Lightning has for the device that stands for it."""
+"""`lightning_habana` for a machine without a Gaudi: Lightning's classes for the device that replaces it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _BASE = "lightning_habana.pytorch"
 
 
 def part(name: str) -> Any:
-    """A module of whichever package of Lightning the script uses."""
+    """A module of the Lightning package that the script uses."""
     package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
     return importlib.import_module(f"{package}.{name}")
 
 
 def lightning_members(device: str) -> dict[str, dict[str, Callable[..., Any]]]:
-    """The members by module; Lightning is imported when a script makes an object of theirs."""
+    """The members by module; Lightning is imported when a script creates one of their objects."""
 
     def accelerator() -> Any:
         found = part("accelerators")

@@ -1,4 +1,4 @@
-"""Where a Gaudi has its names, and which of them only tell the bridge something: for the stand-ins of any device."""
+"""The modules of Gaudi's names, and the names that only configure the bridge; used by the stubs of every device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = {
     "AdamW": "MarkstepAdamW",
     "RmsNormBwdMode": "FusedRMSNorm",
 }
-"""The file below that module in which an op lies; scripts import from there too."""
+"""The file below that module that defines an op; scripts import from there too."""
 
 SETTINGS = (
     *("hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env"),
@@ -42,7 +42,7 @@ SWITCHES = (
     *("enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization"),
     *("disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "init", "empty_cache"),
 )
-"""Functions of `hpu` that switch something of the bridge."""
+"""Functions of `hpu` that switch a feature of the bridge."""
 
 
 def modules_of(name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs a script or a module as `python SCRIPT` and `python -m MODULE` would, after something was prepared."""
+"""Runs a script or a module like `python SCRIPT` and `python -m MODULE`, after some preparation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_module(name: str, arguments: list[str]) -> None:
 
 
 def run_script(path: str, arguments: list[str]) -> None:
-    """Run the file at `path` as the module `__main__`; OSError where it cannot be read, SyntaxError as of Python."""
+    """Run the file at `path` as the module `__main__`; OSError if it cannot be read, SyntaxError as from Python."""
     whole = os.path.abspath(path)
     with open(whole, "rb") as file:
         code = compile(file.read(), whole, "exec")
@@ -36,7 +36,7 @@ def run_script(path: str, arguments: list[str]) -> None:
     main = ModuleType("__main__")
     main.__file__, main.__loader__ = whole, SourceFileLoader("__main__", whole)
     main.__dict__.update(__builtins__=__builtins__, __cached__=None)
-    # Classes of the script are pickled by their place in this module, also after the script has ended.
+    # Classes of the script are pickled by this module's name, even after the script has ended.
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
 
@@ -53,13 +53,13 @@ def hide_what_stands_between() -> None:
 
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
-    """The same frames without those between; an error of our own keeps all."""
+    """The frames without those in between; an error of our own keeps all frames."""
     shown = without(trace, _is_between)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 
 
 def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
-    """A traceback without the frames that are `hidden`; None where none is left."""
+    """A traceback without the `hidden` frames; None if none is left."""
     shown: TracebackType | None = None
     for frame, line in reversed(list(traceback.walk_tb(trace))):
         if not hidden(frame):

@@ -1,4 +1,4 @@
-"""The plain form of every fused op: what it is compared with, and what runs where nothing faster can."""
+"""The plain form of every fused op: the reference for comparisons, and the fallback implementation."""
 
 from __future__ import annotations
 

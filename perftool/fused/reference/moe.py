@@ -1,4 +1,4 @@
-"""Plain mixture of experts: loops over the experts, in the two forms that users write."""
+"""Plain mixture of experts: loops over the experts, in the two usual forms."""
 
 from __future__ import annotations
 

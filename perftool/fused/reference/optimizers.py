@@ -1,7 +1,7 @@
 """The plain loop of every optimizer step: one parameter after another, one op after another.
 
-All functions work in place on lists of equal length and run without autograd. `step` counts from 1. They are
-the oracle of the tests, the baseline of the benchmarks, and the last stage where no fused kernel exists.
+All functions work in place on lists of equal length and run without autograd. `step` counts from 1. They are the oracle
+of the tests, the baseline of the benchmarks, and the fallback without a fused kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Tensors = Sequence[Tensor]
 def sgd_(
     params: Tensors,
     grads: Tensors,
-    buffers: Tensors,
+    buffers: Tensors = (),
     *,
     lr: float,
     momentum: float = 0.0,

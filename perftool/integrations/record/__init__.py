@@ -1,5 +1,4 @@
-"""Recording a few steps of a program that nobody changed for it.
-
-``plan`` says what to record and hands it to the program by its environment; ``hook`` waits in each Python of the
-program until PyTorch is imported; ``steps`` finds out where a step of the program ends; ``recorder`` records.
+"""Records a few steps of an unmodified program. ``plan`` says what to record and passes it to the program through its
+environment; ``hook`` waits in each Python process until PyTorch is imported; ``steps`` detects the end of a step;
+``recorder`` records.
 """

@@ -1,9 +1,10 @@
-"""Records the steps that were asked for, once, inside somebody else's program, and stays out of its way."""
+"""Records the requested steps once, inside the user's program, without disturbing it."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,19 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from torch.autograd import profiler as autograd_profiler
+from torch.utils.data import get_worker_info
 
+from perftool.errors import is_interrupt
 from perftool.integrations.activities import activities_here, torch_profiler
-from perftool.integrations.call_lines import save_trace
+from perftool.integrations.endings import Endings
+from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace
-from perftool.integrations.record.plan import Plan, plan_here
+from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.steps import Steps
+from perftool.integrations.record.theirs import Theirs
 from perftool.integrations.recording import never_in_the_way
+from perftool.integrations.saving import save_trace
+from perftool.units import format_ns
 
-_ASIDE = "the program uses torch.profiler itself: record steps aside; analyse the program's own trace"
+_ASIDE = "the program uses torch.profiler itself, so record steps aside"
 
 
 def begin() -> None:
-    """Start to watch for steps, as the plan in the environment says; nothing without one."""
+    """Start watching for steps as planned in the environment; does nothing without a plan."""
     plan = plan_here()
     if plan is not None:
         with never_in_the_way("the recorder could not start"):
@@ -32,90 +39,136 @@ def begin() -> None:
 
 
 class Recorder:
-    """Records ``plan.active`` steps of this process. A process that was forked off this one records nothing."""
+    """Records ``plan.active`` steps of this process.
+
+    A child that is forked before the first step records its own steps; one that is forked later records nothing.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._owner = os.getpid()
         self._profiler: torch_profiler.profile | None = None
+        self._watch = Watch(torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1))
+        self._endings = Endings(self._program_ended)
+        self._theirs = Theirs(plan)
+        self._began_ns = 0
         self._seen = 0
         self._ours = False
         self._over = False
         self._step_aside_for_others()
         self._steps = Steps(plan.steps_from, self._step_ended)
         atexit.register(self._program_ended)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+        plan.note(Note("ready"))
 
     def _step_ended(self) -> None:
-        if self._over or os.getpid() != self._owner:
+        # A loader process prepares batches; a module call there is no step.
+        if self._over or os.getpid() != self._owner or get_worker_info() is not None:
             return
         self._seen += 1
-        with never_in_the_way("the profiler failed"), self._working():
+        with self._endings.undisturbed(), self._guarded():
             if self._profiler is None:
                 self._start()
             else:
                 self._profiler.step()
-        if self._seen > self._plan.wait + self._plan.warmup + self._plan.active:
+        if self._seen == self._plan.before:
+            self._began_ns = time.monotonic_ns()
+            self._plan.note(Note("recording", self._estimate()))
+        if self._seen >= self._plan.before + self._plan.active:
             self._finish()
             if self._plan.stop_after:
                 raise SystemExit(0)
+
+    def _estimate(self) -> str:
+        """The expected duration of the recording, judging by the steps before it."""
+        count = f"{self._plan.active} step{'' if self._plan.active == 1 else 's'}"
+        step = self._watch.usual_step_ns
+        if step is None:
+            return f"recording {count} now; how long that takes is not known, as no step was timed before"
+        known = f"{format_ns(step)} a step without the profiler, {format_ns(step * self._plan.active)} in all"
+        return f"recording {count} now: {known}; recording them takes longer, and then the trace is saved"
 
     def _start(self) -> None:
         plan = self._plan
         self._profiler = torch_profiler.profile(
             activities=activities_here(),
-            schedule=torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1),
+            schedule=self._watch.schedule,
             on_trace_ready=self._save,
             record_shapes=True,
             profile_memory=plan.memory,
             with_stack=plan.stacks,
         )
+        self._endings.watch()
         self._profiler.start()
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        if self._over or self._seen <= self._plan.wait + self._plan.warmup + 1:
+        if self._seen <= self._plan.before and not self._began_ns:
             return
+        recorded_ns = time.monotonic_ns() - self._began_ns
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        save_trace(profiler, new_trace(folder))
+        before = time.monotonic_ns()
+        saved = save_trace(profiler, new_trace(folder), self._watch.facts)
+        took = format_ns(time.monotonic_ns() - before)
+        text = f"{self._seen - self._plan.before} steps took {format_ns(recorded_ns)} to record and {took} to save"
+        self._plan.note(Note("saved", text, str(saved)))
 
     def _finish(self) -> None:
         """Stop, saving what is being recorded."""
-        if self._profiler is not None:
-            with never_in_the_way("the recording could not be saved"), self._working():
+        if not self._over and self._profiler is not None and os.getpid() == self._owner:
+            with self._endings.undisturbed(), self._guarded():
+                self._watch.end()
                 self._profiler.stop()
+        self._close()
+
+    def _close(self) -> None:
         self._over = True
         self._profiler = None
         self._steps.close()
+        self._endings.release()
 
     def _program_ended(self) -> None:
         if self._over or os.getpid() != self._owner:
             return
-        before = self._plan.wait + self._plan.warmup + 1
-        if 0 < self._seen <= before:
-            self._plan.note(f"the program ended after {self._seen} steps, and recording begins after {before}")
+        if 0 < self._seen <= self._plan.before:
+            text = f"the program ended after {self._seen} steps, and recording begins after {self._plan.before}"
+            self._plan.note(Note("told", text))
         self._finish()
 
+    def _forked(self) -> None:
+        if self._seen or self._over:
+            self._over = True
+        else:
+            self._owner = os.getpid()
+
     @contextmanager
-    def _working(self) -> Iterator[None]:
-        """While this lasts, a profiler that starts is ours."""
+    def _guarded(self) -> Iterator[None]:
+        """A block in which the profiler works for us: a profiler that starts is ours, and errors end only the
+        recording.
+        """
         self._ours = True
         try:
             with warnings.catch_warnings():
-                # What the profiler says of its own handling, the user has not asked for.
+                # The user did not ask for the profiler's warnings about its usage.
                 warnings.filterwarnings("ignore", module="torch.profiler")
                 yield
+        except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            self._plan.note(Note("told", f"the recording failed ({type(error).__name__}: {error})"))
+            self._close()
         finally:
             self._ours = False
 
     def _step_aside_for_others(self) -> None:
-        """Give way when the program makes a profiler of its own: PyTorch runs one at a time."""
+        """Give way if the program creates its own profiler: PyTorch runs one at a time."""
         original = autograd_profiler.profile.__init__
 
         @wraps(original)
         def made(profiler: Any, *args: Any, **named: Any) -> None:
             if not self._ours and not self._over and os.getpid() == self._owner:
-                self._plan.note(_ASIDE)
-                self._over = True
+                self._plan.note(Note("told", _ASIDE))
                 self._finish()
             original(profiler, *args, **named)
 

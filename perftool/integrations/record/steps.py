@@ -1,6 +1,5 @@
-"""Where a step of somebody else's program ends: at its optimizer, its data loader, or its outermost module.
-
-An optimizer that has stepped ends the step. Without one, a fetch from a data loader begins one; without that, a call
+"""Detects the end of a step of the user's program: by its optimizer, its data loader, or its outermost module. A step
+of the optimizer ends the step. Without an optimizer, a fetch from a data loader begins a step; without a loader, a call
 of the module that was called first.
 """
 
@@ -19,12 +18,14 @@ from torch.utils.data import dataloader
 
 from perftool.integrations.record.plan import StepsFrom
 
-# So many batches without a step of the optimizer that exists: it is not used here.
+# After so many batches without a step, an existing optimizer counts as unused.
 _PATIENCE = 50
+# Modules that look at weights while a model is quantised, before it runs.
+_OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 
 
 class Steps:
-    """Calls ``ended`` when a step of the program ends, from now until ``close``."""
+    """Calls ``ended`` at the end of each step of the program, until ``close``."""
 
     def __init__(self, source: StepsFrom, ended: Callable[[], None]) -> None:
         self._source = source
@@ -43,14 +44,14 @@ class Steps:
             self._handles.append(self._first_call)
 
     def close(self) -> None:
-        """Take every hook away again."""
+        """Remove every hook."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._release_loaders()
 
     def _settle(self, source: StepsFrom) -> None:
-        """Listen to ``source`` alone from now on."""
+        """Use only ``source`` from now on."""
         if self._source == "auto":
             self._source = source
             keep = self._handles[:1] if source == "optimizer" else []
@@ -66,7 +67,7 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # The first one leads; of several, one that steps twice while the leader rests takes over.
+            # The first optimizer leads; another one takes over if it steps twice while the leader does not.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()
@@ -97,7 +98,9 @@ class Steps:
             self._ended()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """The first call of a module. The hook of all modules goes before anything can be compiled with it."""
+        """The first call of a module. The global module hook is removed before anything can be compiled with it."""
+        if type(module).__module__ in _OBSERVERS:
+            return
         self._first_call.remove()
         if self._source == "auto":
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):

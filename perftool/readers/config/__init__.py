@@ -1,1 +1,1 @@
-"""Configuration of a run."""
+"""Readers of run configuration."""

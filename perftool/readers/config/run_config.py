@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perftool.model.records import ConfigEntry, ConfigSource, LogReading
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.quoted import keys_in
 from perftool.readers.text.text_lines import Source, read_lines
 
 # Larger files are data, not configuration.
 MAX_CHARACTERS = 8 << 20
 _MAX_DEPTH = 32
 _MAX_ENTRIES = 10_000
+# Longest dotted key: each entry repeats its parent keys.
+_MAX_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Flavour:
-    """A kind of configuration file: one of these keys at the top level tells it."""
+    """A kind of configuration file, recognised by any one of these top-level keys."""
 
     source: ConfigSource
     keys: frozenset[str]
@@ -62,14 +64,14 @@ _FLAVOURS = (
 
 
 def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
-    """Which configuration a JSON object with these top-level keys is; None when it is none that is known."""
+    """The kind of configuration with these top-level keys; None when it is unknown."""
     return next((flavour.source for flavour in _FLAVOURS if flavour.keys & keys), None)
 
 
 def read(source: Source) -> LogReading:
-    """The settings of one JSON file with dotted keys, and the import issues.
+    """The settings of one JSON file, under dotted keys, and the import issues.
 
-    Values are as JSON writes them (``true``, ``2``, lists whole), strings without quotes. An array of objects
+    Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. An array of objects
     is not a configuration. Raises InputError when the file cannot be opened or read.
     """
     tally = IssueTally()
@@ -90,7 +92,7 @@ def _text(source: Source, tally: IssueTally) -> str:
     for line in read_lines(source, tally, MAX_CHARACTERS):
         size += len(line.text) + 1
         if size > MAX_CHARACTERS:
-            tally.note("too large", "the file is too large for a configuration; its rest is ignored")
+            tally.note("too large", "the file is too large for a configuration; the rest is ignored")
             break
         parts.append(line.text)
     return "\n".join(parts)
@@ -113,6 +115,9 @@ def _entries(
         if number == _MAX_ENTRIES:
             tally.note("too large", f"only the first {_MAX_ENTRIES} settings are used")
             return
+        if sum(map(len, path)) > _MAX_NAME:
+            tally.note("long name", f"settings with names longer than {_MAX_NAME:,} characters are left out")
+            continue
         yield ConfigEntry(source, ".".join(path), _spelled(leaf), line=lines.get(path[-1]))
 
 
@@ -129,15 +134,12 @@ def _spelled(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
-
-
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each key that occurs once: a key used in several objects has no certain line."""
+    """The line of each key that occurs once; a key used in several objects has no definite line."""
     lines: dict[str, int] = {}
     repeated: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
-        for key in _KEY.findall(line):
+        for key in keys_in(line):
             if key in lines:
                 repeated.add(key)
             lines[key] = number

@@ -1,1 +1,1 @@
-"""Which files there are, how their bytes are read, and which rank each is."""
+"""Finds input files, reads their bytes, and determines the rank of each."""

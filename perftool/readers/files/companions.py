@@ -1,7 +1,7 @@
-"""Which logs, metrics files and configurations that lie beside traces are of the same run.
+"""Decides which logs, metrics files and configurations beside traces belong to the same run.
 
-Lying there says little: folders keep what several runs left. A file whose name says which run it is of belongs to
-traces of that name, one that names a rank to a trace of that rank, and what Gaudi's bridge wrote to traces of a Gaudi.
+The shared folder proves little: folders keep the files of several runs. A file named after a run belongs to traces of
+that name, a file that names a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
 """
 
 from __future__ import annotations
@@ -16,42 +16,59 @@ from perftool.readers.files.identity import Identity, identify
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 
-# What a run leaves beside its trace, by name: logs, metrics files (also numbered ones), configuration.
+# Name patterns of the files a run leaves beside its trace: logs, metrics files (also numbered), configuration.
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
-    "nccl_trace_rank_*", "comm_lib_trace_rank_*",
+    "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv",
+    "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip
-# Words that say what a file is, and not which run it is of.
+# Words that describe the kind of a file, not its run.
 _GENERIC = {
     "console", "output", "out", "stdout", "stderr", "err", "log", "logs", "main", "run", "job", "train", "training",
     "eval", "test", "inference", "infer", "predict", "script", "pytorch", "torch", "hpu", "gaudi", "habana", "synapse",
     "lazy", "runtime", "fallback", "fallbacks", "cpu", "metrics", "metric", "dist", "config", "ds", "deepspeed", "zero",
+    "default", "profiling", "hltv", "hw", "prof", "accel", "analyzed", "nodes", "csv", "graph", "compiler", "perf",
     "stage", "env", "environment", "rank", "node", "host", "worker", "process", "pid", "trace", "traces", "profile",
-    "profiler", "pt", "json", "txt", "gz", "zst", "step", "steps", "slurm", "mpi", "banner", "hcl", "info", "debug",
+    "profiler", "pt", "json", "jsonl", "prom", "server", "serve", "serving", "bench", "benchmark", "before", "after",
+    "result", "results", "openai", "vllm", "qps", "infqps", "concurrency", "txt",
+    "gz", "zst", "step", "steps", "slurm", "mpi", "banner", "hcl", "info", "debug",
 }  # fmt: skip
-# What only Gaudi's bridge writes, by the kind that the first lines tell.
-_OF_GAUDI = {"fallback_log", "metrics"}
+_ANALYZED = "_analyzed_nodes.csv"
+# Kinds of files, judged by their first lines, that only Gaudi's bridge writes.
+_OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
 def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
-    """The files of ``folder`` that are named like companions, sorted."""
+    """The files of ``folder`` whose names match COMPANIONS, sorted."""
     find = folder.rglob if recursive else folder.glob
     return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if is_kept(file)})
 
 
 def strangers(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """Those of ``files`` (path and kind) that are of another run than ``traces``, each with the reason."""
+    """The ``files`` (path and kind) that belong to another run than ``traces``, each with the reason."""
     given = list(files)
     if not given or not traces:
         return []
     known = [identify(trace) for trace in traces]
     found = []
     for path, kind in given:
-        reason = _named_apart(path, traces) or _ranked_apart(path, known) or _made_apart(kind, known)
+        reason = (
+            _recorded_apart(path, traces)
+            or _named_apart(path, traces)
+            or _ranked_apart(path, known)
+            or _made_apart(kind, known)
+        )
         if reason:
             found.append((path, reason))
     return found
+
+
+def _recorded_apart(path: str, traces: Sequence[str]) -> str | None:
+    """Why an analyzed-nodes file matches none of ``traces``: it is named after another CSV of the native profiler."""
+    csv = path.removesuffix(_ANALYZED) + ".csv"
+    apart = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
+    return f"it is of {csv}" if apart else None
 
 
 def _named_apart(path: str, traces: Sequence[str]) -> str | None:
@@ -64,7 +81,7 @@ def _named_apart(path: str, traces: Sequence[str]) -> str | None:
     others = {str(file) for file in Path(path).parent.glob("*.json*")} - {*traces, path}
     others = {other for other in others if not _is_companion(other)}
     if any(own & _words(other) for other in others) or all(chosen):
-        return "its name is of another run"
+        return "its name belongs to another run"
     return None
 
 
@@ -73,7 +90,7 @@ def _is_companion(path: str) -> bool:
 
 
 def _words(path: str) -> set[str]:
-    """The words of a name that say which run it is of; none for a name that the profiler made up."""
+    """The words of a name that identify its run; none for a name generated by the profiler."""
     if is_recording(path):
         return set()
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
@@ -82,18 +99,18 @@ def _words(path: str) -> set[str]:
 def _ranked_apart(path: str, known: Sequence[Identity]) -> str | None:
     rank = rank_of(path)
     ranks = {trace.rank for trace in known}
-    return None if rank is None or None in ranks or rank in ranks else f"it is of rank {rank}"
+    return None if rank is None or None in ranks or rank in ranks else f"it belongs to rank {rank}"
 
 
 def _made_apart(kind: str, known: Sequence[Identity]) -> str | None:
     types = {type_of_name(trace.device) if trace.device else None for trace in known}
-    return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it is of a run on a Gaudi"
+    return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it belongs to a run on a Gaudi"
 
 
 def is_kept(file: Path) -> bool:
-    """Whether what lies in a folder is a file. A pipe or a device is nobody's trace, and may never end.
+    """Whether ``file`` is a regular file. A pipe or a device is no trace, and may never end.
 
-    Nor may what a link to a file leads to that says it is empty, as those of the system do.
+    A link to a file of size 0 may not end either: system files report that size.
     """
     try:
         found = file.stat()

@@ -1,4 +1,4 @@
-"""Paths on the command line into the files to read: traces, and the logs and configuration beside them."""
+"""Resolves command-line paths to input files: traces, and the logs and configuration beside them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import orjson
 from perftool.errors import InputError, NoInputError
 from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
-from perftool.readers.files.one_run import require_one_run
+from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.remote import is_url, list_url
-from perftool.readers.files.runs import Chosen, is_recording, newest_run
+from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
+from perftool.readers.flight import dump
+from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.trace import envelope
 from perftool.readers.trace.event_text import EVENT_START
-from perftool.readers.trace.profiler_csv import reject_hltv
+from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GLOB = set("*?[")
-# Our documents name the program that near their beginning or end.
+# Our own documents name the program within this distance of their beginning or end.
 _TELLING = 4 << 10
-# Of JSON that other programs leave: tokenizers have some 10 MB.
+# Largest JSON checked as another program's file: tokenizers have some 10 MB.
 _LARGEST_STATE = 64 << 20
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts``: ranks
-    that were analysed before. ``set_aside`` are traces of ranks that others of ``traces`` show, ``left_out`` files of
-    other runs that lie with them.
-
-    ``notes`` are sentences for the user about what was left out, ``captures`` traces of the capture of device graphs
-    that the run replays.
+    """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
+    analysed before). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs, ``captures``
+    device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` is the one that the
+    traces are of, whatever they say: a name, or a file of peaks.
     """
 
     traces: tuple[str, ...]
@@ -48,12 +48,14 @@ class Inputs:
     set_aside: tuple[SetAside, ...] = ()
     captures: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    device: str | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that were found, whether or not they are read: what no output may replace."""
+        """All files found, read or not: no output may overwrite them."""
         aside = (one.path for one in self.set_aside)
-        return (*self.traces, *self.texts, *self.parts, *self.captures, *aside, *self.left_out)
+        device = [self.device] if self.device and os.path.isfile(self.device) else []
+        return (*self.traces, *self.texts, *self.parts, *self.captures, *device, *aside, *self.left_out)
 
 
 def find_inputs(
@@ -63,99 +65,126 @@ def find_inputs(
     *,
     companions: bool = True,
     as_one_run: bool = False,
+    run: str | None = None,
 ) -> Inputs:
-    """The files meant by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs sorted.
+    """The files selected by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs are sorted.
 
-    Unless ``texts`` are given, logs and configuration that lie beside a trace are found too. Raises InputError
-    for a path that does not exist or is not UTF-8, a folder without inputs, a pattern without matches and, unless
-    ``as_one_run`` says what they are, traces of several runs. Copies of a trace and
-    older recordings of a process are set aside.
+    From a folder with several runs, it picks the newest complete run, the one called ``run``, or all ``as_one_run``.
+    Without ``texts``, it adds logs and configuration found beside a trace. Raises InputError for a missing path, a
+    folder without inputs, a pattern without matches, and for named files of several runs.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
         raise InputError("'-' can be given only once")
-    expanded = [_expand(path, patterns) for path in paths]
+    wanted = Wanted(patterns, run, as_one_run)
+    expanded = [_expand(path, wanted) for path in paths]
     given = [file for found in expanded for file in found.files]
     parts = [file for file in given if file.endswith(PART_SUFFIX)]
     texts_given = {file for file in given if not file.endswith(PART_SUFFIX) and _is_text(file)}
     traces = [file for file in given if not file.endswith(PART_SUFFIX) and file not in texts_given]
-    named = [file for path in texts for file in _expand(path).files]
-    beside = [] if texts or not companions else _beside(traces)
+    named = [file for path in texts for file in _expand(path, Wanted()).files]
     others = [file for file in given if file in texts_given]
+    if not traces:
+        # Use a recording of host calls where no better trace exists.
+        traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
-    of_the_run = _of_the_run([file for file in beside if not is_excluded(file, patterns)], traces)
-    found = (*others, *named, *of_the_run.files)
-    for file in (*traces, *found, *parts):
-        _require_text(file)
-    chosen_by = (*expanded, of_the_run)
-    notes = tuple(one.note for one in chosen_by if one.note)
-    left_out = tuple(file for one in chosen_by for file in one.others)
-    aside: Sequence[SetAside] = ()
+    picked = run if not all(map(os.path.isdir, paths)) else None
     chosen = list(dict.fromkeys(traces))
+    aside: Sequence[SetAside] = ()
+    if picked is not None:
+        chosen = list(require_one_run(chosen, picked))
     if len(chosen) > 1:
         chosen, aside = without_duplicates(chosen)
         if not as_one_run:
             require_one_run(chosen)
+    beside = [] if texts or not companions else _beside(chosen)
+    of_the_run = _of_the_run([file for file in beside if not is_excluded(file, patterns)], chosen)
+    found = (*others, *named, *of_the_run.files)
+    chosen_by = (*expanded, of_the_run)
+    notes = tuple(one.note for one in chosen_by if one.note)
+    aside = [one for one in (*(one for found in expanded for one in found.aside), *aside) if one.instead in chosen]
+    read = {*chosen, *(one.path for one in aside)}
+    left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
     return Inputs(
         tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside), left_out=left_out
     )
 
 
-def _require_text(path: str) -> None:
-    """Raise InputError for a name that no report could show: bytes that this system cannot show as text."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        raise InputError(
-            f"{shown}: the name is not valid text on this system; rename the file, or set PYTHONUTF8=1"
-        ) from None
-
-
-def _expand(path: str, exclude: Sequence[str] = ()) -> Chosen:
+def _expand(path: str, wanted: Wanted) -> Chosen:
     if is_url(path):
-        return Chosen(tuple(file for file in _at_url(path) if not is_excluded(file, exclude)))
+        found = [file for file in _at_url(path) if wanted.allows(file)]
+        return Chosen(tuple(found)) if len(found) < 2 else wanted.pick(path, found)
     if os.path.isdir(path):
-        return _in_folder(path, exclude)
-    return Chosen(tuple(file for file in _matching(path) if not is_excluded(file, exclude)))
+        return _in_folder(path, wanted)
+    return Chosen(tuple(file for file in _matching(path) if wanted.allows(file)))
 
 
-def _in_folder(path: str, exclude: Sequence[str]) -> Chosen:
-    """The traces of a folder, only the newest run where it keeps several, and the logs and configuration there."""
+def _in_folder(path: str, wanted: Wanted) -> Chosen:
+    """The traces of one run in a folder, with the logs and the configuration there."""
     place = Path(path)
     named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
     files = sorted(str(file) for file in named if is_kept(file))
     files = [file for file in files if not is_our_own(file)]
+    tables = [] if any(map(_is_trace, files)) else _profiler_csvs(place, wanted.exclude)
+    profiled = newest_profiles(path, tables)
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
-    if not files and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))):
-        return Chosen(tuple(part for part in parts if not is_excluded(part, exclude)))
-    if not files and not texts:
+    if (
+        not files
+        and not tables
+        and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file)))
+    ):
+        return Chosen(tuple(filter(wanted.allows, parts)))
+    if not files and not tables and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
-    recordings = {file: None for file in files if is_recording(file) and not is_excluded(file, exclude)}
-    newest = newest_run(path, list(recordings))
-    # Where programs leave recordings they also leave JSON that has nothing to do with us.
-    beside = [file for file in files if file not in recordings and (not recordings or _may_be_input(file))]
-    strange = set() if recordings else _of_other_programs(beside)
-    others = [file for file in beside if file not in strange]
-    apart = {Path(file).parent for file in recordings} - {Path(file).parent for file in newest.files}
-    beside = [file for file in (*others, *texts) if Path(file).parent not in apart and not is_excluded(file, exclude)]
-    kept = _of_the_run([file for file in beside if file in texts], newest.files or files)
+    recordings = [file for file in files if is_recording(file) and wanted.allows(file)]
+    beside = [file for file in files if file not in recordings and wanted.allows(file)]
+    # Programs that leave recordings also leave unrelated JSON there.
+    strange = {file for file in beside if not _may_be_input(file)} if recordings else _of_other_programs(beside)
+    traces = sorted([*recordings, *(file for file in beside if file not in strange and _is_run(file))])
+    picked = wanted.pick(path, traces)
+    # Keep damaged files, which are reported, and metrics files, which are named like traces.
+    beside = [file for file in (*beside, *profiled.files) if file not in strange and file not in traces]
+    apart = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
+    beside = [file for file in (*beside, *texts) if Path(file).parent not in apart and wanted.allows(file)]
+    kept = _of_the_run([file for file in beside if file in texts], picked.files or profiled.files or files)
     beside = [file for file in beside if file not in texts or file in kept.files]
-    note = " ".join(filter(None, (newest.note, kept.note))) or None
-    return Chosen((*newest.files, *beside), note, (*newest.others, *kept.others))
+    note = " ".join(filter(None, (picked.note, profiled.note, kept.note))) or None
+    others = (*picked.others, *profiled.others, *kept.others)
+    return Chosen((*picked.files, *beside), note, others, picked.aside)
+
+
+def _is_run(path: str) -> bool:
+    """Whether a file holds the events of a run, rather than accompanying data."""
+    try:
+        return not _is_text(path) and _begins_trace(path)
+    except InputError:
+        return False
+
+
+def _is_trace(path: str) -> bool:
+    try:
+        return _begins_trace(path)
+    except InputError:
+        # Its reader will report the error.
+        return True
+
+
+def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
+    files = sorted(str(file) for file in folder.rglob("*.csv") if is_kept(file))
+    return [file for file in files if not is_excluded(file, exclude) and is_profiler_csv(file)]
 
 
 def _of_other_programs(files: Sequence[str]) -> set[str]:
-    """Those of ``files`` that are whole JSON of something else, such as the state of a trainer, beside traces."""
+    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, beside traces."""
     strange = {file for file in files if not _may_be_input(file) and _is_whole_json(file)}
     return strange if len(strange) < len(files) else set()
 
 
 def _is_whole_json(path: str) -> bool:
-    """Whether a file that is no input is well-formed; a damaged trace is not, and is told of."""
+    """Whether a file that is no input is well-formed JSON; a damaged trace is not, and is reported."""
     try:
         if os.path.getsize(path) > _LARGEST_STATE:
             return False
@@ -169,7 +198,7 @@ def _may_be_input(path: str) -> bool:
     try:
         return _begins_trace(path) or _is_text(path)
     except InputError:
-        # Whoever reads it says so, and goes on with the others.
+        # Its reader will report the error and continue with the others.
         return True
 
 
@@ -185,7 +214,7 @@ def _matching(path: str) -> list[str]:
 
 
 def _exists(path: str) -> bool:
-    """Whether ``path`` is there. Raises InputError where nobody may look."""
+    """Whether ``path`` exists. Raises InputError where access is denied."""
     try:
         os.stat(path)
     except PermissionError as error:
@@ -196,7 +225,7 @@ def _exists(path: str) -> bool:
 
 
 def _at_url(url: str) -> list[str]:
-    """The traces that ``url`` means; companions are found on this machine only."""
+    """The traces selected by ``url``; companions are found on this machine only."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{url}: holds no file")
@@ -205,7 +234,7 @@ def _at_url(url: str) -> list[str]:
 
 
 def is_our_own(path: str) -> bool:
-    """Whether a file of a folder is a report or a baseline that this program left there."""
+    """Whether a file is a report or a baseline that this program wrote."""
     if not path.endswith(".json"):
         return False
     try:
@@ -219,36 +248,35 @@ def is_our_own(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file is a log, a metrics file or a configuration, by its beginning; stdin and pipes count as traces."""
+    """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes count as traces."""
     if is_url(path):
         return not path.endswith(TRACE_SUFFIXES)
-    reject_hltv(path)
     try:
         if reads_once(path) or path.endswith((".gz", ".zst")) or _begins_trace(path):
             return False
         kind = _text_kind(path)
     except InputError:
-        # Whoever reads it says so, and goes on with the others.
+        # Its reader will report the error and continue with the others.
         return False
     return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
 
 
 def _text_kind(path: str) -> str:
-    # The readers of text bring tables of patterns that a trace alone does not need.
+    # Imported here: text readers load pattern tables that a trace does not need.
     from perftool.readers.text import text_input
 
     return text_input.sniff_input(path).kind
 
 
 def _begins_trace(path: str) -> bool:
-    """Whether the first block of a file holds the start of an event array."""
+    """Whether a file holds the start of an event array in its first 8 MiB."""
     with ByteStream(path) as stream:
-        block = next(stream.blocks(), b"")
-    head = envelope.read_head(block)
+        head, data = envelope.head_of(stream)
     if head is None:
-        # A head longer than a block can only be a trace's: no log or configuration is one huge JSON object.
-        return len(block) >= BLOCK and block.lstrip()[:1] == b"{"
-    return not head.bare or EVENT_START.match(block[head.start :].lstrip()) is not None
+        # Only a trace has so much metadata: logs and configurations do not, and dumps and graphs are recognised.
+        known = dump.begins_dump(data) or post_graph.begins_graphs(data)
+        return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
+    return not head.bare or EVENT_START.match(data[head.start : head.start + _TELLING].lstrip()) is not None
 
 
 def _named_like_companion(path: str) -> bool:
@@ -258,7 +286,7 @@ def _named_like_companion(path: str) -> bool:
 def _beside(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
     taken = set(traces)
-    # Unasked, only what its first lines show to be of such a run: any log may lie there.
+    # Files not named by the user must show a known kind in their first lines: the folder may hold any log.
     return [
         file
         for folder in folders
@@ -268,12 +296,9 @@ def _beside(traces: Iterable[str]) -> list[str]:
 
 
 def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
-    """Those of the files ``beside`` the ``traces`` that are of their run, and a sentence about each other one."""
+    """The files ``beside`` the ``traces`` that belong to their run, and a sentence about each other one."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
     apart = dict(strangers([(file, _text_kind(file)) for file in beside], local))
-    notes = [f"{file} lies beside the traces and is left out: {why}; --log reads it" for file, why in apart.items()]
+    said = "is in the folder of the traces and is left out"
+    notes = [f"{file} {said}: {why}; --log reads it" for file, why in apart.items()]
     return Chosen(tuple(file for file in beside if file not in apart), " ".join(notes) or None, tuple(apart))
-
-
-def is_excluded(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)

@@ -1,10 +1,12 @@
-"""Traces of ranks that other traces show already: copies, and older recordings of the same process."""
+"""Finds duplicate traces of a rank: copies, and older recordings of the same process."""
 
 from __future__ import annotations
 
-import filecmp
-from collections.abc import Sequence
+import os
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal
 
 from perftool.readers.files.identity import Identity, identify
@@ -12,62 +14,148 @@ from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 from perftool.units import NS_PER_S
 
-# The schedule of a profiler repeats within hours; later the system may have given the number of a process again.
+# A profiler's schedule repeats within hours; after that, the system may have reused the process ID.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
+# Recordings of one process have equal numbers of steps, except the last one, which the program's end cuts off.
+WHOLE_SHARE = 0.75
+_BLOCK = 1 << 20
+# Recordings of one process that are hours apart; more are not compared with each other.
+_MOST_COMPARED = 64
+_Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """The trace ``path``, which is not read, since ``instead`` shows its rank."""
+    """The trace ``path``, which is not read because ``instead`` shows its rank."""
 
     path: str
     rank: int
     instead: str
-    why: Literal["copy", "older recording"]
+    why: Literal["copy", "older recording", "part of a recording"]
 
     def __str__(self) -> str:
-        what = "a copy" if self.why == "copy" else "an older recording of the same process"
-        return f"{self.path} is {what}, rank {self.rank}, and was set aside for {self.instead}"
+        return f"{self.path} is {_WORDS[self.why]}, rank {self.rank}, and was set aside for {self.instead}"
+
+
+_WORDS = {
+    "copy": "a copy",
+    "older recording": "an older recording of the same process",
+    "part of a recording": "only a part of a recording of the same process",
+}
 
 
 def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]]:
-    """``traces`` without those that hold the same bytes as one before, and of several recordings of a process the last.
+    """``traces`` without copies, and with only the last complete recording of each process.
 
-    A profiler whose schedule repeats leaves several. Those set aside come with the trace that is read in their place.
+    A profiler with a repeating schedule leaves several. Also returns the traces set aside, with their replacements.
     """
     kept: list[Identity] = []
+    place: dict[str, int] = {}
     aside: list[SetAside] = []
-    seen: dict[int, list[Identity]] = {}
+    seen: dict[_Key, list[Identity]] = {}
+    contents = _Contents(traces)
     for trace in traces:
         own = identify(trace)
-        same = [other for other in seen.get(own.rank, ()) if _again(own, other)] if own.rank is not None else []
-        if own.rank is None or not same:
+        keys = list(_keys(own, contents))
+        others = {other.path: other for key in keys for other in seen.get(key, ())[-_MOST_COMPARED:]}
+        same = [other for other in others.values() if contents.same(own, other) or _same_process(own, other)]
+        first = min(same, key=lambda other: place[other.path], default=None)
+        if own.rank is None or first is None:
+            place[trace] = len(kept)
             kept.append(own)
-            seen.setdefault(-1 if own.rank is None else own.rank, []).append(own)
+            _note_keys(seen, keys, own)
             continue
-        first = same[0]
-        if _copy(own, first) or (own.start_ns or 0) <= (first.start_ns or 0):
-            aside.append(SetAside(trace, own.rank, first.path, "copy" if _copy(own, first) else "older recording"))
+        if contents.same(own, first) or not _replaces(own, first):
+            aside.append(SetAside(trace, own.rank, first.path, _why(contents, own, first)))
             continue
-        # The later one takes the place of the other, and of what was set aside for that.
-        kept[kept.index(first)] = own
-        seen[own.rank][seen[own.rank].index(first)] = own
+        # The later trace replaces the other one, also for traces set aside earlier.
+        place[trace] = place[first.path]
+        kept[place[trace]] = own
+        for key in _keys(first, contents):
+            seen[key].remove(first)
+        _note_keys(seen, keys, own)
         aside = [SetAside(one.path, one.rank, trace, one.why) if one.instead == first.path else one for one in aside]
-        aside.append(SetAside(first.path, own.rank, trace, "older recording"))
+        aside.append(SetAside(first.path, own.rank, trace, _why(contents, first, own)))
     return [one.path for one in kept], aside
 
 
-def _again(own: Identity, other: Identity) -> bool:
-    return _copy(own, other) or _same_process(own, other)
+def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
+    """Two traces that share none of these are no duplicates of each other."""
+    if own.rank is None:
+        return
+    if (digest := contents.telling_digest(own.path)) is not None:
+        yield own.rank, digest
+    if own.process is not None and own.start_ns is not None:
+        yield own.rank, own.process, own.device, own.world_size
 
 
-def _copy(own: Identity, other: Identity) -> bool:
-    if any(is_url(path) or reads_once(path) for path in (own.path, other.path)):
-        return False
+def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Identity) -> None:
+    for key in keys:
+        seen.setdefault(key, []).append(own)
+
+
+class _Contents:
+    """Compares file contents; each file is read once, however many there are."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._sizes: dict[str, int | None] = {}
+        self._digests: dict[str, bytes | None] = {}
+        self._alike = Counter(map(self._size, paths))
+
+    def telling_digest(self, path: str) -> bytes | None:
+        """A digest of the contents; None where no other file has as many bytes, or there is none."""
+        size = self._size(path)
+        return None if size is None or self._alike[size] < 2 else self._digest(path)
+
+    def same(self, own: Identity, other: Identity) -> bool:
+        size = self._size(own.path)
+        if size is None or size != self._size(other.path):
+            return False
+        digest = self._digest(own.path)
+        return digest is not None and digest == self._digest(other.path)
+
+    def _size(self, path: str) -> int | None:
+        if path not in self._sizes:
+            plain = not is_url(path) and not reads_once(path) and os.path.exists(path)
+            self._sizes[path] = os.path.getsize(path) if plain else None
+        return self._sizes[path]
+
+    def _digest(self, path: str) -> bytes | None:
+        if path not in self._digests:
+            self._digests[path] = _digest_of(path)
+        return self._digests[path]
+
+
+def _digest_of(path: str) -> bytes | None:
+    digest = sha256()
     try:
-        return filecmp.cmp(own.path, other.path, shallow=False)
+        with open(path, "rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
     except OSError:
+        return None
+    return digest.digest()
+
+
+def _replaces(own: Identity, first: Identity) -> bool:
+    if _is_part(own, first) or _is_part(first, own):
+        return _is_part(first, own)
+    return (own.start_ns or 0) > (first.start_ns or 0)
+
+
+def _why(
+    contents: _Contents, own: Identity, kept: Identity
+) -> Literal["copy", "older recording", "part of a recording"]:
+    if contents.same(own, kept):
+        return "copy"
+    return "part of a recording" if _is_part(own, kept) else "older recording"
+
+
+def _is_part(own: Identity, other: Identity) -> bool:
+    paths = own.path, other.path
+    if not all(map(os.path.isfile, paths)) or os.path.splitext(paths[0])[1] != os.path.splitext(paths[1])[1]:
         return False
+    return os.path.getsize(paths[0]) < WHOLE_SHARE * os.path.getsize(paths[1])
 
 
 def _same_process(own: Identity, other: Identity) -> bool:

@@ -1,4 +1,4 @@
-"""Which traces of a folder are finished, by looking at it again and again."""
+"""Detects finished traces in a folder by repeated polling."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import PurePath
 
 @dataclass(frozen=True, order=True)
 class FileState:
-    """What tells a state of a file from every other: when it was changed, in ns since 1970, its path and its bytes.
+    """Identifies one state of a file: time of change in ns since 1970, path and size in bytes.
 
-    The path counts from the folder that is watched, with ``/`` on every system.
+    The path is relative to the watched folder, with ``/`` on every system.
     """
 
     changed_ns: int
@@ -22,16 +22,16 @@ class FileState:
 
 
 class Watched:
-    """The files of a folder from look to look; ``done`` are states that were given before."""
+    """The files of a folder across polls; ``done`` holds states already returned."""
 
     def __init__(self, done: Iterable[FileState] = ()) -> None:
         self._done = set(done)
         self._last: frozenset[FileState] = frozenset()
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
-        """Those of the files ``found`` now that were the same at the look before, each once; the oldest first.
+        """The files ``found`` that have not changed since the last poll, each once; the oldest first.
 
-        A file that changes afterwards is given again, once it is the same twice.
+        A file that changes afterwards is returned again, once two polls see it unchanged.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -41,9 +41,9 @@ class Watched:
 
 
 def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
-    """The regular files below ``folder`` whose names end so; nothing where it cannot be looked at just now.
+    """The regular files below ``folder`` with these suffixes; none where it cannot be read at the moment.
 
-    Empty ones, which somebody is about to fill, and hidden ones, which copying programs make, are not among them.
+    Skips empty files, which are about to be filled, and hidden ones, which copying programs create.
     """
     return [state for path in _named_so(folder, suffixes) if (state := _state(folder, path))]
 
@@ -58,7 +58,7 @@ def _state(folder: str, path: str) -> FileState | None:
     try:
         found = os.stat(path)
     except OSError:
-        # It was removed since the folder was listed.
+        # The file was removed after the folder was listed.
         return None
     if not stat.S_ISREG(found.st_mode) or not found.st_size:
         return None

@@ -1,4 +1,4 @@
-"""The host that a trace was recorded on, as its metadata, its name or its folder tells."""
+"""Finds the host of a trace in its metadata, its name or its folder."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 from perftool.readers.files.rank_name import rank_of
 
-# What PyTorch's TensorBoard handler calls a file unless it is told otherwise: `<host>_<pid>.<time>.pt.trace.json`.
+# The default name from PyTorch's TensorBoard handler: `<host>_<pid>.<time>.pt.trace.json`.
 _HANDLER_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d+)\.\d{12,}\.pt\.trace\.json(?:\.gz|\.zst)?")
 HOST_KEYS = ("hostname", "host_name", "host")
-# Folders of ranks, and those that are only numbered, are named for something else.
+# Folders named after ranks, or with bare numbers, name no host.
 _NO_HOST = re.compile(r"(?:rank[_.-]?)?\d+", re.IGNORECASE)
 _LONGEST = 100
 
 
 def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The host of each of ``paths`` whose trace tells one; ``metadata`` is by path.
+    """The host of each of ``paths``, where it is known; ``metadata`` is keyed by path.
 
-    A folder is one host's where the traces lie in several beside each other: ``node0/...``, ``node1/...``.
+    A folder names a host when the traces are spread over several sibling folders: ``node0/...``, ``node1/...``.
     """
     folders = _folders_beside(paths)
-    named = {path: stated_host(metadata.get(path, {})) or _in_name(path) or folders.get(path) for path in paths}
+    named = {path: stated_host(metadata.get(path, {})) or host_in_name(path) or folders.get(path) for path in paths}
     return {path: host[:_LONGEST] for path, host in named.items() if host}
 
 
 def stated_host(metadata: Mapping[str, Any]) -> str | None:
-    """The host that the metadata of a trace names, if it does."""
+    """The host named in the metadata of a trace, if any."""
     info = metadata.get("distributedInfo")
     places = [metadata, info] if isinstance(info, dict) else [metadata]
     values = (top.get(key) for top in places for key in HOST_KEYS)
@@ -37,18 +37,19 @@ def stated_host(metadata: Mapping[str, Any]) -> str | None:
 
 
 def process_of(path: str) -> int | None:
-    """The number of the process that wrote ``path``, where PyTorch's TensorBoard handler named it."""
+    """The ID of the process that wrote ``path``, where PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return int(name["pid"]) if name else None
 
 
-def _in_name(path: str) -> str | None:
+def host_in_name(path: str) -> str | None:
+    """The host in the name that PyTorch's TensorBoard handler gave the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return name["host"] if name and rank_of(PurePath(path).name) is None else None
 
 
 def _folders_beside(paths: Sequence[str]) -> dict[str, str]:
-    """For each path the first folder below the one that all share, unless that names no host or is the only one."""
+    """For each path the first folder below the common one, unless it names no host or is the only one."""
     parents = {path: PurePath(path).parent.parts for path in paths}
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*parents.values(), strict=False))))
     below = {path: parts[shared] for path, parts in parents.items() if len(parts) > shared}

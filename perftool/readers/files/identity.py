@@ -1,4 +1,4 @@
-"""What a trace says of itself around its events: its rank, its run, its device, its clock."""
+"""Reads a trace's own description, around its events: its rank, its run, its device, its clock."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from pathlib import Path
 from typing import Any
 
 from perftool.errors import InputError
-from perftool.readers.files.host_name import process_of
+from perftool.readers.files.host_name import host_in_name, process_of, stated_host
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import beginning, is_url
 from perftool.readers.files.stream import CODECS, COMPRESSED_BLOCK, ByteStream, reads_once
 from perftool.readers.trace import envelope
 
-# Kineto writes a few hundred bytes behind the events.
+# Kineto writes a few hundred bytes after the events.
 _TAIL = 64 << 10
 _TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
+# PyTorch's descriptions of groups that nobody described.
+_NO_ROLES = {"", "default_pg", "undefined"}
+# A rank is in a handful of groups; roles are words.
+_MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Times before the year 2001 count from something else, such as the start of the machine.
+# Times before the year 2001 have another origin, such as the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a trace says of its place in a run; None where it says nothing.
+    """A trace's stated place in a run; None where it states nothing.
 
-    ``start_ns`` counts from 1970, ``process`` is the number of the process that recorded it.
+    ``start_ns`` counts from 1970; ``process`` is the ID of the process that recorded it on ``host``. ``readable``
+    is false for a file that does not begin like a trace.
     """
 
     path: str
@@ -39,6 +44,8 @@ class Identity:
     device: str | None
     start_ns: int | None
     process: int | None = None
+    host: str | None = None
+    readable: bool = True
 
 
 def identify(path: str) -> Identity:
@@ -56,23 +63,44 @@ def identify(path: str) -> Identity:
         device=device if isinstance(device, str) and device else None,
         start_ns=_start_ns(head, _whole(metadata.get("baseTimeNanoseconds")) or 0),
         process=process_of(path) or _process(head),
+        host=stated_host(metadata) or host_in_name(path),
+        readable=bool(head),
     )
 
 
 def metadata_of(path: str) -> dict[str, Any]:
-    """The metadata before the events of the trace at ``path`` and, where it costs no reading of all, behind them.
+    """The metadata before the events of the trace at ``path`` and, unless that needs a full read, after them.
 
-    Empty for what is damaged, is no trace, or can be read only once. Without the members of process groups.
+    Empty for a damaged file, for anything but a trace, and for a read-once input. Omits the members of process groups.
     """
     return without_members(_around(path)[1])
 
 
+def base_ns(path: str) -> int:
+    """The origin of the times of the trace at ``path``, in ns since 1970; 0 where it states none."""
+    return _whole(metadata_of(path).get("baseTimeNanoseconds")) or 0
+
+
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    """``metadata`` without the process groups: each rank lists the ranks of all, which grows with their square."""
+    """``metadata`` with the roles of the process groups by their names (``pg_roles``) instead of the groups: each rank
+    lists all ranks, so their size is quadratic."""
     info = metadata.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return metadata
-    return {**metadata, "distributedInfo": {key: value for key, value in info.items() if key != "pg_config"}}
+    kept = {key: value for key, value in info.items() if key != "pg_config"}
+    roles = _roles(info["pg_config"])
+    return {**metadata, "distributedInfo": {**kept, "pg_roles": roles} if roles else kept}
+
+
+def _roles(groups: object) -> dict[str, str]:
+    """What each of ``groups`` is for, by its name, where somebody said so."""
+    known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+    told = {group.get("pg_name"): group.get("pg_desc") for group in known[:_MOST_GROUPS]}
+    return {
+        name: role.removeprefix("mesh_")
+        for name, role in told.items()
+        if isinstance(name, str) and isinstance(role, str) and role not in _NO_ROLES and len(role) <= _LONGEST_ROLE
+    }
 
 
 def _around(path: str) -> tuple[bytes, dict[str, Any]]:
@@ -94,26 +122,19 @@ def _of_url(url: str) -> tuple[bytes, dict[str, Any]]:
 
 def _of_file(path: str) -> tuple[bytes, dict[str, Any]]:
     first, last, compressed = _ends(path)
-    if compressed:
-        first = _first_block(path)
-        last = first[-_TAIL:] if last else b""
-    head = envelope.read_head(first)
-    if head is None and not compressed and len(first) == COMPRESSED_BLOCK:
-        first = _first_block(path)
-        head = envelope.read_head(first)
+    head = None if compressed else envelope.read_head(first)
+    if head is None and (compressed or len(first) == COMPRESSED_BLOCK):
+        with ByteStream(path) as stream:
+            head, first = envelope.head_of(stream)
+        last = first[-_TAIL:] if compressed and last else last
     if head is None:
         return b"", {}
     tail = envelope.read_tail(last, bare=head.bare)
     return first[head.start :], {**head.metadata, **(tail.metadata if tail else {})}
 
 
-def _first_block(path: str) -> bytes:
-    with ByteStream(path) as stream:
-        return next(stream.blocks(), b"")
-
-
 def _ends(path: str) -> tuple[bytes, bytes, bool]:
-    """The first and the last bytes of a file, and whether it is compressed; no last bytes for a long one that is."""
+    """The first and the last bytes of a file, and whether it is compressed; a long compressed one has no last bytes."""
     try:
         with open(path, "rb") as file:
             first = file.read(COMPRESSED_BLOCK)
@@ -126,7 +147,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
-    """When the recording began, by its first events; None when their clock has no date."""
+    """The start of the recording, by its first events; None when their clock has no date."""
     from statistics import median
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
@@ -135,7 +156,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The process that most of the first events are of. Lanes of devices count from 0, so small numbers tell none."""
+    """The process of most of the first events. Device lanes count from 0, so small numbers are ignored."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     told = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

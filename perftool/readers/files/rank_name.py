@@ -1,4 +1,4 @@
-"""The rank that the name of a file, or of a folder around it, tells."""
+"""Finds the rank in the name of a file, or of a folder around it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import PurePath
 
 # `m-rank3.json`, `m-rank3.json.1`, `trace_Rank.3.json`
 _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
-# `rank_3/...`; other folders may well speak of ranks without being those of one, as `two_rank2/` does.
+# `rank_3/...`; other folder names may mention ranks and yet not belong to one, such as `two_rank2/`.
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
-# What Accelerate calls the trace of each process.
+# Accelerate's name for the trace of each process.
 _OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")
-# The bridge logs of several processes lie in `<logs>/<HLS_ID>/<rank>/`.
+# The bridge writes the logs of several processes to `<logs>/<HLS_ID>/<rank>/`.
 _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hcl")
 
 
 def rank_of(path: str) -> int | None:
-    """The rank in ``path``, the last one it names; None when it names none."""
+    """The last rank that ``path`` names; None when it names none."""
     place = PurePath(path)
     folders = (match[1] for folder in place.parent.parts if (match := _FOLDER.fullmatch(folder)))
     if ranks := [*folders, *_IN_NAME.findall(place.name)]:

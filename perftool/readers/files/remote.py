@@ -1,28 +1,37 @@
-"""Inputs that lie elsewhere: URLs, through fsspec."""
+"""Reads remote inputs by URL, through fsspec."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-from perftool.errors import InputError, MissingExtraError
+from perftool.errors import InputError, MissingExtraError, is_interrupt
 
+# A web server that is silent for so long has failed. A large file may take any time.
+_SILENCE_S = 60.0
+_WEB = ("http://", "https://")
+_LONGEST_REASON = 200
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_PASSWORD = re.compile(r"[^/]+://[^/?#:]*:[^/?#]*@")
 
 
 def is_url(path: str) -> bool:
-    """Whether ``path`` names something on another system (``s3://bucket/key``); a drive letter is none."""
+    """Whether ``path`` is a URL (``s3://bucket/key``); a drive letter does not make one."""
     return _URL.match(path) is not None
 
 
 def list_url(url: str) -> list[str]:
-    """The files that ``url`` means, itself a file, a folder or a glob, sorted, as URLs.
+    """The files selected by ``url`` (a file, a folder or a glob), sorted, as URLs.
 
-    Raises InputError when there is nothing, and MissingExtraError when fsspec or what it needs is not installed.
+    Raises InputError for failed access, and MissingExtraError when fsspec or a backend of it is not installed.
     """
     system, path = _resolve(url)
     with _sentences(url):
@@ -37,50 +46,104 @@ def list_url(url: str) -> list[str]:
 
 @contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """A path on this machine with the content of ``path``: itself, or a copy of the URL, gone afterwards.
+    """A local path with the content of ``path``: itself, or a temporary copy of the URL.
 
-    Raises InputError when it cannot be fetched, and MissingExtraError when fsspec or what it needs is not installed.
+    Raises InputError when it cannot be fetched or takes more than half of the free disk space, and MissingExtraError
+    when fsspec or a backend of it is not installed.
     """
     if not is_url(path):
         yield path
         return
     system, place = _resolve(path)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
-        # The name may tell the rank.
+        # Keep the name, which may contain the rank.
         copy = str(Path(folder) / PurePosixPath(place).name)
         with _sentences(path):
-            system.get_file(place, copy)
+            system.get_file(place, copy, callback=_limit(folder))
         yield copy
 
 
 def beginning(url: str, size: int) -> bytes:
-    """The first ``size`` bytes of the file at ``url``, fewer where it ends. Raises what ``local_copy`` raises."""
+    """The first ``size`` bytes of the file at ``url``, fewer if it is shorter. Raises the errors of ``local_copy``."""
     system, place = _resolve(url)
     with _sentences(url), system.open(place, "rb") as file:
         return bytes(file.read(size))
 
 
 def _resolve(url: str) -> tuple[Any, str]:
+    # Reports and messages show the addresses of their inputs.
+    if _PASSWORD.match(url):
+        raise InputError(f"{url.split('://')[0]}://…: an address must not hold a password, which the report would show")
     try:
         import fsspec
     except ImportError:
         raise MissingExtraError(f"{url}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')") from None
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        # Some file systems open their file at once.
+        with _sentences(url):
+            system, path = fsspec.core.url_to_fs(url, **(_web_options(url) if url.lower().startswith(_WEB) else {}))
     except ImportError as error:
         scheme = url.split("://")[0]
         raise MissingExtraError(f"{url}: fsspec cannot open {scheme}:// here ({error})") from None
-    except ValueError as error:
-        raise InputError(f"{url}: {error}") from None
     return system, str(path)
+
+
+def _limit(folder: str) -> Any:
+    """A callback for fsspec that ends a download which takes more than half of the space of ``folder``.
+
+    A server may send without end, and the analysis needs space, too.
+    """
+    from fsspec.callbacks import Callback
+
+    most = shutil.disk_usage(folder).free // 2
+
+    class Limit(Callback):  # type: ignore[misc]
+        def relative_update(self, inc: int = 1) -> None:
+            super().relative_update(inc)
+            if self.value > most:
+                raise OSError("it takes more than half of the free disk space")
+
+    return Limit()
+
+
+def _web_options(url: str) -> dict[str, Any]:
+    """Options for ``url``: how long to wait, and where a redirect may lead."""
+    import aiohttp
+
+    config = aiohttp.TraceConfig()
+    inside = _is_inside(url)
+
+    async def redirected(session: Any, context: Any, answer: Any) -> None:
+        target = urljoin(str(answer.response.url), answer.response.headers.get("Location", ""))
+        if not inside and _is_inside(target):
+            raise OSError("it is redirected to an address of a private network")
+
+    config.on_request_redirect.append(redirected)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+    return {"client_kwargs": {"trace_configs": [config], "timeout": timeout}}
+
+
+def _is_inside(url: str) -> bool:
+    """Whether the host of ``url`` has an address that the internet does not reach: of this machine, or its network."""
+    try:
+        found = socket.getaddrinfo(urlsplit(url).hostname, None)
+    except (OSError, ValueError):
+        return False
+    return any(not ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)
 
 
 @contextmanager
 def _sentences(url: str) -> Iterator[None]:
-    """Turns what file systems raise into one sentence."""
+    """Turn errors of file systems, which may be of any type, into one-sentence InputErrors."""
     try:
         yield
     except FileNotFoundError:
         raise InputError(f"{url}: no such file") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{url}: cannot be fetched ({error})") from None
+    except ImportError:
+        raise
+    except Exception as error:  # noqa: BLE001 - each file system has errors of its own
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        plain = isinstance(error, OSError | ValueError) and str(error)
+        why = " ".join((plain or f"{type(error).__name__}: {error}").split())[:_LONGEST_REASON]
+        raise InputError(f"{url}: cannot be fetched ({why})") from None

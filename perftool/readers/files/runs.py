@@ -1,83 +1,328 @@
-"""The runs in a folder of recordings: TensorBoard log directories, ``hpu_profile`` folders, Lightning's logs.
+"""Groups traces into runs, and picks the run to analyse from a folder.
 
-Such a folder keeps what every run left there. Files of several runs are not ranks of one run, so the newest run is
-taken. A recording is a file that PyTorch's TensorBoard handler named (``<worker>.<time>.pt.trace.json``, also ``.gz``
-and ``.zst``), or any trace in ``plugins/profile/<run>/``.
+Traces are ranks of one run when each states its rank, in its metadata or its name, and they contradict each other in
+nothing else. A trace without a rank belongs to another one when both took part in the same collectives at the same
+time. Every other trace is a run of its own, however close in time it was recorded.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
 
-from perftool.readers.files.identity import metadata_of
-from perftool.readers.files.rank_name import rank_of
-from perftool.units import NS_PER_MS, NS_PER_S
+from perftool.errors import InputError
+from perftool.readers.files.duplicates import WHOLE_SHARE, SetAside
+from perftool.readers.files.identity import Identity, identify
+from perftool.readers.files.meetings import met
+from perftool.readers.files.remote import is_url
+from perftool.readers.files.stream import reads_once
+from perftool.units import NS_PER_MS, NS_PER_S, format_bytes
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
+_ENDS = re.compile(r"(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$")
 # Lightning saves a file per rank and kind of step: `fit-<filename>-<rank>-[Strategy]DDPStrategy.training_step`.
 _LIGHTNING_RANK = re.compile(r"(?:^|-)(\d+)-\[[A-Za-z]+\][^-]*$")
 _KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step(?:-|$)")
-_RUN_DATE = re.compile(r"\d{4}(?:_\d{2}){5}")
-_RANK_FOLDER = re.compile(r"rank[_-]?\d+")
-# The handler wrote milliseconds before it wrote nanoseconds.
+# vLLM's API server records itself beside its workers (`<host>_<pid>.async_llm.<ns>...`): no model runs there.
+_FRONT_END = re.compile(r"\.async_llm$")
+_CARD = re.compile(r"(?:accel|hl)\d+")
+# The folder of one run: TensorBoard's `2026_01_31_10_00_00`, and `record`'s `2026-01-31_10-00-00`.
+_RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
+# Earlier versions of the handler wrote milliseconds instead of nanoseconds.
 _EARLIEST_NS = 10**15
-# Processes that tell no rank belong to one run when they saved within this time of each other.
-_SPREAD_NS = 60 * NS_PER_S
-# Ranks of different hosts that state their place in one world: clocks differ, and some hosts save slowly.
-_HOSTS_SPREAD_NS = 600 * NS_PER_S
+# The ranks of a run record the same steps, and no clock of a cluster is this far off.
+_APART_NS = 600 * NS_PER_S
+# A run that crashed at once left less than a tenth as much as others.
+_BROKEN_OFF_SHARE = 0.1
+_MOST_LISTED = 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Between two ranks of a run, in the order of saving, there are traces of no more than so many other runs.
+_MOST_GROWING = 256
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The files of the newest run, a sentence about the ``others``, and these; None and nothing without others."""
+@dataclass
+class Run:
+    """The traces of one run's ranks, in the order given, and what they state about it.
 
-    files: tuple[str, ...]
-    note: str | None = None
-    others: tuple[str, ...] = ()
+    ``saved_ns`` is the time the last of them was saved, ``span_ns`` holds the first and the last start, ``lacks`` says
+    why the recording is incomplete; None for a complete one.
+    """
+
+    files: list[str] = field(default_factory=list)
+    device: str | None = None
+    world_size: int | None = None
+    name: str = ""
+    lacks: str | None = None
+    ranks: set[int] = field(default_factory=set)
+    processes: set[tuple[int, str | None]] = field(default_factory=set)
+    span_ns: tuple[int, ...] = ()
+    saved_ns: int = 0
+    kind_of_step: str = "training"
+    date_folder: str | None = None
+
+    def __str__(self) -> str:
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        facts = [self.device, None if self.world_size is None else f"world size {self.world_size}", self.lacks]
+        known = ", ".join(fact for fact in facts if fact)
+        return f"{self.files[0]}{more}{f' ({known})' if known else ''}"
+
+    def is_contradicted_by(self, trace: _Recording) -> bool:
+        """Whether a statement of ``trace`` shows that it is from another run. A run of one rank takes no second one."""
+        own = trace.identity
+        return (
+            1 in (own.world_size, self.world_size)
+            or (None not in (own.device, self.device) and own.device != self.device)
+            or (None not in (own.world_size, self.world_size) and own.world_size != self.world_size)
+            or len(self.files) == self.world_size
+            or own.rank in self.ranks
+            or trace.kind_of_step != self.kind_of_step
+            or trace.date_folder != self.date_folder
+            or (own.start_ns is not None and any(abs(own.start_ns - other) > _APART_NS for other in self.span_ns))
+        )  # fmt: skip
+
+    def holds_evidence_for(self, trace: _Recording) -> bool:
+        """Whether there is evidence that ``trace`` is a rank of this run."""
+        own = trace.identity
+        if own.rank is not None and len(self.ranks) == len(self.files):
+            return True
+        # A process is one rank, however often it records.
+        return trace.process not in self.processes and met(self.files[0], own.path)
+
+    def add(self, trace: _Recording) -> None:
+        """Add ``trace`` to this run."""
+        own = trace.identity
+        self.files.append(own.path)
+        self.device = self.device or own.device
+        self.world_size = self.world_size if own.world_size is None else own.world_size
+        self.kind_of_step, self.date_folder = trace.kind_of_step, trace.date_folder
+        self.saved_ns = max(self.saved_ns, trace.saved_ns)
+        if trace.process:
+            self.processes.add(trace.process)
+        if own.rank is not None:
+            self.ranks.add(own.rank)
+        if own.start_ns is not None:
+            starts = (*self.span_ns, own.start_ns)
+            self.span_ns = (min(starts), max(starts))
 
 
 @dataclass(frozen=True)
 class _Recording:
-    path: str
-    worker: str
-    rank: int | None
-    ranks: int | None
-    time_ns: int
+    identity: Identity
+    saved_ns: int
+    kind_of_step: str
+    date_folder: str | None
 
     @property
-    def process(self) -> int | str:
-        return self.worker if self.rank is None else self.rank
+    def process(self) -> tuple[int, str | None] | None:
+        own = self.identity
+        return None if own.process is None else (own.process, own.host)
+
+    @property
+    def folder(self) -> PurePath:
+        return PurePath(self.identity.path).parent
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The files of the selected run, a sentence about the files of other runs, and those files (``others``).
+
+    ``aside`` holds duplicates of other files.
+    """
+
+    files: tuple[str, ...]
+    note: str | None = None
+    others: tuple[str, ...] = ()
+    aside: tuple[SetAside, ...] = ()
 
 
 def is_recording(path: str) -> bool:
-    """Whether a file is named, or lies, as TensorBoard wants the recordings of its runs."""
+    """Whether a file follows TensorBoard's conventions for the names or the folders of recordings."""
     return _HANDLER_NAME.fullmatch(Path(path).name) is not None or _run_folder(path) is not None
 
 
-def newest_run(folder: str, recordings: Sequence[str]) -> Chosen:
-    """The ``recordings`` of ``folder`` that belong to its newest run.
+def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
+    """The runs of ``traces``, in the order of their first traces. Each has a unique name."""
+    runs: list[Run] = []
+    # Those that may lack a trace.
+    growing: deque[Run] = deque(maxlen=_MOST_GROWING)
+    folders: dict[int, set[PurePath]] = {}
+    recordings = [_describe(trace) for trace in traces]
+    # Newest first, so that older recordings of a process do not split the ranks of one run.
+    for trace in sorted(recordings, key=lambda one: (-one.saved_ns, one.identity.path)):
+        able = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
+        own = min(able, key=lambda run: (trace.folder not in folders[id(run)], _apart_ns(run, trace)), default=None)
+        if own is None:
+            runs.append(own := Run())
+            if trace.identity.world_size != 1:
+                growing.append(own)
+        own.add(trace)
+        folders.setdefault(id(own), set()).add(trace.folder)
+    place = {trace: at for at, trace in enumerate(traces)}
+    for run in runs:
+        run.files.sort(key=place.__getitem__)
+    runs.sort(key=lambda run: place[run.files[0]])
+    _name(runs)
+    _say_what_lacks(runs)
+    return tuple(runs)
 
-    Training counts as newer than the validation that Lightning records beside it.
+
+def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
+    """The ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
+
+    Training counts as newer than the validation that Lightning records beside it. Raises InputError unless exactly
+    one run matches ``wanted``.
     """
-    if len(recordings) < 2:
-        return Chosen(tuple(recordings))
-    runs = sorted(_runs(recordings), key=_age)
-    newest = tuple(sorted(recording.path for recording in runs[-1]))
-    if len(runs) == 1:
-        return Chosen(newest)
-    name = newest[0] if len(newest) == 1 else f"{newest[0]} and {len(newest) - 1} more of its ranks"
-    return Chosen(
-        newest,
-        f"{folder} holds {len(runs)} recordings; analysing the newest: {name}. To see another, name its files.",
-        tuple(recording.path for run in runs[:-1] for recording in run),
+    runs = list_runs(traces) if len(traces) > 1 or wanted is not None else ()
+    if wanted is None and len(runs) < 2:
+        return Chosen(tuple(traces))
+    newest_first = sorted(runs, key=_age, reverse=True)
+    if wanted is not None:
+        chosen = _called(wanted, newest_first)
+        return Chosen(tuple(chosen.files), None, _files_but(chosen, newest_first))
+    chosen = next((run for run in newest_first if run.lacks is None), newest_first[0])
+    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), _files_but(chosen, newest_first))
+
+
+def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
+    """``traces``, or those of the run called ``wanted``. Raises InputError, with a list, for several runs."""
+    if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
+        return tuple(traces)
+    # Unreadable files belong to no run; the analysis reports them.
+    runs = list_runs([trace for trace in traces if identify(trace).readable])
+    if wanted is not None:
+        return tuple(_called(wanted, runs).files)
+    if len(runs) < 2:
+        return tuple(traces)
+    ways = "pick one with --run NAME, look at --each trace, or join them with --as-one-run"
+    raise InputError("\n".join([f"these {len(traces)} traces are of {len(runs)} runs; {ways}:", *_listed(runs)]))
+
+
+def _listed(runs: Sequence[Run]) -> list[str]:
+    lines = [f"  {number}. {run}" for number, run in enumerate(runs[:_MOST_LISTED], 1)]
+    return lines if len(runs) <= _MOST_LISTED else [*lines, f"  and {len(runs) - _MOST_LISTED} more"]
+
+
+def _called(wanted: str, runs: Sequence[Run]) -> Run:
+    """The run with the name ``wanted``, or the only one whose name contains it."""
+    exact = [run for run in runs if run.name == wanted or wanted in run.files]
+    named = exact or [run for run in runs if wanted in run.name]
+    if len(named) == 1:
+        return named[0]
+    problem = "fits several runs" if named else "is no run here"
+    names = [run.name for run in named or runs]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    raise InputError(f"--run {wanted}: {problem}; there are {', '.join(names[:_MOST_LISTED])}{more}")
+
+
+def _files_but(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
+    return tuple(file for run in runs if run is not chosen for file in run.files)
+
+
+def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
+    newer = newest_first[: newest_first.index(chosen)]
+    what = "the newest whole one" if newer else "the newest"
+    ranks = f" ({len(chosen.files)} ranks)" if len(chosen.files) > 1 else ""
+    others = [f"{run.name} ({run.lacks})" if run.lacks else run.name for run in newest_first if run is not chosen]
+    more = f" and {len(others) - _MOST_LISTED} more" if len(others) > _MOST_LISTED else ""
+    return (
+        f"{folder} holds {len(newest_first)} recordings; analysing {what}: {chosen.name}{ranks}. "
+        f"--run NAME picks another: {', '.join(others[:_MOST_LISTED])}{more}"
     )
+
+
+def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
+    """The newest of ``files`` for each card: each invocation of Gaudi's native profiler writes a new CSV."""
+    cards = defaultdict(list)
+    for file in files:
+        cards["".join(_CARD.findall(Path(file).name))].append(file)
+    newest = tuple(sorted(max(own, key=lambda file: (Path(file).stat().st_mtime_ns, file)) for own in cards.values()))
+    note = (
+        f"{folder} holds {len(files)} recordings of the native profiler; analysing the newest of each card: "
+        f"{', '.join(newest)}. To see another, name it."
+    )
+    others = tuple(file for file in files if file not in newest)
+    return Chosen(newest, note if others else None, others)
+
+
+def _apart_ns(run: Run, trace: _Recording) -> int:
+    start = trace.identity.start_ns
+    if start is not None and run.span_ns:
+        return min(abs(start - other) for other in run.span_ns)
+    return abs(run.saved_ns - trace.saved_ns)
+
+
+def _age(run: Run) -> tuple[bool, int, str]:
+    """Sort key, from the least to the most wanted run."""
+    return run.kind_of_step == "training", run.saved_ns, run.files[0]
+
+
+def _name(runs: Sequence[Run]) -> None:
+    """Name each run after the folder that holds only this run, else after its first trace."""
+    if not runs:
+        return
+    paths = [PurePath(file) for run in runs for file in run.files]
+    base = _common([path.parent for path in paths])
+    users = Counter(folder for run in runs for folder in {up for file in run.files for up in PurePath(file).parents})
+    for run in runs:
+        folder = _common([PurePath(file).parent for file in run.files])
+        alone = users[folder] == 1 and folder != base
+        place = folder if alone else PurePath(_ENDS.sub("", run.files[0]))
+        name = (place.relative_to(base) if place.is_relative_to(base) else place).as_posix()
+        # A line feed in a name would forge a line of the output.
+        run.name = _CONTROL.sub("?", name)
+
+
+def _common(folders: Sequence[PurePath]) -> PurePath:
+    first = folders[0]
+    return next(
+        (up for up in (first, *first.parents) if all(folder.is_relative_to(up) for folder in folders)), PurePath()
+    )
+
+
+def _say_what_lacks(runs: Sequence[Run]) -> None:
+    """Set ``lacks`` of the runs that are incomplete in comparison with others."""
+    most = Counter[int | None]()
+    for run in runs:
+        most[run.world_size] = max(most[run.world_size], len(run.files))
+    # The largest of each kind: comparing every pair of runs would be quadratic.
+    largest_of: dict[tuple[object, ...], float] = defaultdict(float)
+    sizes = [_mean_bytes(run) for run in runs]
+    for run, own in zip(runs, sizes, strict=True):
+        kind = (run.kind_of_step, _suffix(run))
+        for key in (kind, *((*kind, _place(run), process) for process in run.processes)):
+            largest_of[key] = max(largest_of[key], own)
+    for run, own in zip(runs, sizes, strict=True):
+        kind = (run.kind_of_step, _suffix(run))
+        largest = largest_of[kind]
+        keys = [(*kind, _place(run), process) for process in run.processes]
+        cycle = max((largest_of[key] for key in keys), default=0.0)
+        if own < WHOLE_SHARE * cycle:
+            run.lacks = f"a part of a recording, {format_bytes(own)} beside {format_bytes(cycle)}"
+        elif own < _BROKEN_OFF_SHARE * largest:
+            run.lacks = f"only {format_bytes(own)} beside {format_bytes(largest)}"
+        elif run.world_size and len(run.files) < most[run.world_size]:
+            run.lacks = f"{len(run.files)} of {run.world_size} ranks"
+
+
+def _place(run: Run) -> str:
+    """The folder, with its numbers masked: programs number the folders of ranks and of recordings."""
+    return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
+
+
+def _mean_bytes(run: Run) -> float:
+    sizes = [os.path.getsize(file) for file in run.files if os.path.isfile(file)]
+    return sum(sizes) / len(sizes) if sizes else 0.0
+
+
+def _suffix(run: Run) -> str:
+    """The suffix, which shows the compression; sizes are comparable only within one."""
+    return PurePath(run.files[0]).suffix
 
 
 def _run_folder(path: str) -> str | None:
@@ -86,103 +331,28 @@ def _run_folder(path: str) -> str | None:
     return parts[-2] if parts[-4:-2] == ("plugins", "profile") else None
 
 
-def _runs(paths: Iterable[str]) -> Iterator[list[_Recording]]:
-    places = defaultdict(list)
-    for path in paths:
-        recording = _describe(path)
-        places[_place(recording)].append(recording)
-    found = [
-        run
-        for recordings in places.values()
-        for run in _split(sorted(recordings, key=lambda recording: recording.time_ns, reverse=True))
-    ]
-    yield from _joined(sorted(found, key=_age, reverse=True))
-
-
-def _joined(newest_first: Iterable[list[_Recording]]) -> Iterator[list[_Recording]]:
-    """The runs, those together that lie in the folders of several hosts: parts of one world, saved at one time."""
-    whole: list[list[_Recording]] = []
-    for run in newest_first:
-        own = next((other for other in whole if _belong(other, run)), None)
-        if own is None:
-            whole.append(list(run))
-        else:
-            own += run
-    return iter(whole)
-
-
-def _belong(one: Sequence[_Recording], other: Sequence[_Recording]) -> bool:
-    first, second = one[-1], other[0]
-    together = first.ranks == second.ranks and _kind_of_step(first) == _kind_of_step(second)
-    if not together or first.ranks is None or len(one) + len(other) > first.ranks:
-        return False
-    if abs(one[0].time_ns - second.time_ns) > _HOSTS_SPREAD_NS:
-        return False
-    return None not in {recording.rank for recording in (*one, *other)} and not (
-        {recording.rank for recording in one} & {recording.rank for recording in other}
-    )
-
-
-def _place(recording: _Recording) -> tuple[str, str]:
-    """What the recordings of one run have in common: the folder but for a rank in it, and the kind of step."""
-    return _RANK_FOLDER.sub("rank", str(Path(recording.path).parent)), _kind_of_step(recording)
-
-
-def _kind_of_step(recording: _Recording) -> str:
-    kind = _KIND_OF_STEP.search(recording.worker)
-    return kind[1] if kind else "training"
-
-
-def _split(newest_first: Iterable[_Recording]) -> Iterator[list[_Recording]]:
-    """A run ends where a process comes up again, the number of ranks changes, or processes saved far apart."""
-    run: list[_Recording] = []
-    for recording in newest_first:
-        if run and _starts_another(run, recording):
-            yield run
-            run = []
-        run.append(recording)
-    yield run
-
-
-def _starts_another(run: Sequence[_Recording], older: _Recording) -> bool:
-    last = run[-1]
-    again = any(recording.process == older.process for recording in run)
-    apart = older.rank is None and last.time_ns - older.time_ns > _SPREAD_NS
-    return again or apart or older.ranks != last.ranks
-
-
-def _age(run: Sequence[_Recording]) -> tuple[bool, int, str]:
-    """Sorts runs from the least to the most wanted."""
-    return _kind_of_step(run[0]) == "training", run[0].time_ns, run[0].path
-
-
 def _describe(path: str) -> _Recording:
-    name = _HANDLER_NAME.fullmatch(Path(path).name)
-    worker = name["worker"] if name else Path(path).name
-    info = _distributed_info(path)
-    rank = info.get("rank") if isinstance(info.get("rank"), int) else _rank_in_name(path, worker)
-    ranks = info.get("world_size") if isinstance(info.get("world_size"), int) else None
-    return _Recording(path, worker, rank, ranks, _time_of(path, name["time"] if name else None))
+    name = _HANDLER_NAME.fullmatch(PurePath(path).name)
+    worker = name["worker"] if name else PurePath(path).name
+    own = identify(path)
+    if own.rank is None and (lightning := _LIGHTNING_RANK.search(worker)):
+        own = replace(own, rank=int(lightning[1]))
+    kind = _KIND_OF_STEP.search(worker)
+    step = "front end" if _FRONT_END.search(worker) else kind[1] if kind else "training"
+    date = next((part for part in reversed(PurePath(path).parts[:-1]) if _RUN_DATE.fullmatch(part)), None)
+    return _Recording(own, _saved_ns(own, name["time"] if name else None, date), step, date)
 
 
-def _distributed_info(path: str) -> dict[str, Any]:
-    """What a trace says of the ranks; nothing when it is damaged or says nothing."""
-    info = metadata_of(path).get("distributedInfo")
-    return info if isinstance(info, dict) else {}
-
-
-def _rank_in_name(path: str, worker: str) -> int | None:
-    lightning = _LIGHTNING_RANK.search(worker)
-    return int(lightning[1]) if lightning else rank_of(path)
-
-
-def _time_of(path: str, written: str | None) -> int:
-    """When a recording was saved, in ns since 1970: by its name, its run's name, or the file system."""
+def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
+    """The time a recording was saved, in ns since 1970: from its name, its run's folder, its events, or its file."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
-    run = _run_folder(path) or ""
-    if _RUN_DATE.fullmatch(run):
+    if date:
+        digits = re.sub(r"\D", "", date)[:14]
         with suppress(ValueError):
-            date = datetime.strptime(run, "%Y_%m_%d_%H_%M_%S").replace(tzinfo=timezone.utc)
-            return int(date.timestamp()) * NS_PER_S
-    return Path(path).stat().st_mtime_ns
+            return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc).timestamp()) * NS_PER_S
+    if own.start_ns is not None:
+        return own.start_ns
+    if is_url(own.path) or not os.path.exists(own.path):
+        return 0
+    return os.stat(own.path).st_mtime_ns

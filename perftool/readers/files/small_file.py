@@ -1,4 +1,4 @@
-"""Files that people write by hand and that say what to do: small, or something else than they claim to be."""
+"""Reads small hand-written files, such as configuration and rules; a large one is not what it claims to be."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import stat
 from pathlib import Path
 
-# The largest that has a meaning as configuration or rule; a thousand times what people write.
+# The largest plausible configuration or rule; a thousand times what people write.
 MOST_TEXT = 4 << 20
 _BLOCK = 1 << 20
 
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
-    """The content of a regular file. Raises OSError for what is none (a device has no end), or longer than ``most``."""
+    """The content of a regular file. Raises OSError for others (a device has no end), or beyond ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "is no regular file")
-        # To ask for all at once would take the memory of the largest file for the smallest.
+        # A single read would allocate the maximum even for the smallest file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block
@@ -26,5 +26,5 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a FIFO without waiting for somebody to write into it."""
+    """Open a FIFO without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

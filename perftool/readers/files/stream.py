@@ -1,7 +1,7 @@
-"""Any input as a stream of plain bytes: files or stdin, uncompressed, gzip or Zstandard.
+"""Streams any input as plain bytes: files or stdin, uncompressed, gzip or Zstandard.
 
-The compression is told by the first bytes, never by the name. A compressed stream that is cut off or damaged
-yields everything before the damage; the issue is recorded, not raised.
+The first bytes identify the compression, never the name. A compressed stream that is cut off or damaged yields
+everything before the damage; the issue is recorded, not raised.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from perftool.model.inputs import ImportIssue
 BLOCK = 8 << 20
 # Traces shrink 10 to 30 times, so this much compressed input keeps an output block near BLOCK.
 COMPRESSED_BLOCK = 256 << 10
-# Fed to a decompressor at once: gzip makes 1,000 times as much of it at most, Zstandard 32,000 times.
+# Input of one decompressor call: gzip expands it at most 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
-# Then finer, for what can be told before the damage.
+# After damage, the input is fed in finer pieces to salvage data before it.
 _FINER = 32
 STDIN = "-"
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """A compression: how to tell it, and how to open one member of it (the shape of zlib's decompressobj)."""
+    """A compression: its magic bytes, and a constructor for a decompressor (in the style of zlib's decompressobj)."""
 
     name: str
     magic: bytes
@@ -48,7 +48,7 @@ CODECS = (
 class ByteStream:
     """The uncompressed bytes of one input, block by block; use as a context manager.
 
-    ``issues`` holds what went wrong with the compression, once the blocks are consumed. ``size`` is the number
+    ``issues`` holds the problems with the compression, once the blocks are consumed. ``size`` is the number
     of bytes read from the file so far, before decompression.
     """
 
@@ -98,7 +98,7 @@ class ByteStream:
             yield b"".join(gathered)
 
     def _pieces(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
-        """The decompressed content in small pieces, however much of it so little input makes."""
+        """The decompressed content in pieces that stay small even for highly compressed input."""
         member = codec.open()
         while block:
             undo = member.copy() if hasattr(member, "copy") else None
@@ -114,7 +114,7 @@ class ByteStream:
                 if undo is not None:
                     yield from _salvage(undo, block[at : at + _AT_ONCE], codec.error)
                 return
-            # What came after the end of a member, in the last piece and behind it, begins the next one.
+            # The rest of the last piece, and the bytes after it, begin the next member.
             block = self._after_padding(member.unused_data + block[at:]) if member.eof else self._read(COMPRESSED_BLOCK)
             if member.eof and block:
                 if not block.startswith(codec.magic):
@@ -125,7 +125,7 @@ class ByteStream:
             self._damaged(codec.name, "it ends before its end mark")
 
     def _after_padding(self, block: bytes) -> bytes:
-        """What follows a member and the zeros that some storage fills files up with."""
+        """The bytes after a member, without the zeros with which some storage pads files."""
         rest = block.lstrip(b"\0")
         while not rest and (block := self._read(COMPRESSED_BLOCK)):
             rest = block.lstrip(b"\0")
@@ -135,13 +135,24 @@ class ByteStream:
         self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))
 
 
+def whole(path: str, most: int) -> bytes:
+    """The uncompressed content of a file. Raises InputError when it cannot be read or is longer than ``most`` bytes."""
+    data = bytearray()
+    with ByteStream(path) as stream:
+        for block in stream.blocks():
+            data += block
+            if len(data) > most:
+                raise InputError(f"{path}: is longer than {most >> 20} MB, too long for such a file")
+    return bytes(data)
+
+
 def reads_once(path: str) -> bool:
-    """Whether what is read of ``path`` is gone then, as from stdin or a pipe (``<(zcat trace.json.gz)``)."""
+    """Whether ``path`` can be read only once, like stdin or a pipe (``<(zcat trace.json.gz)``)."""
     return path == STDIN or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def _salvage(member: Any, piece: bytes, error: type[Exception]) -> Iterator[bytes]:
-    """What can be decompressed of a damaged ``piece``, up to the damage: in linear time."""
+    """The decompressed part of ``piece`` before its damage, in linear time."""
     at, step = 0, _FINER
     while at < len(piece):
         undo = member.copy()

@@ -1,1 +1,1 @@
-"""Dumps of torch.distributed's flight recorder."""
+"""Readers of torch.distributed's flight-recorder dumps."""

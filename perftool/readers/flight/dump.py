@@ -1,13 +1,15 @@
-"""A dump of torch.distributed's flight recorder: what one rank knows of its collectives when it hangs.
+"""Reads a dump of torch.distributed's flight recorder: one rank's view of its collectives during a hang.
 
-A pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members), ``pg_status``
-(numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). An entry is finished
-when its state is ``completed``, or it is ``retired``: backends that do not watch their work only say that.
+It is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
+``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). An
+entry is finished when its state is ``completed``, or it is ``retired``: backends that do not watch their work set only
+the latter.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -17,44 +19,52 @@ import orjson
 from perftool.errors import InputError
 from perftool.model.records import FlightEntry, FlightGroup, LogReading
 from perftool.readers.files.rank_name import rank_of
-from perftool.readers.files.stream import ByteStream
+from perftool.readers.files.stream import whole
 from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.trace import envelope
 
-# Some kB an entry, and thousands of entries.
+# Dumps have thousands of entries of some kB.
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _TELLING = (b"collective_seq_id", b"pg_config")
-# Frames of these say nothing about the program.
+_KEYS = {"pg_config", "pg_status", "entries"}
+# Library frames say nothing about the program.
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
+_MOST_FRAMES = 200
+_LONGEST_TEXT = 1000
+# 1,000 groups of 4,000 ranks.
+_MOST_MEMBERS = 4_000_000
 
 
-def is_dump(path: str) -> bool:
-    """Whether the file begins as a dump does. Raises InputError when it cannot be opened."""
-    with ByteStream(path) as stream:
-        head = next(stream.blocks(), b"")[:_HEAD]
-    begins = head.startswith(_PICKLE) or head.lstrip()[:1] == b"{"
-    return begins and b"traceEvents" not in head and any(word in head for word in _TELLING)
+def begins_dump(data: bytes) -> bool:
+    """Whether ``data`` is the beginning of a dump; a trace holds the same words, but nested deeper."""
+    head = data[:_HEAD]
+    if head.startswith(_PICKLE):
+        return any(word in head for word in _TELLING)
+    keys = set(envelope.top_keys(head)) if any(word in head for word in _TELLING) else set()
+    return "traceEvents" not in keys and bool(keys & _KEYS)
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """The groups and collectives of the dump at ``path``; its rank is that of the name, else the number at its end.
+    """The groups and collectives of the dump at ``path``; its rank comes from the name, else the number at its end.
 
-    Raises InputError for a dump that is damaged, is too large, tells no rank, or holds more than plain values.
+    Raises InputError for a dump that is damaged, too large, without a rank, or with more than plain values.
     """
     known = rank_of(path) if rank is None else rank
     known = _number_at_end(path) if known is None else known
     if known is None:
         raise InputError(f"{path}: a flight-recorder dump needs its rank in its name, as nccl_trace_rank_3 has")
+    data = whole(path, _MOST)
     try:
-        found = _load(path)
+        found = _load(data)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     tally = IssueTally()
     entries = tuple(_entries(found.get("entries"), known, tally))
-    groups = tuple(_groups(found, entries, known))
+    groups = tuple(_groups(found, entries, known, tally))
     return LogReading(flight=entries, flight_groups=groups, issues=tally.issues(), kind="flight_record")
 
 
@@ -64,18 +74,12 @@ def _number_at_end(path: str) -> int | None:
     return int(digits) if digits.isascii() and 0 < len(digits) <= 6 else None
 
 
-def _load(path: str) -> Mapping[str, Any]:
-    data = bytearray()
-    with ByteStream(path) as stream:
-        for block in stream.blocks():
-            data += block
-            if len(data) > _MOST:
-                raise InputError(f"is longer than {_MOST >> 20} MB, which no dump is")
+def _load(data: bytes) -> Mapping[str, Any]:
     try:
-        found = load_plain(bytes(data)) if data.startswith(_PICKLE) else orjson.loads(data)
+        found = load_plain(data) if data.startswith(_PICKLE) else orjson.loads(data)
     except json.JSONDecodeError as error:
         raise InputError(f"is damaged JSON ({error})") from None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or "traceEvents" in found:
         raise InputError("is no flight-recorder dump")
     return found
 
@@ -99,32 +103,61 @@ def _entry(entry: Mapping[str, Any], rank: int) -> FlightEntry | None:
         return None
     if number is None or not isinstance(name, str):
         return None
-    state = entry.get("state")
+    state = _text(entry.get("state")) or "unknown"
     finished = state == "completed" or entry.get("retired") is True
     return FlightEntry(
-        rank, group[0], number, name, "completed" if finished else str(state or "unknown")[:40],
+        rank, _cut(group[0]), number, _cut(name), "completed" if finished else state[:40],
         _sizes(entry.get("input_sizes")), _whole(entry.get("time_created_ns")), _place(entry.get("frames")),
         entry.get("is_p2p") is True, _whole(entry.get("pg_id")),
-        group[1] if len(group) > 1 and isinstance(group[1], str) else "",
+        _text(group[1]) if len(group) > 1 else "",
     )  # fmt: skip
 
 
-def _groups(found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int) -> Iterable[FlightGroup]:
-    """Each group of which the dump has entries or members."""
-    config, status = found.get("pg_config"), found.get("pg_status")
-    configs = {str(facts.get("name", key)): facts for key, facts in _tables(config)}
-    statuses = dict(_tables(status))
-    by_name = {entry.group: entry for entry in entries}
-    for name in sorted({*by_name, *(name for name in configs if name)}):
-        entry, facts = by_name.get(name), configs.get(name, {})
-        known = statuses.get(str(entry.pg_id), {}) if entry else {}
-        done = [one.number for one in entries if one.group == name and one.state == "completed"]
-        called = [one.number for one in entries if one.group == name]
+def _groups(
+    found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, tally: IssueTally
+) -> Iterable[FlightGroup]:
+    """Each group with entries or members in the dump."""
+    configs = {_text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
+    statuses = dict(_tables(found.get("pg_status")))
+    by_name: dict[str, FlightEntry] = {}
+    called: dict[str, int] = defaultdict(int)
+    done: dict[str, int] = defaultdict(int)
+    for entry in entries:
+        by_name[entry.group] = entry
+        called[entry.group] = max(called[entry.group], entry.number)
+        if entry.state == "completed":
+            done[entry.group] = max(done[entry.group], entry.number)
+    members = _Members()
+    for name in sorted({*by_name, *filter(None, configs)}):
+        of_group, facts = by_name.get(name), configs.get(name, {})
+        known = statuses.get(str(of_group.pg_id), {}) if of_group else {}
         yield FlightGroup(
-            rank, name, str(facts.get("desc") or (entry.description if entry else "")), _ranks(facts.get("ranks")),
-            max([*called, _whole(known.get("last_enqueued_collective")) or 0]),
-            max([*done, _whole(known.get("last_completed_collective")) or 0]),
+            rank, name, _text(facts.get("desc")) or (of_group.description if of_group else ""),
+            members.of(facts.get("ranks"), tally),
+            max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
+            max(done[name], _whole(known.get("last_completed_collective")) or 0),
         )  # fmt: skip
+
+
+class _Members:
+    """The members of groups. A list shared by many groups is parsed once; their total number is limited."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[int, ...]] = {}
+        self._left = _MOST_MEMBERS
+
+    def of(self, found: Any, tally: IssueTally) -> tuple[int, ...]:
+        if isinstance(found, str):
+            if found not in self._read:
+                self._read[found] = _ranks(found)
+            ranks = self._read[found]
+        else:
+            ranks = _ranks(found)
+        self._left -= len(ranks)
+        if self._left < 0:
+            tally.note("members", f"groups after the first {_MOST_MEMBERS:,} members were left without theirs")
+            return ()
+        return ranks
 
 
 def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -136,7 +169,7 @@ def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ranks(found: Any) -> tuple[int, ...]:
-    """Members, which are a list or its text: ``[0, 1]``; empty when unknown."""
+    """Members, given as a list or as its text, ``[0, 1]``; empty when unknown."""
     if isinstance(found, str):
         try:
             found = orjson.loads(found)
@@ -147,24 +180,34 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def _sizes(found: Any) -> str | None:
-    """``[3, 4] [5]``, of many the first; None when none are told."""
-    if not isinstance(found, list) or not all(isinstance(size, list) for size in found):
+    """``[3, 4] [5]``, limited to the first few; None when there are none."""
+    first = found[:_MOST_SIZES] if isinstance(found, list) else None
+    if first is None or not all(isinstance(size, list) for size in first):
         return None
-    if not all(_whole(length) is not None for size in found for length in size[:_MOST_SIZES]):
+    if not all(_whole(length) is not None for size in first for length in size[:_MOST_SIZES]):
         return None
-    shown = [f"[{', '.join(map(str, size[:_MOST_SIZES]))}]" for size in found[:_MOST_SIZES]]
+    shown = [f"[{', '.join(map(str, size[:_MOST_SIZES]))}]" for size in first]
     return " ".join(shown) + (f" and {len(found) - _MOST_SIZES} more" if len(found) > _MOST_SIZES else "")
 
 
 def _place(frames: Any) -> str | None:
     """``train.py:31 step``: the innermost frame outside the libraries."""
-    for frame in frames if isinstance(frames, list) else ():
+    for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         file, line = (frame.get("filename"), _whole(frame.get("line"))) if isinstance(frame, dict) else (None, None)
-        if isinstance(file, str) and line is not None and not any(part in file for part in _LIBRARY):
-            return f"{PurePath(file).name}:{line} {frame.get('name') or ''}".rstrip()[:200]
+        if isinstance(file, str) and line is not None and not any(part in file[-_LONGEST_TEXT:] for part in _LIBRARY):
+            return f"{PurePath(file[-_LONGEST_TEXT:]).name}:{line} {_text(frame.get('name'))}".rstrip()[:200]
     return None
 
 
+def _text(value: Any) -> str:
+    return _cut(value) if isinstance(value, str) else ""
+
+
+def _cut(text: str) -> str:
+    """``text`` cut to a length that tables may repeat: a pickle shares one long text among all its entries."""
+    return text[:_LONGEST_TEXT]
+
+
 def _whole(value: Any) -> int | None:
-    """``value`` when it is a whole number that tables can hold."""
+    """``value`` if it is a whole number that fits a table."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63 else None

@@ -1,39 +1,175 @@
-"""Pickles that hold plain values only: a pickle can run any code, so what could is refused before it is loaded."""
+"""Loads pickles that hold only plain values.
+
+A pickle is a program: it can call anything, and a few hundred bytes can build endless values. So nothing is unpickled.
+This module carries out the operations that make plain values one by one, and bounds each value by the length of the
+data before it makes it.
+"""
 
 from __future__ import annotations
 
-import io
-import pickle
 import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import InputError
 
-# Containers, texts, numbers, booleans and None, as any protocol writes them, and the memo that shares these.
-_PLAIN = {
-    "PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT",
-    "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
-    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "APPEND", "APPENDS", "LIST", "EMPTY_TUPLE", "TUPLE",
-    "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS", "GET", "BINGET", "LONG_BINGET", "PUT",
-    "BINPUT", "LONG_BINPUT", "MEMOIZE",
+# A flight recorder nests six deep.
+_DEEPEST = 64
+# Limits on the total number of values. A shared value counts once per use; a byte makes one value or shares some.
+_MOST_PER_BYTE, _MOST_FREE = 16, 100_000
+# An empty list takes one byte of a pickle, but 56 bytes of memory.
+_BYTES_A_CONTAINER = 4
+
+
+class _Mark:
+    """Marks the start of the items of a list, tuple or dict on the stack."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """A value with its cost: ``size`` values in all, nested ``depth`` deep. A shared value is ``frozen``."""
+
+    value: Any
+    size: int = 1
+    depth: int = 0
+    frozen: bool = False
+
+
+class _Refused(Exception):  # noqa: N818 - not an error of ours yet
+    """The pickle uses operations that no flight recorder uses."""
+
+
+_MARK = _Mark()
+_VALUES = {
+    "NONE": None, "NEWTRUE": True, "NEWFALSE": False,
 }  # fmt: skip
-_PUTS = {"PUT", "BINPUT", "LONG_BINPUT"}
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+_OF_ARGUMENT = {
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
+    "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+}  # fmt: skip
+_EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
+_MARKED = {"LIST", "TUPLE", "DICT"}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_FILLING = {"APPEND": 1, "SETITEM": 2, "APPENDS": 0, "SETITEMS": 0}
+_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
+_NOTHING = {"PROTO", "FRAME", "STOP"}
 
 
 def load_plain(data: bytes) -> Any:
-    """The value of a pickle of plain values. Raises InputError for one that is damaged, or holds anything else."""
+    """The value of a pickle of plain values. Raises InputError for damage, or for any other values."""
+    machine = _Machine(len(data))
     try:
-        for count, (code, argument, _) in enumerate(pickletools.genops(data)):
-            if code.name not in _PLAIN:
-                raise InputError(f"is a pickle with more than plain values ({code.name}), which is never loaded")
-            # The memo is as long as its highest number says: memory would be taken for nothing.
-            if code.name in _PUTS and int(argument or 0) > count:
-                raise InputError("is a damaged pickle (its memo has gaps)")
-        return _PlainUnpickler(io.BytesIO(data)).load()
-    except (pickle.UnpicklingError, ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"is a damaged pickle ({error})") from None
+        for code, argument, _ in pickletools.genops(data):
+            machine.do(code.name, argument)
+        return machine.result()
+    except _Refused as refused:
+        raise InputError(f"is a pickle {refused}, which is never loaded") from None
+    except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"is a damaged pickle ({str(error)[:200]})") from None
+
+
+class _Machine:
+    """The stack and the memo of a pickle of ``length`` bytes."""
+
+    def __init__(self, length: int) -> None:
+        self._stack: list[_Made | _Mark] = []
+        self._memo: dict[int, _Made] = {}
+        self._most = _MOST_PER_BYTE * length + _MOST_FREE
+        self._containers = length // _BYTES_A_CONTAINER + 1000
+
+    def do(self, name: str, argument: Any) -> None:
+        """Carry out one operation. Raises _Refused for one that no flight recorder uses."""
+        if name in _OF_ARGUMENT:
+            self._stack.append(_Made(argument))
+        elif name in _GETS:
+            self._get(int(argument))
+        elif name in _PUTS:
+            self._memo[len(self._memo) if argument is None else int(argument)] = self._top()
+        elif name in _VALUES:
+            self._stack.append(_Made(_VALUES[name]))
+        elif name == "MARK":
+            self._stack.append(_MARK)
+        elif name in _EMPTY:
+            self._make(_EMPTY[name](), [])
+        elif name in _TUPLES:
+            self._make((), self._pop(_TUPLES[name]))
+        elif name in _MARKED:
+            self._make({"LIST": list, "TUPLE": tuple, "DICT": dict}[name](), self._pop_marked())
+        elif name in _FILLING:
+            items = self._pop(_FILLING[name]) if _FILLING[name] else self._pop_marked()
+            self._fill(self._top(), items, list if name.startswith("APPEND") else dict)
+        elif name not in _NOTHING:
+            raise _Refused(f"with more than plain values ({name})")
+
+    def result(self) -> Any:
+        """The value left on the stack at the end."""
+        if len(self._stack) != 1:
+            raise ValueError("it leaves more or less than one value")
+        return self._top().value
+
+    def _top(self) -> _Made:
+        top = self._stack[-1]
+        if isinstance(top, _Mark):
+            raise ValueError("a mark where a value must be")
+        return top
+
+    def _pop(self, count: int) -> list[_Made]:
+        items = self._stack[-count:]
+        if len(items) < count or any(isinstance(item, _Mark) for item in items):
+            raise ValueError("values are missing")
+        del self._stack[-count:]
+        return items  # type: ignore[return-value]
+
+    def _pop_marked(self) -> list[_Made]:
+        items: list[_Made] = []
+        while not isinstance(item := self._stack.pop(), _Mark):
+            items.append(item)
+        return items[::-1]
+
+    def _get(self, number: int) -> None:
+        """Share a value. It is immutable from here on, so it can never contain itself."""
+        shared = self._memo[number]
+        shared.frozen = True
+        self._stack.append(shared)
+
+    def _make(self, empty: Any, items: list[_Made]) -> None:
+        self._containers -= 1
+        if self._containers < 0:
+            raise _Refused("with more lists than it has room for")
+        made = _Made(empty)
+        if isinstance(empty, tuple):
+            self._measure(made, items)
+            made.value = tuple(item.value for item in items)
+        elif items:
+            self._fill(made, items, type(empty))
+        self._stack.append(made)
+
+    def _fill(self, into: _Made, items: list[_Made], kind: type[list[Any]] | type[dict[Any, Any]]) -> None:
+        value = into.value
+        if not isinstance(value, kind):
+            raise ValueError(f"items for a {kind.__name__}")
+        if into.frozen:
+            raise _Refused("with values that hold themselves")
+        self._measure(into, items)
+        if isinstance(value, list):
+            value += [item.value for item in items]
+            return
+        if len(items) % 2:
+            raise ValueError("a key without a value")
+        for key, item in zip(items[::2], items[1::2], strict=True):
+            # Hashing a tuple takes time for all its contents.
+            if not isinstance(key.value, str | int):
+                raise _Refused("with keys that are neither text nor numbers")
+            value[key.value] = item.value
+
+    def _measure(self, into: _Made, items: list[_Made]) -> None:
+        for item in items:
+            item.frozen = True
+            into.size += item.size
+            into.depth = max(into.depth, item.depth + 1)
+        if into.size > self._most:
+            raise _Refused("that repeats its values too often")
+        if into.depth > _DEEPEST:
+            raise _Refused(f"that nests more than {_DEEPEST} deep")

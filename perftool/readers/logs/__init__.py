@@ -1,1 +1,1 @@
-"""What logs say: fallbacks, compilations, banners, progress."""
+"""Readers of logs: fallbacks, compilations, banners, progress."""

@@ -1,4 +1,4 @@
-"""The start-up banner of the bridge, read generically: releases print different variables."""
+"""Reads the start-up banner of the bridge generically, since releases print different variables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MAX_LINES = 60
 
 @dataclass
 class BannerScanner:
-    """Feed it the lines of a log in order; lines of other origin inside the banner are skipped."""
+    """Scans the lines of a log, fed in order; skips lines of other origin inside the banner."""
 
     tally: IssueTally
     _left: dict[int | None, int] = field(default_factory=dict)
     _entries: dict[tuple[str, str, int | None], ConfigEntry] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Take one line."""
+        """Process one line."""
         text = line.text
         if TITLES[0] in text or TITLES[1] in text or TITLES[2] in text:
             self._left[line.rank] = _MAX_LINES
@@ -35,7 +35,7 @@ class BannerScanner:
 
     @property
     def in_banner(self) -> bool:
-        """Whether a banner has not ended yet, so that every line matters."""
+        """Whether a banner is still open, so that every line matters."""
         return bool(self._left)
 
     def reading(self) -> LogReading:

@@ -1,6 +1,6 @@
-"""The lines of the Gaudi software stack that say something about performance, as a table.
+"""A table of performance-related log lines of the Gaudi software stack.
 
-``core`` is a literal part of the line, cheap to look for; the pattern is searched, never anchored, because
+``core`` is a literal part of the line, cheap to search for; the pattern is searched, never anchored, because
 prefixes vary. Its groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come
 from the sources of the bridge and from published documentation.
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """One known line; it makes a LogEvent of ``kind`` whose number is in ``unit``.
+    """One known line; it becomes a LogEvent of ``kind`` whose number is in ``unit``.
 
-    ``above_limit``: the line counts only when value is greater than limit, whatever it claims. ``name`` is
+    ``above_limit``: the line counts only when value exceeds limit, whatever its text claims. ``name`` is
     used when the pattern captures none.
     """
 
@@ -110,7 +110,7 @@ DYNAMIC_SHAPES = (
 )
 
 _STATISTIC = rf"[ \t]*:-[ \t]*(?P<value>{_NUMBER})"
-# The counts that ModuleCacher calls uncached hits are misses.
+# ModuleCacher's "uncached hits" are misses.
 GRAPH_STATISTICS = tuple(
     known_line(label, re.escape(label) + _STATISTIC, "hpu_graph_statistic", "count", name=name)
     for label, name in (
@@ -124,7 +124,7 @@ GRAPH_STATISTICS = tuple(
 )
 
 FAILURES = (
-    # The default host allocator of a Gaudi container, about single allocations of 1 GiB and more.
+    # From the default host allocator of a Gaudi container, for single allocations of 1 GiB and more.
     known_line("large alloc ", r"tcmalloc: large alloc (?P<value>\d{1,18}) bytes", "large_host_allocation", "bytes"),
     known_line("Defragmentation cannot be started", r"", "defragmentation_impossible"),
     known_line(

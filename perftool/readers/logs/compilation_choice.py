@@ -1,8 +1,7 @@
-"""Which compilations to believe when several logs and metrics files of one run tell of the same ones.
+"""Chooses among several logs and metrics files of one run that report the same compilations.
 
-The metrics file, running totals, recipe-cache lines and the rest count the same compilations, each with
-other details and other gaps: metrics see none in eager mode, lines need a log level. They are compared,
-never added.
+The metrics file, running totals, recipe-cache lines and other sources count the same compilations, each with its own
+details and gaps: metrics see none in eager mode, lines need a log level. Counts are compared, never added.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import CompilationRecord, CompilationSource, LogReading
 
-# Among equals the one that tells more: times and recipes before steps before bare recipes.
+# Ties go to the more detailed source: times and recipes before steps before bare recipes.
 _PREFERENCE: tuple[CompilationSource, ...] = (
     "metrics",
     "print_stats",
@@ -36,9 +35,9 @@ class _Witness:
 
 
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
-    """The records of the source that saw most, rank by rank; all readings must be of one run.
+    """The records of the source with the most compilations, rank by rank; all readings must be of one run.
 
-    A source that does not know ranks is chosen when it saw more than those that do, all ranks together.
+    A source without ranks wins when it saw more than the ranked sources over all ranks.
     """
     best: dict[int | None, _Witness] = {}
     for witness in _witnesses(readings):

@@ -1,8 +1,8 @@
-"""Compilations that a log reports line by line.
+"""Reads compilations that a log reports line by line.
 
 Three unrelated sources: the recipe cache stores a new recipe, ``PT_HPU_PRINT_STATS`` prints running totals,
-``detect_recompilation_auto_model`` prints one line per call of each module. Of the last only the line with a
-step counts, the one of the outermost module, because its number of graphs includes those of the inner ones.
+``detect_recompilation_auto_model`` prints one line per call of each module. From the last one, only the line with a
+step counts: it is from the outermost module, whose number of graphs includes those of the inner ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Total:
 
 
 class CompilationScanner:
-    """Feed it the lines of a log in order, then ask for the reading."""
+    """Collects compilations from the lines of a log, fed in order."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
@@ -43,7 +43,7 @@ class CompilationScanner:
         self._rows = tuple(zip(CORES, patterns, takers, strict=True))
 
     def feed(self, line: LogLine) -> None:
-        """Take one line."""
+        """Process one line."""
         for core, pattern, take in self._rows:
             if core in line.text and (match := pattern.search(line.text)):
                 take(line, match)
@@ -65,7 +65,7 @@ class CompilationScanner:
         )
 
     def _stats(self, line: LogLine, match: re.Match[str]) -> None:
-        """The print is cumulative: a record holds what was added since the one before."""
+        """Record the increase since the last print: the printed totals are cumulative."""
         total = _Total(int(match["count"]), int(match["sum"]))
         before = self._totals.get(line.rank, _Total(0, 0))
         if total.count < before.count:

@@ -1,7 +1,7 @@
-"""Environment variables as inputs: output of ``env`` or ``export -p``, ``.env``, ``/proc/<pid>/environ``.
+"""Reads environment variables: output of ``env`` or ``export -p``, ``.env``, ``/proc/<pid>/environ``.
 
-An environment holds passwords and tokens, and reports travel: only variables that configure the run are kept,
-and of those none whose name looks like a secret.
+An environment holds passwords and tokens, and reports get shared: only variables that configure the run are kept,
+except those whose names look like secrets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def is_relevant(key: str) -> bool:
 
 
 def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:
-    """The lines that should be assignments: without blanks, comments and exported shell functions."""
+    """The lines that should be assignments; skips blank lines, comments and exported shell functions."""
     in_function = False
     for line in lines:
         for text in line.text.split("\0"):

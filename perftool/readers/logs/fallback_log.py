@@ -1,8 +1,8 @@
-"""Ops that ran on the CPU, from logs: tables printed at exit, one line per call, refusals, graph cuts.
+"""Reads CPU fallbacks from logs: tables printed at exit, one line per call, refusals, graph cuts.
 
-Four table formats exist; all are a header, perhaps a hint, and rows of a count and an op. Only the header
-carries the logger's prefix. Every rank prints a table, their rows can mix, and a console log appended to a
-log file shows the same table twice.
+Four table formats exist; all have a header, perhaps a hint, and rows of a count and an op. Only the header
+carries the logger's prefix. Every rank prints a table, rows of several tables can mix, and a console log appended
+to a log file shows the same table twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were execute
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\w+=(\S+)")
-# How many lines of other origin may stand between two rows of one table: a run that ends prints little.
+# Most lines of other origin between two rows of a table: a run prints little at its end.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256
 _MAX_KINDS_OF_CALL = 100_000
@@ -30,7 +30,7 @@ _MAX_KINDS_OF_CALL = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A line that tells of one execution: ``core`` is a literal part of it, cheap to look for."""
+    """A line that reports one execution: ``core`` is a literal part of it, cheap to search for."""
 
     core: str
     pattern: re.Pattern[str]
@@ -54,7 +54,7 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a line tells of one execution."""
+    """One execution, as a line reports it."""
 
     origin: FallbackOrigin
     op: str
@@ -62,7 +62,7 @@ class _Told:
     detail: str
 
 
-# The same op falls back in every step.
+# Cached, because the same op falls back in every step.
 @lru_cache(maxsize=4096)
 def _calls_in(text: str) -> tuple[_Told, ...]:
     found = []
@@ -79,7 +79,7 @@ CORES = (*HEADERS, *(known.core for known in _LINES))
 
 @dataclass(eq=False)
 class _Table:
-    """A table while its rows come in; ``left`` is how many foreign lines it still tolerates."""
+    """A table whose rows are being read; ``left`` is the number of foreign lines it still tolerates."""
 
     header: LogLine
     rows: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """What two prints of the same table have in common: content, and the process or the rank."""
+        """Keys that two prints of the same table share: content, and the process or the rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:
@@ -109,7 +109,7 @@ class _Call:
 
 
 class FallbackScanner:
-    """Feed it the lines of a log in order, then ask for the reading."""
+    """Collects fallbacks from the lines of a log, fed in order."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
@@ -118,7 +118,7 @@ class FallbackScanner:
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Take one line."""
+        """Process one line."""
         text = line.text
         if HEADERS[0] in text or HEADERS[1] in text:
             table = _Table(line)
@@ -133,12 +133,12 @@ class FallbackScanner:
 
     @property
     def in_table(self) -> bool:
-        """Whether a table may go on, so that every line matters."""
+        """Whether a table may continue, so that every line matters."""
         return bool(self._open)
 
     @property
     def had_table(self) -> bool:
-        """Whether there was a table, so that its rows may stand anywhere."""
+        """Whether a table header occurred, so that its rows may occur anywhere."""
         return bool(self._tables)
 
     def reading(self) -> LogReading:
@@ -149,16 +149,16 @@ class FallbackScanner:
         tables = self._open_tables(line.prefix.rank)
         if not tables:
             if self._tables:
-                self._tally.note("row without table", "a fallback row stands apart from its table", line.number)
+                self._tally.note("row without table", "a fallback row is separate from its table", line.number)
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
-        # A process lists an op once, so a second row of it is another process's.
+        # A process lists an op once, so a second row for it comes from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         table.add(row["op"], int(row["count"]))
 
     def _open_tables(self, label: int | None) -> list[_Table]:
-        """The tables that a line with this launcher's label can belong to, youngest first.
+        """The open tables that a line with this launcher label can belong to, newest first.
 
         Only the header has the logger's prefix, so a line without a label can belong to any.
         """

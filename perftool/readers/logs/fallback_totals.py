@@ -1,9 +1,8 @@
-"""How often each op ran on the CPU, when several files and lines tell of the same executions.
+"""Counts CPU executions of each op, when several files and lines report the same executions.
 
 A table printed at exit, the metrics file, call lines and graph cuts all count the same thing, so counts of
 different witnesses are compared, never added. A witness is one kind of record in one file. Witnesses that
-know the rank are compared rank by rank and the ranks added; one that does not know it counts all ranks
-together.
+know the rank are compared rank by rank, and the ranks added; a witness without ranks counts all of them together.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from dataclasses import dataclass, field
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.log_time import time_of_day
 
-# These name the overload and count every execution; the others only one kind of line each.
+# These name the overload and count every execution; the others count only one kind of line each.
 _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackTotal:
-    """One op over all inputs: ``count`` executions on the CPU, a lower bound when a process was killed.
+    """The total for one op over all inputs: ``count`` CPU executions, a lower bound when a process was killed.
 
-    ``dtypes`` are the argument types that call lines show, one tuple per combination; ``ranks`` those that
-    executed it, as far as known; ``origins`` what kinds of records tell of it.
+    ``dtypes`` holds the argument types from call lines, one tuple per combination; ``ranks`` the ranks that
+    executed the op, as far as known; ``origins`` the kinds of records that report it.
     """
 
     op: str
@@ -55,8 +54,8 @@ class _Evidence:
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
     """One total per op over all ``readings`` (one reading per file), most frequent first.
 
-    Call lines name no overload: they only add argument types where a table or the metrics know the op, and
-    stand for themselves where neither does.
+    Call lines name no overload: they only add argument types where a table or the metrics list the op, and
+    count on their own where neither does.
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []
@@ -79,7 +78,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
 
 
 def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
-    """Drop tables that another file already showed: the console's copy of a log file."""
+    """Drop tables that an earlier file contained: the console's copy of a log file."""
     seen: dict[tuple[object, ...], int] = {}
     for file, reading in enumerate(readings):
         for record in reading.fallbacks:

@@ -1,8 +1,8 @@
-"""Lines of training frameworks that name the batch size, the model and the precision, as a table.
+"""A table of log lines of training frameworks that name the batch size, the model and the precision.
 
 Hugging Face Trainer, Lightning, DeepSpeed, Megatron, MLPerf loggers, and dumps of arguments. The ``name``
 of a ``batch_size`` event says which batch: ``per_device_train``, ``global_train``, ``eval``, ``inferred``
-(Lightning looked at a batch) or ``argument`` (of a script, meaning unknown).
+(Lightning examined a batch) or ``argument`` (of a script, meaning unknown).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often a progress bar is printed: each refresh may have made the host wait for the device."""
+"""Counts refreshes of progress bars: each one may have made the host wait for the device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
-# tqdm, as Lightning and Hugging Face use it: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
+# tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
 _BAR = re.compile(
     r"(?:(?P<name>[^|%:\d][^|%:]{0,60}):)?\s*\d{1,3}%\|[^|]*\|\s*"
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[[\d:]+<[^,\]]*,\s*[\d.?]+\s*(?:s/\w+|\w+/s)"
@@ -16,7 +16,7 @@ _BAR = re.compile(
 CORE = "%|"
 _DIGITS = re.compile(r"\d+")
 _MAX_BARS = 1000
-# How far a bar reaches to the left and right of its percent sign.
+# The extent of a bar to the left and right of its percent sign.
 _BEFORE, _AFTER = 80, 600
 
 
@@ -31,7 +31,7 @@ class _Bar:
 
 
 class ProgressScanner:
-    """Feed it the lines of a log in order; a bar that starts again (next epoch) stays the same bar.
+    """Collects progress bars from the lines of a log, fed in order; a bar that restarts (next epoch) stays the same.
 
     Only the distance between two refreshes counts: the log may begin in the middle of a run.
     """
@@ -40,7 +40,7 @@ class ProgressScanner:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Take one line."""
+        """Process one line."""
         at = line.text.find(CORE)
         if at < 0 or (match := _BAR.search(line.text, max(at - _BEFORE, 0), at + _AFTER)) is None:
             return
@@ -56,7 +56,7 @@ class ProgressScanner:
         bar.done, bar.last_line = done, line.number
 
     def reading(self) -> LogReading:
-        """One ``progress_bar`` event per bar: ``value`` iterations per refresh, ``limit`` of them in all."""
+        """One ``progress_bar`` event per bar: ``value`` is iterations per refresh, ``limit`` their total number."""
         events = tuple(
             LogEvent(
                 "progress_bar",

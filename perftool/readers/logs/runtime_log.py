@@ -1,4 +1,4 @@
-"""What else a log says: recipe cache, graph cuts, recompilations, failures, start-up lines, progress."""
+"""Reads the other known lines of a log: recipe cache, graph cuts, recompilations, failures, start-up, progress."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS, LinePattern
 from perftool.readers.logs.compilation_lines import CompilationScanner
 from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.logs.progress_bar import ProgressScanner
+from perftool.readers.logs.serving_buckets import WARMUP
+from perftool.readers.logs.serving_patterns import SERVING_PATTERNS
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 
-_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS))
+_CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS, *SERVING_PATTERNS))
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
-# Each fallback cuts the graph under its own op's name; the op is in the fallback records, the reason is one.
+# A fallback's graph cut carries its op's name. Fallback records already hold the op, so all cuts get one reason.
 _CPU_FALLBACK = "cpu fallback"
 
 
 @dataclass
 class _Seen:
-    """The lines of one kind, name and rank so far."""
+    """Totals of the lines of one kind, name and rank so far."""
 
     pattern: LinePattern
     first: LogLine
@@ -36,13 +38,13 @@ class _Seen:
 
 @dataclass
 class EventScanner:
-    """Sums the known lines of a log into events; feed it the lines in order."""
+    """Sums the known lines of a log, fed in order, into events."""
 
     tally: IssueTally
     _seen: dict[tuple[str, str, int | None], _Seen] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Take one line; it can hold several known texts."""
+        """Process one line; it can hold several known texts."""
         for known in _known_in(line.text):
             self._search(known, line)
 
@@ -66,10 +68,11 @@ class EventScanner:
         seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
 
 
-# Lines that differ in their prefix alone are most of a log.
+# Cached, because most lines of a log differ only in their prefix.
 @lru_cache(maxsize=4096)
 def _known_in(text: str) -> tuple[LinePattern, ...]:
-    return tuple(known for core, known in _CORES if core in text)
+    # A server's warm-up runs every shape it knows; these are no batch sizes of the run.
+    return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)
 
 
 def _name(known: LinePattern, captured: str | None) -> str:
@@ -98,5 +101,5 @@ def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
 
 
 def runtime_scanners(tally: IssueTally) -> tuple[EventScanner, CompilationScanner, ProgressScanner]:
-    """Everything of a runtime log: events, compilations, progress bars."""
+    """All scanners of a runtime log: events, compilations, progress bars."""
     return EventScanner(tally), CompilationScanner(tally), ProgressScanner()

@@ -1,1 +1,1 @@
-"""Metrics files of the Gaudi bridge."""
+"""Readers of metrics: files of the Gaudi bridge, and summaries of runs."""

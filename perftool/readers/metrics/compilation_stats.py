@@ -1,6 +1,6 @@
-"""The files that ``PT_COMPILATION_STATS_PATH`` makes the bridge write, one per graph and process.
+"""Reads the files that the bridge writes to ``PT_COMPILATION_STATS_PATH``, one per graph and process.
 
-An array of objects ``{"<nine-digit step>": {"shapes": ..., "compilations": [...], ...}}``; a step without
+A file is an array of objects ``{"<nine-digit step>": {"shapes": ..., "compilations": [...], ...}}``; a step without
 ``compilations`` found its recipe in the cache.
 """
 
@@ -22,10 +22,10 @@ _FILE_NAME = re.compile(r"_(\d{1,6})_[0-9A-Fa-f]+\.json$")
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """One compilation record per compilation, ``step`` the run of this graph that needed it.
+    """One record per compilation; ``step`` is the run of this graph that needed it.
 
-    ``reason`` is ``new shapes`` when no earlier step had the same input shapes; ``trigger`` is the policy of
-    dynamic shapes under which it was compiled. The rank is taken from the file's name unless given. Raises
+    ``reason`` is ``new shapes`` when no earlier step had the same input shapes; ``trigger`` is the policy for
+    dynamic shapes at its compilation. The rank comes from the file's name unless given. Raises
     InputError when the file cannot be opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)) and (match := _FILE_NAME.search(fspath(source))):

@@ -1,4 +1,4 @@
-"""The metrics that the bridge writes to ``PT_HPU_METRICS_FILE``, as JSON or as text."""
+"""Reads the metrics that the bridge writes to ``PT_HPU_METRICS_FILE``, as JSON or as text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """The snapshots of one file, what they say of fallbacks and compilations, and the import issues.
+    """The snapshots of one file, the fallbacks and compilations in them, and the import issues.
 
-    The rank is taken from the file's name (``m-rank3.json.1``) unless given. Raises InputError when the file
+    The rank comes from the file's name (``m-rank3.json.1``) unless given. Raises InputError when the file
     cannot be opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)):

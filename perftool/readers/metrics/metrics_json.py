@@ -1,4 +1,4 @@
-"""Metrics files in JSON: an array of records, one a line, each flushed whole."""
+"""Reads metrics files in JSON: an array of records, one per line, each flushed as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _START = re.compile(r'\{\s*"metric_name"')
 
 
 def json_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
-    """Yield the complete records; what is dropped or missing goes to ``tally``."""
+    """Yield the complete records; ``tally`` counts dropped and missing ones."""
     for value in array_objects(lines, _START, tally):
         record = _record(value)
         if record is None:

@@ -1,7 +1,7 @@
-"""From cumulative records of a metrics file to snapshots, fallbacks and compilations.
+"""Turns cumulative records of a metrics file into snapshots, fallbacks and compilations.
 
-Every record repeats the totals since the process started, so totals are the last value and the progress
-between two records is their difference. A counter that went down was reset: what it shows is new from zero.
+Every record repeats the totals since the process started, so totals are the last value, and the progress
+between two records is their difference. A counter that went down was reset, and counts from zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perftool.readers.text.op_names import op_name
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as the file has it; ``statistics`` may hold anything."""
+    """A record as found in the file; ``statistics`` may hold anything."""
 
     metric: str
     trigger: str | None
@@ -34,7 +34,7 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """How a key is printed: ``scale`` makes nanoseconds of a time; a gauge does not accumulate."""
+    """The format of a key: ``scale`` converts a time to nanoseconds; a gauge does not accumulate."""
 
     unit: Literal["count", "ns"] = "count"
     scale: int = 1
@@ -64,7 +64,7 @@ class _Metric:
 
 @dataclass
 class MetricsSeries:
-    """Feed it the records of one file in order, then ask for the reading."""
+    """Collects snapshots from the records of one file, fed in order."""
 
     tally: IssueTally
     rank: int | None = None
@@ -74,7 +74,7 @@ class MetricsSeries:
     _fallbacks: dict[str, int] = field(default_factory=dict)
 
     def feed(self, record: RawRecord) -> None:
-        """Take one record."""
+        """Process one record."""
         state = self._metrics.setdefault(record.metric, _Metric())
         totals = dict(self._numbers(record))
         counters = {place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge}
@@ -110,7 +110,7 @@ class MetricsSeries:
         )
 
     def _numbers(self, record: RawRecord) -> Iterator[tuple[tuple[str, str | None], float]]:
-        """Every usable number of a record by key and, for counters per op or recipe, name."""
+        """Every usable number of a record, by key and, for counters per op or recipe, by name."""
         for key, value in record.statistics.items():
             if key == _RECIPES:
                 continue
@@ -127,7 +127,7 @@ class MetricsSeries:
                 self._fallbacks[value.name] = self._fallbacks.get(value.name, 0) + int(value.increment)
 
     def _new_recipes(self, record: RawRecord, state: _Metric) -> list[tuple[str, int]]:
-        """Name and nanoseconds of the recipes that this record lists and the one before did not."""
+        """Name and time in ns of the recipes that are new in this record."""
         listed = record.statistics.get(_RECIPES)
         if not isinstance(listed, (list, tuple)):
             return []
@@ -142,7 +142,7 @@ class MetricsSeries:
         increments = {value.key: int(value.increment or 0) for value in snapshot.values if value.name is None}
         for name, dur_ns in recipes:
             self._compilations.append(self._compilation(snapshot, 1, dur_ns, name))
-        # Without details, or after a reset, the totals know of compilations that the list does not.
+        # Without details, or after a reset, the totals include compilations missing from the list.
         rest = increments.get("TotalNumber", 0) - len(recipes)
         if rest > 0:
             rest_ns = max(increments.get("TotalTime", 0) - sum(dur_ns for _, dur_ns in recipes), 0)

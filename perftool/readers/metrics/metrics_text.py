@@ -1,4 +1,4 @@
-"""Metrics files in the text format: blocks of labelled lines, values printed by Python's ``repr``."""
+"""Reads metrics files in the text format: blocks of labelled lines, values printed by Python's ``repr``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.readers.text.text_lines import TextLine
 
 _LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*)")
 _VALUE = re.compile(r"[ \t]+(?P<key>\w+): (?P<value>.+)")
-# Python 3.11 formats the enum member, 3.10 its value.
+# Python 3.11 prints the enum member, 3.10 its value.
 _ENUM = "MetricDumpTrigger."
 
 
@@ -26,7 +26,7 @@ class _Block:
 
 
 def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
-    """Yield the records that have statistics; what is dropped goes to ``tally``."""
+    """Yield the records that have statistics; ``tally`` counts dropped ones."""
     block: _Block | None = None
     for line in lines:
         if not line.ended and line.text.strip():
@@ -53,7 +53,7 @@ def _keep(block: _Block, match: re.Match[str], line: TextLine, tally: IssueTally
 
 def _literal(text: str) -> object:
     with warnings.catch_warnings():
-        # A damaged value can look like questionable Python; nobody wants to hear of that.
+        # A damaged value can trigger irrelevant Python syntax warnings.
         warnings.simplefilter("ignore")
         return ast.literal_eval(text)
 

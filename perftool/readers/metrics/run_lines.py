@@ -1,4 +1,4 @@
-"""Summary files: a JSON line for each run, and for each rank of one, as ``analyze --summary-jsonl`` appends them."""
+"""Reads summary files: a JSON line for each run, and for each of its ranks, from ``analyze --summary-jsonl``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line has some 2 kB; what is longer is of something else, and need not be held in memory.
+# A line has some 2 kB; a longer one is something else, and need not be held in memory.
 _LONGEST = 1 << 20
+# No number of a run, in any unit, comes near this.
+_LARGEST = 1e30
 
 
 def read_history(path: str) -> History:
-    """The runs and ranks of the summary file ``path`` ('-' is stdin); lines that cannot be read are counted.
+    """The runs and ranks of the summary file ``path`` ('-' is stdin), and the number of unreadable lines.
 
-    Raises InputError when the file cannot be opened, or holds no such line at all.
+    Raises InputError when the file cannot be opened or contains no summary line.
     """
     lines, damaged = [], 0
     with ByteStream(path) as stream:
@@ -36,7 +38,7 @@ def read_history(path: str) -> History:
 
 
 def read_done(path: str) -> list[FileState]:
-    """The traces of a folder that was watched whose lines the summary file ``path`` has; none when there is no file."""
+    """The traces of a watched folder already listed in the summary file ``path``; none when it does not exist."""
     if not Path(path).exists():
         return []
     with ByteStream(path) as stream:
@@ -56,7 +58,7 @@ def _file_of(text: bytes) -> FileState | None:
 
 
 def require_summaries(path: str) -> None:
-    """Raise InputError when ``path`` is a file of something else, to which no line of ours may be appended."""
+    """Raise InputError when ``path`` holds other content, to which we must not append."""
     target = Path(path)
     if target.is_file() and target.stat().st_size:
         try:
@@ -66,7 +68,7 @@ def require_summaries(path: str) -> None:
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines that hold anything, of what is too long only the beginning."""
+    """The lines that are not blank; only the beginning of one that is too long."""
     rest = b""
     for block in blocks:
         first, *others = block.split(b"\n")
@@ -80,7 +82,7 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _run_line(text: bytes) -> RunLine | None:
-    """What a line says; None when it is damaged, or none of ours."""
+    """The summary in a line; None when it is damaged, or not ours."""
     try:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
     except orjson.JSONDecodeError:
@@ -91,7 +93,7 @@ def _run_line(text: bytes) -> RunLine | None:
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
-        and isinstance(found.get("origin", ""), str)
+        and all(isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder"))
         and isinstance(found.get("device"), str | None)
         and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
         and isinstance(codes, list)
@@ -100,15 +102,18 @@ def _run_line(text: bytes) -> RunLine | None:
     if not whole or metrics is None:
         return None
     return RunLine(
-        found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", "")
-    )
+        found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
+        found.get("recorded", ""), found.get("folder", ""),
+    )  # fmt: skip
+
+
+def _possible(value: Any) -> bool:
+    """Whether ``value`` is a plausible number of a run: squares and sums of such numbers are finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
-    """Numbers by name; None when anything else is among them."""
+    """Numbers by name; None if any value is something else."""
     if not isinstance(found, dict):
         return None
-    for value in found.values():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
-            return None
-    return found
+    return found if all(value is None or _possible(value) for value in found.values()) else None

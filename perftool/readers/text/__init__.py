@@ -1,1 +1,1 @@
-"""Text inputs: what a file is, its lines, its times, and what was wrong with it."""
+"""Readers of text inputs: kind of a file, lines, times, and import issues."""

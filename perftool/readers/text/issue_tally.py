@@ -1,4 +1,4 @@
-"""Counts what a reader drops or repairs, so that thousands of alike problems make one import issue."""
+"""Counts what a reader drops or repairs, so that thousands of similar problems make one import issue."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from perftool.model.inputs import ImportIssue
 
 
 class IssueTally:
-    """One counter per kind of problem; the message of a kind is the one of its first occurrence."""
+    """One counter per kind of problem; the first occurrence sets the message of its kind."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._messages: dict[str, str] = {}
 
     def note(self, kind: str, message: str, line: int | None = None) -> None:
-        """Count one occurrence; ``line`` is where, and only the first is kept."""
+        """Count one occurrence, in ``line``; only the first line is kept."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         place = "" if line is None else f", first in line {line}"
         self._messages.setdefault(kind, message + place)

@@ -1,8 +1,10 @@
-"""Log lines without what loggers and launchers put around them, remembering what those say.
+"""Strips the prefixes of loggers and launchers from log lines, and keeps their contents.
 
-Before the text that matters a line may carry colours, the label of a launcher (Open MPI ``[1,0]<stdout>:``,
+A line may begin with colours, the label of a launcher (Open MPI ``[1,0]<stdout>:``,
 torchrun ``[default0]:``, ``rank0: `` ...) and the groups of the Gaudi logger:
-``[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] ``.
+``[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] ``. vLLM's logger writes
+``(EngineCore_DP0 pid=123) INFO 11-23 14:08:20 [core.py:133] ``; before its version 0.9 without parentheses and the
+first bracket. SGLang's writes ``[2026-11-23 14:08:20 TP0] ``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_line
 
 
 class Prefix(NamedTuple):
-    """What stood before the text of a line. ``tid`` is as printed (hexadecimal), ``level`` in lower case."""
+    """The contents of a line's prefix. ``tid`` is as printed (hexadecimal), ``level`` in lower case."""
 
     rank: int | None = None
     time_ns: int | None = None
@@ -29,7 +31,7 @@ class Prefix(NamedTuple):
 
     @property
     def is_logger(self) -> bool:
-        """Whether a logger wrote the line, rather than a plain print behind a launcher."""
+        """Whether a logger wrote the line, rather than a plain print under a launcher."""
         return self.time_ns is not None or self.logger is not None or self.tid is not None
 
 
@@ -49,11 +51,11 @@ class LogLine(NamedTuple):
 def read_log_lines(
     source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log; ``rank`` is assumed where one names none. Raises as read_lines does."""
+    """Yield the ``wanted`` lines of a log; ``rank`` applies where one names none. Raises the errors of read_lines."""
     for line in read_lines(source, tally, wanted=wanted):
         text = line.text
         if len(text) > MAX_LINE:
-            tally.note("long line", f"a line is longer than {MAX_LINE} characters; its rest is ignored", line.number)
+            tally.note("long line", f"a line is longer than {MAX_LINE} characters; the rest is ignored", line.number)
         prefix, text = split_prefix(text[:MAX_LINE])
         yield LogLine(line.number, text, rank if prefix.rank is None else prefix.rank, prefix, line.ended)
 
@@ -67,10 +69,10 @@ def strip_ansi(text: str) -> str:
 
 
 def split_prefix(line: str) -> tuple[Prefix, str]:
-    """Separate what launchers and the logger wrote from the message."""
+    """Separate the prefixes of launchers and the logger from the message."""
     text, prefix = strip_ansi(line), NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
-        # As the logger writes it, behind no label: what stands behind the time is the same in many lines.
+        # Fast path for a logger's line without a label: the groups after the time repeat in many lines.
         behind, rest = _behind_time(timed[3])
         if not rest and behind.time_ns == 0:
             time_ns = parse_time_of_day(timed[1], timed[2])
@@ -87,6 +89,9 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
         text = text[label.end() :]
     if text.lstrip().startswith("["):
         prefix, text = _logger_groups(prefix, text)
+    elif server := _SERVER.match(text):
+        prefix = prefix._replace(time_ns=parse_time(server["time"]), level=server["level"].lower())
+        text = text[server.end() :]
     if prefix.is_logger:
         text = _without_source_line(text)
     return prefix, text
@@ -99,26 +104,33 @@ def _without_source_line(text: str) -> str:
 
 _MAX_LABELS = 4
 _BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
-# Labels that could as well be text are taken only before something this program reads.
+# Ambiguous labels count only before text that this program reads.
 _LABELS = (
     r"\s*\[\d+,(?P<rank>\d{1,6})\]\s?<std(?:out|err)>:[ ]?",  # mpirun --tag-output
     r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, and scripts of users
     r"\s*\[[a-z_]+(?P<rank>\d{1,6})\]:[ \t]?",  # torchrun: role and local rank
     r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?",  # containers
     r"[\x20-\x7e]{10,32}\d{4}(?=\[\d+,\d+\]<std)",  # mpirun --timestamp-output
-    r"\(\w* ?pid=\d+(?:, ip=[\w.:]+)?\) ?",  # Ray
+    r"\([\w-]* ?(?:rank=(?P<rank>\d{1,6}) )?pid=\d+(?:, ip=[\w.:]+)?\) ?",  # Ray, vLLM
     r" *(?P<rank>\d{1,6}): " + _BARE_LABEL_BEFORE,  # srun --label
     r"[A-Za-z0-9][\w.-]*: " + _BARE_LABEL_BEFORE,  # pdsh, used by DeepSpeed: host name
 )
-# One alternation is several times faster than one pattern after the other; at most one rank group matches.
+# One alternation is several times faster than separate patterns; at most one rank group matches.
 _LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, label in enumerate(_LABELS)))
 _GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
+# The logger writes at most five.
+_MAX_GROUPS = 16
+# No year, so the time counts from midnight.
+_SERVER = re.compile(
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
+    r"(?:\[?[\w./-]{1,120}:\d{1,6}\] ?)?"
+)
 _SOURCE_LINE = re.compile(r"^\s*[\w./-]+\.(?:cpp|cc|h|hpp):\d+[:\t ]\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A kind of bracketed group: how it looks, what it sets."""
+    """A kind of bracketed group: its pattern, and the fields it sets."""
 
     pattern: re.Pattern[str]
     sets: Callable[[Prefix, str], Prefix]
@@ -132,6 +144,10 @@ _GROUPS = tuple(
             lambda p, text: p._replace(time_ns=parse_time(text)),
         ),
         (
+            r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?:DP|TP|PP|EP)\d{1,4}){0,4}$",
+            lambda p, text: p._replace(time_ns=parse_time(text)),
+        ),
+        (
             r"(?i)(trace|debug|info|warn|warning|error|critical|[tdiwec])\s*$",
             lambda p, text: p._replace(level=text.lower()),
         ),
@@ -142,28 +158,32 @@ _GROUPS = tuple(
         (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
-# Other names are a logger only where the logger writes it, behind the time: [CACHEFILE] is part of a message.
+# Other names denote a logger only right after the time: [CACHEFILE] is part of a message.
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 
 
-_TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\])+)")
+_TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 
 @lru_cache(maxsize=4096)
 def _behind_time(groups: str) -> tuple[Prefix, str]:
-    """What the ``groups`` behind a time say, the time left at 0, and what of them belongs to the message."""
+    """The contents of the ``groups`` after a time (set to 0 here), and the rest, which belongs to the message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 
 
 def _logger_groups(prefix: Prefix, text: str) -> tuple[Prefix, str]:
-    while (group := _GROUP.match(text)) and (known := _apply(prefix, group[1])) is not None:
-        prefix, text = known, text[group.end() :]
+    at = 0
+    for _ in range(_MAX_GROUPS):
+        if not (group := _GROUP.match(text, at)) or (known := _apply(prefix, group[1])) is None:
+            break
+        prefix, at = known, group.end()
+    text = text[at:]
     return prefix, text.lstrip() if prefix.is_logger else text
 
 
 def _apply(prefix: Prefix, content: str) -> Prefix | None:
-    """``prefix`` with what one group says, None when the group belongs to the message."""
+    """``prefix`` with the content of one group; None when the group belongs to the message."""
     for group in _GROUPS:
         if match := group.pattern.match(content):
             return group.sets(prefix, match[1])

@@ -1,4 +1,4 @@
-"""Times as logs and metrics files write them, in integer nanoseconds."""
+"""Parses times of logs and metrics files into integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 of the writer's clock, or since midnight when ``text`` has no year; else None.
+    """Nanoseconds since 1970 by the writer's clock, or since midnight when ``text`` has no year; None for other text.
 
-    The time zone is unknown, so the clock is read as if it were UTC: differences are right, the origin is
-    not.
+    The time zone is unknown, so the clock is read as UTC: differences are right, the origin is not.
     """
     match = _TIME.match(text.strip())
     if match is None:
@@ -37,11 +36,11 @@ def parse_time(text: str) -> int | None:
 
 
 def parse_time_of_day(clock: str, fraction: str) -> int:
-    """Nanoseconds since midnight of a ``clock`` that shows ``HH:MM:SS`` and the digits of a ``fraction`` behind it."""
+    """Nanoseconds since midnight of a ``clock`` (``HH:MM:SS``) plus the digits of its ``fraction``."""
     return _seconds(clock) * SECOND_NS + int(fraction[:9].ljust(9, "0"))
 
 
-# Many lines are written in one second.
+# Cached, because many lines share a second.
 @lru_cache(maxsize=64)
 def _seconds(clock: str) -> int:
     hour, minute, second = clock.split(":")
@@ -49,5 +48,5 @@ def _seconds(clock: str) -> int:
 
 
 def time_of_day(time_ns: int) -> int:
-    """The part of ``time_ns`` since midnight, the same with and without a date."""
+    """``time_ns`` since midnight, the same with and without a date."""
     return time_ns % DAY_NS

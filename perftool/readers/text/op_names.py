@@ -1,4 +1,4 @@
-"""Names of ops and data types as the other inputs spell them."""
+"""Normalises names of ops and data types to the spelling of the other inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OpName:
 
 
 def op_name(text: str) -> OpName:
-    """Normalise an op as a log spells it; without a namespace it is an ``aten`` op."""
+    """Normalise an op from a log; without a namespace it is an ``aten`` op."""
     full = text.strip()
     if "::" not in full:
         full = f"{DEFAULT_NAMESPACE}::{full}"
@@ -45,6 +45,6 @@ _TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tenso
 
 
 def dtype_name(text: str) -> str:
-    """``HPUBFloat16Type`` as ``bfloat16``; a spelling that is not known stays as it is."""
+    """``HPUBFloat16Type`` as ``bfloat16``; an unknown spelling stays unchanged."""
     match = _TENSOR_TYPE.match(text)
     return _TYPES.get(match[1], text) if match else text

@@ -1,4 +1,4 @@
-"""What looks like a password or a token in the metadata of a trace: some launchers write their environment there."""
+"""Finds likely passwords and tokens in the metadata of a trace: some launchers write their environment there."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NAME = re.compile(
     r"(?:$|[_.\-\s])",
     re.IGNORECASE,
 )
-# What services write before their tokens.
+# Tokens with well-known prefixes of services.
 _VALUE = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|sk-[\w\-]{20,}"
     r"|AKIA[0-9A-Z]{16}|xox[abpr]-[\w\-]{10,}|eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*)"
 )
-# A shorter one would be found in the middle of other words, and protects nothing.
+# A shorter secret would match inside other words, and protects nothing.
 _SHORTEST = 8
 _PLAIN = re.compile(r"[\w+/=.\-~!@#$%^&*:]+")
 _DEEPEST = 8
@@ -43,7 +43,7 @@ def secrets_in(value: Any, name: str = "", depth: int = 0) -> dict[str, str]:
 
 
 def without(blocks: Iterable[bytes], secrets: Collection[str]) -> Iterator[bytes]:
-    """``blocks`` of JSON or HTML with every one of ``secrets`` replaced, also where one goes over two blocks."""
+    """``blocks`` of JSON or HTML with all ``secrets`` replaced, even across the boundary of two blocks."""
     written = sorted({orjson.dumps(secret)[1:-1] for secret in secrets}, key=len, reverse=True)
     if not written:
         yield from blocks

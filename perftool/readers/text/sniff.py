@@ -1,4 +1,4 @@
-"""Which reader a text input belongs to, told by its first lines and, in doubt, by its name."""
+"""Selects the reader of a text input by its first lines and, in doubt, by its name."""
 
 from __future__ import annotations
 
@@ -11,28 +11,46 @@ from typing import Literal
 from perftool.readers.config.run_config import json_flavour
 from perftool.readers.logs.banner import TITLES
 from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS
+from perftool.readers.logs.compiler_advice import is_advice
 from perftool.readers.logs.environment_dump import ASSIGNMENT, is_relevant
 from perftool.readers.logs.fallback_log import HEADERS
 from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.metrics.compilation_stats import START as COMPILATION_STEP
+from perftool.readers.nodes.analyzed_nodes import is_header as is_nodes_header
+from perftool.readers.serving.client_result import TITLE as RESULT_TITLE
+from perftool.readers.serving.client_result import is_result
+from perftool.readers.serving.metrics_page import is_page
 from perftool.readers.text.log_lines import split_prefix
+from perftool.readers.trace.envelope import top_keys
 from perftool.readers.trace.profiler_csv import is_profiler_header
 
-TextKind = Literal["fallback_log", "metrics", "runtime_log", "config", "csv", "flight_record", "unknown"]
-TextForm = Literal[
-    "metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "flight_record", "log", "unknown"
+TextKind = Literal[
+    "fallback_log",
+    "metrics",
+    "runtime_log",
+    "config",
+    "csv",
+    "flight_record",
+    "nodes",
+    "graph",
+    "serving",
+    "unknown",
 ]
+TextForm = Literal[
+    "metrics", "compilation_stats", "json_config", "environment", "profiler_csv", "flight_record", "analyzed_nodes",
+    "nodes_view", "post_graph", "bundle", "compiler_advice", "client_result", "metrics_page", "log", "unknown",
+]  # fmt: skip
 
-# How much of an input is worth a look: a console log can begin with pages of package installation.
+# The part of an input to examine: a console log can begin with pages of package installation.
 HEAD_CHARACTERS = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """``kind`` is what the input is to a user, ``form`` which reader takes it.
+    """``kind`` is the kind of input for users, ``form`` selects its reader.
 
-    One console log may hold fallback tables, the banner and runtime lines: its kind is the first that
-    applies, its form is ``log`` either way.
+    A console log may hold fallback tables, the banner and runtime lines: its kind is the first that
+    applies, its form is always ``log``.
     """
 
     kind: TextKind
@@ -43,13 +61,16 @@ UNKNOWN = Sniffed("unknown", "unknown")
 
 
 def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
-    """Decide from the first lines of a text and the file's name; a trace is not a text and stays unknown."""
+    """Classify a text by its first lines and the file's name; a trace is no text and stays unknown."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return UNKNOWN
-    return next((sniffed for test, sniffed in _TESTS if test(filled, name)), UNKNOWN)
+    tests = _JSON_TESTS if _JSON.match(filled[0]) else _TESTS
+    return next((sniffed for test, sniffed in tests if test(filled, name)), UNKNOWN)
 
 
+# A log line may begin with [ too, as in [INFO].
+_JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{"\]]|$))')
 _METRIC = re.compile(r'\[?\s*\{\s*"metric_name"\s*:')
 _TOP_KEY = re.compile(r'"([^"\\]+)"\s*:')
 _TRACE_KEYS = frozenset({"traceEvents", "schemaVersion", "deviceProperties", "displayTimeUnit", "ph"})
@@ -73,17 +94,31 @@ def _is_profiler_csv(lines: list[str], _name: str) -> bool:
     return is_profiler_header(lines[0])
 
 
+def _is_analyzed_nodes(lines: list[str], _name: str) -> bool:
+    return is_nodes_header(lines[0])
+
+
+def _is_compiler_advice(lines: list[str], _name: str) -> bool:
+    return is_advice(lines)
+
+
 def _is_json_config(lines: list[str], name: str) -> bool:
-    if not lines[0].lstrip().startswith("{"):
-        return False
-    keys = frozenset(key for line in lines for key in _TOP_KEY.findall(line))
-    if keys & _TRACE_KEYS:
+    keys = frozenset(top_keys("\n".join(lines).encode(errors="replace")))
+    if not keys or keys & _TRACE_KEYS:
         return False
     return json_flavour(keys) is not None or _CONFIG_NAME.search(PurePath(name).name) is not None
 
 
+def _is_client_result(lines: list[str], _name: str) -> bool:
+    return is_result(top_keys("\n".join(lines).encode(errors="replace")))
+
+
+def _is_metrics_page(lines: list[str], _name: str) -> bool:
+    return is_page(lines)
+
+
 def is_trace(lines: Sequence[str]) -> bool:
-    """Whether a text begins as a trace does."""
+    """Whether a text begins like a trace."""
     begins = next((line.lstrip()[:1] for line in lines if line.strip()), "")
     return begins in ("{", "[") and any(key in _TRACE_KEYS for line in lines for key in _TOP_KEY.findall(line))
 
@@ -91,7 +126,7 @@ def is_trace(lines: Sequence[str]) -> bool:
 def _is_environment(lines: list[str], name: str) -> bool:
     settings = [line for line in "\n".join(lines).replace("\0", "\n").split("\n") if line.lstrip()[:1] not in "#"]
     matches = [match for line in settings if (match := ASSIGNMENT.match(line))]
-    # Values of several lines and shell functions are part of many environments.
+    # Many environments contain multi-line values and shell functions.
     if not matches or len(matches) * 2 < len(settings):
         return False
     return bool(_ENVIRONMENT_NAME.search(PurePath(name).name)) or any(is_relevant(match["key"]) for match in matches)
@@ -103,6 +138,7 @@ def _is_fallback_log(lines: list[str], _name: str) -> bool:
 
 _RUNTIME_CORES = (
     *TITLES,
+    RESULT_TITLE,
     *(known.core for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS) if len(known.core) > 9),
 )
 
@@ -113,12 +149,19 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
     )
 
 
-_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
+# JSON is classified by structure alone: names in it may also occur in logs.
+_JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),
+    (_is_client_result, Sniffed("serving", "client_result")),
+    (_is_json_config, Sniffed("config", "json_config")),
+)
+_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_text_metrics, Sniffed("metrics", "metrics")),
     (_is_profiler_csv, Sniffed("csv", "profiler_csv")),
-    (_is_json_config, Sniffed("config", "json_config")),
+    (_is_analyzed_nodes, Sniffed("nodes", "analyzed_nodes")),
+    (_is_compiler_advice, Sniffed("runtime_log", "compiler_advice")),
+    (_is_metrics_page, Sniffed("serving", "metrics_page")),
     (_is_environment, Sniffed("config", "environment")),
     (_is_fallback_log, Sniffed("fallback_log", "log")),
     (_is_runtime_log, Sniffed("runtime_log", "log")),

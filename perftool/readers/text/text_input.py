@@ -1,4 +1,4 @@
-"""Any text input but a trace: look at its beginning, then hand it to the reader it belongs to."""
+"""Reads any text input except a trace: examines its beginning, then passes it to its reader."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from perftool.errors import InputError
 from perftool.model.records import LogReading, combine
 from perftool.readers.config import run_config
 from perftool.readers.files.rank_name import rank_of
-from perftool.readers.files.stream import STDIN
+from perftool.readers.files.stream import STDIN, ByteStream
 from perftool.readers.flight import dump
-from perftool.readers.logs import console_log, environment_dump
+from perftool.readers.logs import compiler_advice, console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
+from perftool.readers.nodes import analyzed_nodes, bundle, is_bundle, post_graph
+from perftool.readers.serving import client_result, metrics_page
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, is_trace, sniff
+from perftool.readers.text.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, sniff
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wanted, read_lines
-from perftool.readers.trace.profiler_csv import reject_hltv
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """What a log, a metrics file or a configuration says, whichever ``source`` is; ``kind`` tells.
+    """Read a log, a metrics file or a configuration; the reading's ``kind`` says which one ``source`` is.
 
-    A text of unknown kind is read as a log: its known lines may come late. The rank is taken from the path
+    A text of unknown kind is read as a log: its known lines may come late. The rank comes from the path
     unless given. Raises InputError when the file cannot be opened or read, and for the profiler's own
     formats, which are traces.
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
-    reject_hltv(name)
-    if name and name != STDIN and dump.is_dump(name):
-        return dump.read(name, rank)
+    if name and name != STDIN and (form := _document(name)):
+        return _DOCUMENTS[form](name, rank)
     rank = rank_of(name) if rank is None else rank
     tally = IssueTally()
     wanted = Wanted()
@@ -45,11 +45,24 @@ def read(source: Source, rank: int | None = None) -> LogReading:
 
 
 def sniff_input(source: Source) -> Sniffed:
-    """The kind of an input by its beginning. Raises InputError when it cannot be opened or read."""
+    """Classify an input by its beginning. Raises InputError when it cannot be opened or read."""
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
-    if name and name != STDIN and dump.is_dump(name):
-        return Sniffed("flight_record", "flight_record")
+    if name and name != STDIN and (form := _document(name)):
+        return Sniffed(_KINDS[form], form)
     return sniff([line.text for line in _head(read_lines(source, IssueTally()))], name)
+
+
+def _document(path: str) -> TextForm | None:
+    """The form of a file that is a document or an archive; None for lines of text."""
+    if is_bundle(path):
+        return "bundle"
+    with ByteStream(path) as stream:
+        head = next(stream.blocks(), b"")
+    tests: tuple[tuple[TextForm, Callable[[bytes], bool]], ...] = (
+        ("flight_record", dump.begins_dump), ("nodes_view", analyzed_nodes.begins_view),
+        ("post_graph", post_graph.begins_graphs),
+    )  # fmt: skip
+    return next((form for form, test in tests if test(head)), None)
 
 
 def _head(lines: Iterator[TextLine]) -> Iterator[TextLine]:
@@ -69,13 +82,26 @@ def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | No
 
 
 def _read_config(lines: Source, _rank: int | None) -> LogReading:
-    """A configuration file is one for all ranks."""
+    """Read a configuration file, which applies to all ranks."""
     return run_config.read(lines)
 
 
+_KINDS: dict[TextForm, TextKind] = {
+    "bundle": "nodes", "flight_record": "flight_record", "nodes_view": "nodes", "post_graph": "graph",
+}  # fmt: skip
+_DOCUMENTS: dict[TextForm, Callable[[str, int | None], LogReading]] = {
+    "bundle": bundle.read,
+    "flight_record": dump.read,
+    "nodes_view": analyzed_nodes.read_file,
+    "post_graph": post_graph.read_file,
+}
 _READERS: dict[TextForm, Callable[[Source, int | None], LogReading]] = {
     "metrics": metrics_file.read,
     "compilation_stats": compilation_stats.read,
     "environment": environment_dump.read,
     "json_config": _read_config,
+    "analyzed_nodes": analyzed_nodes.read_csv,
+    "compiler_advice": compiler_advice.read,
+    "client_result": client_result.read,
+    "metrics_page": metrics_page.read,
 }

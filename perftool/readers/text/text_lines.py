@@ -1,8 +1,8 @@
-"""Any text input as lines: encodings, line ends and compression are settled here and nowhere else.
+"""Reads any text input as lines; the only place that handles encodings, line ends and compression.
 
-Logs reach gigabytes, so the input is decoded and split block by block. The encoding is told by the byte
-order mark, else by the zero bytes that UTF-16 puts between ASCII letters, else it is UTF-8; a line that is
-not valid UTF-8 is read as Latin-1, which maps every byte to some character.
+Logs reach gigabytes, so the input is decoded and split block by block. The byte order mark determines the encoding,
+else the zero bytes that UTF-16 puts between ASCII letters, else it is UTF-8; a line that is not valid UTF-8 is read
+as Latin-1, which maps every byte to some character.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_search import TextSearch
 
-# Longer than any log line; a file without line ends must not end up in memory.
+# Longer than any log line; a file without line ends must not fill the memory.
 MAX_LINE = 1 << 20
-# All records of a JSON file may stand on one line when a tool has rewritten it.
+# A rewritten JSON file may have all its records on one line.
 MAX_JSON_LINE = 64 << 20
 
 _MARKS = (
@@ -31,15 +31,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Less while every line is given, since then its reader decides which ones it wants.
+# Smaller pieces while all lines are delivered, because the reader may soon restrict them.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
 class TextLine(NamedTuple):
-    """A line without its end. ``number`` counts line feeds, so it is what an editor shows.
+    """A line without its end. ``number`` counts line feeds, like an editor.
 
-    The parts of a line that carriage returns overwrite (progress bars) come one by one under the same number.
-    ``ended`` is false for a last line without a line end, which may have been cut.
+    The parts of a line between carriage returns (progress bars) are separate, with the same number.
+    ``ended`` is false for a last line without a line end, which may be cut off.
     """
 
     number: int
@@ -49,10 +49,10 @@ class TextLine(NamedTuple):
 
 @dataclass
 class Wanted:
-    """Which lines a reader still wants; it may change its mind with every line that it is given.
+    """The lines a reader still wants; the reader may change this after every line.
 
-    While ``texts`` is None these are all lines, else those that hold one of ``texts``, and while ``every`` is set those
-    between. The others are counted, which is ten times faster than to hand them out.
+    While ``texts`` is None it wants all lines, else those with one of ``texts`` and, while ``every`` is set, those
+    between. Other lines are only counted, which is ten times faster than delivering them.
     """
 
     texts: tuple[str, ...] | None = None
@@ -66,7 +66,7 @@ Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
 def read_lines(
     source: Source, tally: IssueTally, max_line: int = MAX_LINE, wanted: Wanted | None = None
 ) -> Iterator[TextLine]:
-    """Yield the lines of ``source``; problems go to ``tally``. Lines that are not ``wanted`` may be left out.
+    """Yield the lines of ``source``; problems go to ``tally``. Lines not ``wanted`` may be left out.
 
     Raises InputError when the file cannot be opened or read, never because of its content.
     """
@@ -84,7 +84,7 @@ def read_lines(
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """Those of ``texts`` that hold no other of them: a line has one of these where it has one of ``texts``."""
+    """The ``texts`` that contain no other one: a line contains one of these if and only if it contains any text."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))
 
@@ -136,7 +136,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
 
 
 def _pieces(text: str, end: int, wanted: Wanted) -> Iterator[str]:
-    """``text`` up to ``end`` in parts of whole lines, each short enough that its reader can change its mind in time."""
+    """``text`` up to ``end`` in parts of whole lines, each short enough for the reader to change ``wanted`` in time."""
     begin = 0
     while begin < end:
         size = _PIECE_OF_ALL if wanted.texts is None else _PIECE
@@ -167,7 +167,7 @@ def _wanted_of(
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether every byte was UTF-8; what was not is kept as lone surrogates."""
+    """Whether every byte was UTF-8; other bytes are kept as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -183,12 +183,12 @@ def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: b
     parts = line.rstrip("\r").split("\r")
     for part in parts:
         if len(part) > max_line:
-            tally.note("long line", f"a line is longer than {max_line} characters; its rest is ignored", number)
+            tally.note("long line", f"a line is longer than {max_line} characters; the rest is ignored", number)
     return [TextLine(number, part[:max_line], ended) for part in parts]
 
 
 def _repaired(line: str, number: int, tally: IssueTally) -> str:
-    """``line`` with bytes that are not UTF-8 (kept as lone surrogates so far) read as Latin-1."""
+    """``line``, read as Latin-1 if it has bytes that are not UTF-8 (kept as lone surrogates so far)."""
     try:
         line.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Which lines hold one of many texts."""
+"""Finds lines that contain any of many texts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-# From here on one question to DuckDB, a thousandth of a second, is quicker than to look for each text by itself.
+# From this length on, one DuckDB query, a thousandth of a second, is faster than a search for each text.
 _LONG = 512 << 10
 
 
 class TextSearch:
-    """Looks for texts in pieces of a log; use as a context manager.
+    """Searches pieces of a log for texts; use as a context manager.
 
-    Python looks for one text at a time, which for dozens of them is slower than all the rest of reading. The regular
-    expressions of DuckDB (RE2) take one pass however many there are, so long pieces are given to these.
+    Python searches for one text at a time, which for dozens of texts is slower than the rest of reading. DuckDB's
+    regular expressions (RE2) need one pass for any number of texts, so they search the long pieces.
     """
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class TextSearch:
             self._connection.close()
 
     def lines_with(self, texts: tuple[str, ...], piece: str, start: int) -> list[int]:
-        """Where the lines of ``piece`` begin that hold one of ``texts``, from ``start`` on, in order.
+        """The offsets of lines of ``piece``, from ``start`` on, that contain one of ``texts``, in order.
 
-        ``piece`` is made of whole lines, ``start`` the beginning of one.
+        ``piece`` consists of whole lines; ``start`` is the beginning of one.
         """
         if texts and len(piece) - start >= _LONG:
             return _begins_of(self._found(texts, piece[start:]), piece, start)
@@ -45,7 +45,7 @@ class TextSearch:
         return sorted(begins)
 
     def _found(self, texts: tuple[str, ...], piece: str) -> list[str]:
-        """The ``texts`` that ``piece`` holds, each as often as it does, in their order there, without overlap."""
+        """The occurrences of ``texts`` in ``piece``, in order and without overlap."""
         if self._connection is None:
             import duckdb
 
@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """Where the lines begin that hold ``found``. Each is the next that there is: else another would come before it."""
+    """The offsets of the lines that contain ``found``. Each next occurrence is the right one, as they are in order."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

@@ -1,1 +1,1 @@
-"""Traces: Chrome JSON of every producer, and Gaudi's profiler CSV."""
+"""Readers of traces: Chrome JSON of every producer, and Gaudi's profiler CSV."""

@@ -1,4 +1,4 @@
-"""An iterator that works ahead of the one who takes from it."""
+"""An iterator that prefetches items on its own thread."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# How often who waits looks whether it was stopped: the source may be a silent pipe.
+# Poll interval while waiting, to notice a stop: the source may be a silent pipe.
 _LOOK_S = 0.1
-# How long an error waits for the thread to end. One that reads a pipe ends when the pipe does.
+# After an error, the wait for the thread to end. A thread that reads a pipe ends with the pipe.
 _PATIENCE_S = 1.0
 
 
 class Ahead(Generic[Item]):
-    """The items of ``source``, made on a thread of their own, at most ``most`` before they are taken.
+    """The items of ``source``, made on a separate thread, at most ``most`` in advance.
 
-    Several threads may take. What ``source`` raises is raised where the item would be taken. Use as a context manager:
-    leaving ends the thread.
+    Several threads may consume them. Errors of ``source`` are raised in a consumer, in place of the item. Use as a
+    context manager: leaving it ends the thread.
     """
 
     def __init__(self, source: Iterable[Item], most: int) -> None:
@@ -37,7 +37,7 @@ class Ahead(Generic[Item]):
         self.stop()
         until = None if kind is None else monotonic() + _PATIENCE_S
         while self._thread.is_alive() and (until is None or monotonic() < until):
-            # It may wait for room.
+            # The thread may be waiting for space in the queue.
             with suppress(Empty):
                 self._made.get(timeout=0.01)
 
@@ -50,7 +50,7 @@ class Ahead(Generic[Item]):
                 item = self._made.get(timeout=_LOOK_S)
                 if not isinstance(item, _End):
                     return item
-                # For others who take.
+                # Pass the end on to the other consumers.
                 self._made.put(_End(None))
                 if item.error is not None:
                     raise item.error
@@ -58,7 +58,7 @@ class Ahead(Generic[Item]):
         raise StopIteration
 
     def stop(self) -> None:
-        """Make and give no more items; who waits for one learns it soon."""
+        """Make and deliver no more items; waiting consumers notice it soon."""
         self._unwanted.set()
 
     def _make(self) -> None:

@@ -1,9 +1,9 @@
-"""Chrome trace JSON (Kineto's format) as a sequence of small, valid array files.
+"""Splits Chrome trace JSON (Kineto's format) into small, valid array files.
 
 The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as
-a JSON array of its own, so that memory stays bounded and the store can read them in parallel. Cutting costs a
-search in the last kilobytes of each block; no byte of a healthy file is parsed here. A chunk the store cannot
-parse is handed back to ``repair``.
+a separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A cut costs a
+search in the last kilobytes of each block; no byte of a healthy file is parsed here. A chunk that the store cannot
+parse goes back to ``repair``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.trace.time_text import is_lossy, quote_times
 
-# A head longer than this (metadata before the events) is searched for its key only.
+# A longer head (metadata before the events) is only searched for its key.
 _LONGEST_HEAD = 128 << 20
-# Text without a sure boundary is kept together up to here; then it is cut where a boundary may be.
+# Text without a proven boundary is kept together up to this size; then it is cut at a possible one.
 _LONGEST_CARRY = 32 << 20
-# Text in which nothing even looks like a boundary is no event, and after this much of it no metadata either.
+# Text without even a possible boundary is no event, and beyond this size no metadata either.
 _LONGEST_EVENT = 128 << 20
 
 
@@ -46,8 +46,8 @@ class Chunk:
 class ChromeTrace:
     """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
 
-    Chunks may be cut on one thread while others are repaired on another. ``events_end`` is the offset of the bracket
-    that closes the events, once they are all cut; None when it is not known, or when there is damage before it.
+    One thread may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the
+    bracket that closes the events; None when it is unknown, or when there is damage before it.
     """
 
     def __init__(self, path: str, spool: Path) -> None:
@@ -64,7 +64,7 @@ class ChromeTrace:
         self._last_offset = -1
         self._closing = b""
         self._exact = False
-        # What comes to light by repairs.
+        # Results of repairs.
         self._mended = mend.Mended()
         self._foreign: dict[str, Any] = {}
         self._lost: list[ImportIssue] = []
@@ -81,7 +81,7 @@ class ChromeTrace:
                 block, blocks = envelope.lines_joined(block), map(envelope.lines_joined, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
-            # Lines that end like a document are neither: a bracket there closes nothing.
+            # In JSON Lines a final `]` closes nothing.
             self._damaged = head.damaged > 0 or head.lines
             if head.damaged:
                 text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
@@ -103,7 +103,7 @@ class ChromeTrace:
         end = envelope.scan_end(data, 0)
         if end is not None:
             self.ended = True
-            # Quotes around times move what follows them.
+            # Quotes around times shift all later offsets.
             self.events_end = None if chunk.exact else chunk.offset + end
             closing = self._closing if chunk.offset == self._last_offset else b""
             self._read_foreign(data[end + 1 :] + closing)
@@ -117,7 +117,7 @@ class ChromeTrace:
         return self._spooled([text], chunk.offset, exact=chunk.exact or is_lossy(text))
 
     def finish(self) -> None:
-        """Turn what was repaired and dropped into issues; call once, after the last chunk was loaded."""
+        """Turn repairs and losses into issues; call once, after the last chunk was loaded."""
         found = self._mended
         self.metadata.update(self._foreign)
         self.issues += self._lost
@@ -147,7 +147,7 @@ class ChromeTrace:
         self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
-        """The head, the text from which it was read, and how much blank text lies before that."""
+        """The head, the text it was read from, and the size of the blank text before that."""
         parts: list[bytes] = []
         size = skipped = looked_at = 0
         for block in blocks:
@@ -156,7 +156,7 @@ class ChromeTrace:
                 continue
             parts.append(block)
             size += len(block)
-            # At twice the size, so that a long head is not looked at once for each of its blocks.
+            # Retry only at twice the size, so that a long head is not parsed again for each of its blocks.
             if looked_at and size < min(2 * looked_at, _LONGEST_HEAD):
                 continue
             parts, looked_at = [b"".join(parts)], size
@@ -174,18 +174,18 @@ class ChromeTrace:
         if not _looks_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so not a trace")
         if stream.issues:
-            raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event lies in front of that")
+            raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event comes before that")
         raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
-        """The head of the trace in ``data``, its beginning; raises InputError when it can be the one of no trace."""
+        """The head in ``data``, the beginning of a file; raises InputError when it cannot belong to a trace."""
         if not _looks_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so not a trace")
         head = envelope.read_head(data)
         return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
 
     def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:
-        """Write a chunk for each block, cut at its last event boundary; the rest goes with the next block."""
+        """Write a chunk for each block, cut at its last event boundary; the rest joins the next block."""
         carry: list[bytes | memoryview] = []
         carried = 0
         for block in _prepend(first, blocks):
@@ -219,16 +219,16 @@ class ChromeTrace:
         self.issues.append(ImportIssue("dropped text", 1, text, size, offset))
 
     def _close(self, data: bytes, offset: int) -> Chunk | None:
-        """The last chunk: what precedes the end of the event array, or all of it when the file is cut off."""
+        """The last chunk: the text before the end of the event array, or all of it when the file is cut off."""
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
             self.metadata.update(tail.metadata)
             self.events_end = offset + tail.end
-            # Should the array prove to end earlier, this belongs to what follows it.
+            # If the array turns out to end earlier, this text belongs to the metadata after it.
             self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
             if data.rstrip().endswith(b","):
-                self.issues.append(ImportIssue("trailing comma", 1, "a comma stands after the last event"))
+                self.issues.append(ImportIssue("trailing comma", 1, "there is a comma after the last event"))
         elif not self.bare or _needs_mending(data):
             self.truncated = True
             self.issues.append(ImportIssue("cut off", 1, "the file ends before the event array is closed"))
@@ -242,7 +242,7 @@ class ChromeTrace:
     def _spooled(self, parts: Sequence[bytes | memoryview], offset: int, *, exact: bool) -> Chunk:
         path = self._spool / f"{offset:015d}.json"
         if exact:
-            # Joined first: a number may lie across two parts.
+            # Joined first, because a number may span two parts.
             parts = [quote_times(b"".join(parts))]
         with open(path, "wb", buffering=0) as file:
             size = sum(file.write(part) for part in (b"[", *parts, b"]"))
@@ -260,7 +260,7 @@ class ChromeTrace:
 
 
 def _needs_mending(data: bytes) -> bool:
-    """Whether ``data`` is something else than whole events, as the unclosed array of a killed writer is."""
+    """Whether ``data`` is more than whole events, as with a killed writer's cut-off event."""
     events = data.strip(b" \t\r\n,")
     return bool(events) and not parses(events)
 

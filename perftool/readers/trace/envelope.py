@@ -1,11 +1,12 @@
-"""The JSON around the events of a trace file: where the event array starts and ends, and what surrounds it.
+"""Parses the JSON around the events of a trace file: the bounds of the event array, and the metadata.
 
-Events may sit under ``traceEvents`` anywhere in a top-level object, or be the whole document as a bare array.
-Everything else at the top level is small metadata and comes back as Python values.
+Events may be under ``traceEvents`` anywhere in a top-level object, or be the whole document as a bare array.
+Everything else at the top level is small metadata, returned as Python values.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,21 +14,24 @@ from typing import Any
 
 import orjson
 
+from perftool.readers.files.stream import BLOCK, ByteStream
+from perftool.readers.text.quoted import string_end
 from perftool.readers.trace.event_text import ends_inside_event, ends_with_event, is_event
 
 EVENTS_KEY = b'"traceEvents"'
-# A string with its escapes, one structural character, or a run of anything else (numbers, true, null).
-# An unclosed string goes on to the end: to look for others inside it would take a time that grows with its square.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+# A string with few escapes, one structural character, a quote, or a run of anything else (numbers, true, null).
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
-# Bounded, as it is tried at many places: no key is that long.
+# Bounded, because it is tried at many places; no key is that long.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
-_OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
+_OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
+_QUOTE, _COLON, _CLOSING_BRACE = b'":}'
+_BLANK = re.compile(rb"\s*")
 _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
-# Brackets in the metadata after the events (lists of ranks, of log lines) all come before the right one.
+# The search from the end meets all brackets in later metadata (lists of ranks, of log lines) before the right one.
 _TAIL_CANDIDATES = 2000
-# What may follow the right one; the rest of what follows is read only then, and so many times its length in all.
+# Text that may follow the right bracket; only after it is the rest parsed, limited to a multiple of its length.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
@@ -35,8 +39,8 @@ _TAIL_WORK = 64
 @dataclass
 class Head:
     """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged``
-    counts the members of the metadata that could not be read, at least. With ``lines`` there is no array: each line is
-    an event."""
+    is a lower bound for the unreadable members of the metadata. With ``lines`` there is no array: each line is an
+    event."""
 
     start: int
     bare: bool
@@ -46,16 +50,16 @@ class Head:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Find the start of the event array in ``data``, the beginning of a file; None when it is not there.
+    """Find the start of the event array in ``data``, the beginning of a file; None when it has none.
 
-    A damaged head (an unescaped quote, say) is searched for the literal key instead.
+    In a damaged head (with an unescaped quote, say), it searches for the literal key instead.
     """
     begin = len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0
     while begin < len(data) and data[begin] in b" \t\r\n":
         begin += 1
     if data[begin : begin + 1] == b"[":
         return Head(begin + 1, bare=True)
-    if data[begin : begin + 1] != b"{":
+    if data[begin : begin + 1] != b"{" or EVENTS_KEY not in data:
         return None
     metadata: dict[str, Any] = {}
     damaged = 0
@@ -66,6 +70,20 @@ def read_head(data: bytes) -> Head | None:
             damaged += not _keep(metadata, key, data[value_start:value_end])
     literal = _EVENTS_START.search(data, begin)
     return Head(literal.end(), bare=False, metadata=metadata, damaged=damaged + 1) if literal else None
+
+
+def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
+    """The head of the file, with ``stream`` at its start, and the text in which it was found.
+
+    The metadata of a large cluster exceeds the first block. None when the first 8 MiB hold no event array.
+    """
+    data = b""
+    for block in stream.blocks():
+        data += block
+        # Metadata may be long, but only in an object.
+        if (head := read_head(data)) is not None or len(data) >= BLOCK or data.lstrip()[:1] not in (b"", b"{"):
+            return head, data
+    return None, data
 
 
 @dataclass
@@ -79,9 +97,9 @@ class Tail:
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
-    It is a ``]`` with an event before it after which the document closes properly: a ``]`` inside an event leaves
-    braces behind that do not parse, one in the metadata has no event before it. When the last event is damaged,
-    it is the first ``]`` after an object that closes the document.
+    It is a ``]`` after an event such that the document closes properly: a ``]`` inside an event leaves braces that do
+    not parse, and one in the metadata has no event before it. When the last event is damaged, it is the first ``]``
+    after an object that closes the document.
     """
     position, first, left = len(data), None, _TAIL_WORK * len(data)
     for _ in range(_TAIL_CANDIDATES):
@@ -103,7 +121,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
-    """The metadata in ``text``, what follows the event array; None when that does not close the document."""
+    """The metadata in ``text``, which follows the event array; None when it does not close the document."""
     if bare:
         return None if text else {}
     if not text.endswith(b"}"):
@@ -122,9 +140,9 @@ def is_event_line(data: bytes) -> bool:
 
 
 def lines_joined(data: bytes) -> bytes:
-    """Lines of events as events with commas between them, as long as before.
+    """Replace the line feeds between events with commas; the length stays the same.
 
-    A line feed cannot stand inside a string of JSON, so each one separates two events.
+    A JSON string cannot contain a line feed, so each one separates two events.
     """
     return _BLANK_LINES.sub(lambda blank: b" " * (len(blank[0]) - 1) + b"\n", data).replace(b"\n", b",")
 
@@ -132,56 +150,80 @@ def lines_joined(data: bytes) -> bytes:
 def scan_end(data: bytes, start: int) -> int | None:
     """The offset of the ``]`` that closes the array whose content begins at ``start``, by counting brackets.
 
-    Damage may unbalance the brackets, so it also takes the document's end or another key after the ``]``.
+    Damage may unbalance the brackets, so the document's end or another key must also follow the ``]``.
     """
     depth = 1
-    for token in _TOKEN.finditer(data, start):
-        text = token.group()
-        if text in _OPENING:
+    for begin, end in _tokens(data, start):
+        first = data[begin]
+        if first in _OPENING:
             depth += 1
-        elif text in _CLOSING:
-            depth = max(depth - 1, 1 if text == b"}" else 0)
-            if depth == 0 and _AFTER_EVENTS.match(data, token.end()):
-                return token.start()
+        elif first in _CLOSING:
+            depth = max(depth - 1, 1 if first == _CLOSING_BRACE else 0)
+            if depth == 0 and _AFTER_EVENTS.match(data, end):
+                return begin
             depth = max(depth, 1)
     return None
 
 
-def _members(data: bytes, start: int) -> Iterator[tuple[bytes, int, int | None]]:
+def top_keys(data: bytes) -> Iterator[str]:
+    """The keys of the object at the beginning of ``data``, which may be cut off; none without an object."""
+    start = _BLANK.match(data, len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0).end()  # type: ignore[union-attr]
+    if data[start : start + 1] == b"{":
+        for key, _, _ in _members(data, start + 1, cut=True):
+            with contextlib.suppress(orjson.JSONDecodeError):
+                yield str(orjson.loads(key))
+
+
+def _tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
+    """The start and the end of each token from ``start`` on; an unclosed string extends to the end."""
+    at: int | None = start
+    while at is not None:
+        begin, at = at, None
+        for token in _TOKEN.finditer(data, begin):
+            begin, end = token.span()
+            if end == begin + 1 and data[begin] == _QUOTE:
+                at = end = string_end(data, begin) or len(data)
+            yield begin, end
+            if at is not None:
+                break
+
+
+def _members(data: bytes, start: int, *, cut: bool = False) -> Iterator[tuple[bytes, int, int | None]]:
     """Yield (key, value start, value end) of the object whose content begins at ``start``.
 
-    The value end is None for an event array: nobody wants to walk through it.
+    The value end is None for an event array, which is not traversed, and with ``cut`` for an incomplete last value.
     """
-    tokens = _TOKEN.finditer(data, start)
-    for token in tokens:
-        key = token.group()
-        if key == b"}":
+    tokens = _tokens(data, start)
+    for begin, end in tokens:
+        if data[begin] == _CLOSING_BRACE:
             return
-        if not key.startswith(b'"'):
+        if data[begin] != _QUOTE:
             continue
-        if (colon := next(tokens, None)) is None or colon.group() != b":":
+        key = data[begin:end]
+        if (colon := next(tokens, None)) is None or data[colon[0]] != _COLON:
             return
         if (value := next(tokens, None)) is None:
             return
         if key == EVENTS_KEY:
-            yield key, value.start(), None
-        end = _value_end(tokens, value)
-        if end is None:
+            yield key, value[0], None
+        value_end = _value_end(data, tokens, value)
+        if value_end is not None or cut:
+            yield key, value[0], value_end
+        if value_end is None:
             return
-        yield key, value.start(), end
 
 
-def _value_end(tokens: Iterator[re.Match[bytes]], first: re.Match[bytes]) -> int | None:
-    if first.group() not in _OPENING:
-        return first.end()
+def _value_end(data: bytes, tokens: Iterator[tuple[int, int]], first: tuple[int, int]) -> int | None:
+    if data[first[0]] not in _OPENING:
+        return first[1]
     depth = 1
-    for token in tokens:
-        if token.group() in _OPENING:
+    for begin, end in tokens:
+        if data[begin] in _OPENING:
             depth += 1
-        elif token.group() in _CLOSING:
+        elif data[begin] in _CLOSING:
             depth -= 1
             if depth == 0:
-                return int(token.end())
+                return end
     return None
 
 
@@ -190,6 +232,6 @@ def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:
-        # C++ writes a number that is none in its own way; nothing is lost with it.
+        # C++ writes NaN and infinity this way; dropping them loses nothing.
         return value.lower().lstrip(b"-") in (b"nan", b"inf", b"infinity")
     return True

@@ -1,4 +1,4 @@
-"""Where one event ends and the next begins, in the text of an event array."""
+"""Finds event boundaries in the text of an event array."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
-# All tries together look at so many times the length of a block: a bound that is linear in it.
+# Bound on the work of all tries together, as a multiple of the block's length.
 _CUT_WORK = 8
-# Text that spans more boundaries than this is not one event with nested objects, it is damage.
+# Text that spans more boundaries than this is damage, not one event with nested objects.
 MAX_NESTED = 32
 
 
@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The objects in comma-separated ``text``; None when it does not parse or holds other things too."""
+    """The objects in comma-separated ``text``; None when it does not parse or holds other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -49,8 +49,8 @@ def is_event(text: bytes) -> bool:
 def last_boundary(block: bytes) -> tuple[int, int] | None:
     """Where to cut ``block``: the end of one event and the start of the next, near the block's end.
 
-    The text before the cut, back to an earlier boundary, must be an event, so that objects nested in arguments or
-    lists of other things are not taken for events. None when nothing near the end proves to be one.
+    The text between an earlier boundary and the cut must be an event, so that objects nested in arguments or other
+    lists do not pass for events. None when no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):
@@ -69,13 +69,13 @@ def last_boundary(block: bytes) -> tuple[int, int] | None:
 
 
 def any_boundary(block: bytes) -> tuple[int, int] | None:
-    """The last place in ``block`` that looks like a boundary, for text in which nothing can be proved."""
+    """The last possible boundary in ``block``, for text in which none can be proven."""
     cuts = list(BOUNDARY.finditer(block))
     return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
 
 
 def ends_with_event(text: bytes) -> bool:
-    """Whether the last thing in ``text`` is an event."""
+    """Whether ``text`` ends with a whole event."""
     for window in (*_CUT_WINDOWS, len(text)):
         start = max(0, len(text) - window)
         cuts = list(BOUNDARY.finditer(text, start))

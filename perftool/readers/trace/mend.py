@@ -1,7 +1,7 @@
-"""Repair of damaged event text: keep every event that can be read, count what cannot.
+"""Repairs damaged event text: keeps every readable event, counts the others.
 
-A stretch of events that does not parse is taken in ever smaller steps until the damage is alone in one event.
-That event is mended as text if the damage is one of the kinds real profilers write (raw control characters,
+A stretch of events that does not parse is read in ever smaller steps until the damage is isolated in one event.
+That event is mended as text if the damage is of a kind that real profilers write (raw control characters,
 bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers
 are never reparsed, so times keep every digit.
 """
@@ -14,36 +14,37 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from perftool.readers.text.quoted import with_strings
 from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event
 
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-# What may follow a quote that really ends a string, in an object and in an array; bounded, as every quote asks.
+# Text that may follow a closing quote, in an object and in an array; bounded, because every quote is tested.
 _AFTER_STRING = {
     "{": re.compile(r'\s{0,99}(?:$|[:}]|,\s{0,99}"(?:[^"\\]|\\.){0,199}"\s{0,99}:)'),
     "[": re.compile(r"\s{0,99}(?:$|\]|,\s{0,99}[\"{\[\d\-tfnN])"),
 }
-# An unclosed one goes on to the end: to look for others inside it would take a time that grows with its square.
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F]..")
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
 _BETWEEN = b" \t\r\n,"
-# The deadline of a damaged stretch, in bytes looked at for each of its bytes: then the rest of it is dropped. A stretch
+# Quotes are examined character by character, in Python. No event that a profiler writes is longer.
+_LONGEST_QUOTED = 1 << 20
+# Work limit for a damaged stretch, in bytes examined per byte; beyond it, the rest of the stretch is dropped. A stretch
 # in which every event is damaged takes 5 to 30.
 MOST_WORK = 100
 _LEAST_WORK = 1 << 20
-# To call a parser costs about as much as to look at so many bytes.
+# A parser call costs about as much as examining this many bytes.
 _CALL = 100
 
 
 @dataclass
 class Mended:
-    """The outcome for one piece of text: readable events, and what happened on the way.
+    """The outcome for one piece of text: readable events, and counts of repairs and losses.
 
-    ``work`` is the number of bytes looked at, again and again where it had to be.
+    ``work`` is the number of bytes examined; repeated passes count again.
     """
 
     events: list[bytes] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Mended:
         self.first_drop = offset if self.first_drop is None else self.first_drop
 
     def add(self, other: Mended) -> None:
-        """Add the counts of a later stretch; its events stay with it."""
+        """Add the counts of a later stretch, but not its events."""
         self.repaired += other.repaired
         self.dropped += other.dropped
         self.dropped_bytes += other.dropped_bytes
@@ -84,7 +85,7 @@ class Mended:
 
 
 def mend_events(data: bytes, start: int = 0) -> Mended:
-    """Read what can be read of ``data``, comma-separated events that do not parse as they are.
+    """Read as much as possible of ``data``, comma-separated events that do not parse as they are.
 
     ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
     """
@@ -109,16 +110,16 @@ def mend_events(data: bytes, start: int = 0) -> Mended:
 
 
 def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mended) -> int:
-    """Deal with the piece at ``first``, which does not parse alone; returns how many pieces were used up."""
+    """Handle the piece at ``first``, which does not parse alone; returns the number of pieces consumed."""
     text = _piece(data, cuts[first], cuts[first + 1])
     offset = start + cuts[first]
-    # Several passes over it, in Python.
+    # Mending takes several passes in Python.
     result.work += 10 * (len(text) + _CALL)
     if (mended := _mended(text)) is not None:
         result.note_repair(offset)
         result.events.append(mended)
         return 1
-    # Perhaps a boundary lies inside the event, between objects nested in its arguments.
+    # The boundary may be inside the event, between objects nested in its arguments.
     begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
     end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]], result)
     if end > cuts[first + 1]:
@@ -131,7 +132,7 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
 
 
 def _salvage(text: bytes, offset: int, result: Mended) -> None:
-    """Keep a whole event before the garbage in ``text``, and one after it, as far as there are any."""
+    """Keep a whole event before the garbage in ``text``, and one after it, if there are any."""
     first_end = _end_of_event(text, result)
     last_start = _start_of_event(text, first_end, result)
     garbage = text[first_end:last_start].strip(_BETWEEN)
@@ -143,7 +144,7 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
 
 
 def _end_of_event(text: bytes, result: Mended) -> int:
-    """Where the whole event ends with which ``text`` begins; 0 when it begins with none."""
+    """The end of a whole event at the beginning of ``text``; 0 when there is none."""
     end = 0
     for _ in range(_SALVAGE_TRIES):
         end = text.find(b"}", end) + 1
@@ -153,7 +154,7 @@ def _end_of_event(text: bytes, result: Mended) -> int:
 
 
 def _start_of_event(text: bytes, after: int, result: Mended) -> int:
-    """Where the whole event starts with which ``text`` ends, not before ``after``; its length when there is none."""
+    """The start, not before ``after``, of a whole event at the end of ``text``; the text's length without one."""
     for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
         if result.parses(text[start.start() :]) and is_event(text[start.start() :]):
             return start.start()
@@ -167,7 +168,8 @@ def _piece(data: bytes, start: int, end: int) -> bytes:
 def _mended(text: bytes) -> bytes | None:
     """One event as valid JSON, or None when it is beyond repair."""
     plain = text.decode("utf-8", errors="replace")
-    for candidate in (_fix_tokens(plain), _fix_tokens(_escape_quotes(plain))):
+    for fix in (_as_it_is, _escape_quotes) if len(plain) <= _LONGEST_QUOTED else (_as_it_is,):
+        candidate = _fix_tokens(fix(plain))
         try:
             value = orjson.loads(candidate)
         except orjson.JSONDecodeError:
@@ -177,9 +179,13 @@ def _mended(text: bytes) -> bytes | None:
     return None
 
 
+def _as_it_is(text: str) -> str:
+    return text
+
+
 def _fix_tokens(text: str) -> str:
-    """Escape control characters in strings; mend escapes, numbers that are none, and trailing commas."""
-    text = _STRING.sub(lambda string: _CONTROL.sub(_escape_control, string.group()), text)
+    """Escape control characters in strings; mend escapes, NaN and infinities, and trailing commas."""
+    text = with_strings(text, lambda string: _CONTROL.sub(_escape_control, string))
     text = _BAD_ESCAPE.sub(lambda escape: "\\" + escape.group(), text)
     text = _PAIR_OR_HALF.sub(lambda escape: escape.group(1) or "\\ufffd", text)
     text = _NOT_A_NUMBER.sub(r"\1null", text)
@@ -191,7 +197,7 @@ def _escape_control(char: re.Match[str]) -> str:
 
 
 def _escape_quotes(text: str) -> str:
-    """Escape every quote inside a string that is not followed by what must follow a string."""
+    """Escape every quote inside a string unless text follows that can follow a string."""
     out: list[str] = []
     containers = ["{"]
     inside, at = False, 0

@@ -1,9 +1,10 @@
-"""The CSV flavour of the native Synapse profiler (``HABANA_PROFILE=1``, ``hl-prof-config``).
+"""Reads the CSV of the native Synapse profiler (``hl-prof-config --invoc csv``).
 
-A piece of work is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can
-differ (contexts without a name are called after the hardware port), and an engine works in order, so the
+A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can
+differ (contexts without a name get that of the hardware port), and an engine works in order, so the
 oldest BEGIN belongs to the next END. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel
-TPC_SPU_START to TPC_SPU_START_TO_SPU_HALT; every other monitor point is an INSTANT and is not work.
+TPC_SPU_START to TPC_SPU_START_TO_SPU_HALT; every other monitor point is an INSTANT and is not work. A COUNTER
+row samples a hardware counter (SPMU) of its engine.
 """
 
 from __future__ import annotations
@@ -21,23 +22,20 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_lines import Source, read_lines
 
 COLUMNS = ("Name", "Trace Source", "Engine", "Event type", "Timestamp[usec]")
-HLTV_SUFFIX = ".hltv"
-HLTV_MESSAGE = (
-    "{path}: is in the binary format of the HLTV viewer; "
-    "run `hl-prof-config --invoc json --merged json` and record again to get JSON"
-)
 _NS_PER_US = 1000
-# 292 years: more is damage, and would not fit a 64-bit column.
+# 64 bits have 20 digits.
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+# 292 years: a larger time is damage, and would not fit a 64-bit column.
 _MAX_NS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilerSlice:
-    """One piece of work on one engine, ``ts_ns`` and ``dur_ns`` of the profiler's own clock.
+    """One slice of work on one engine; ``ts_ns`` and ``dur_ns`` use the profiler's own clock.
 
-    ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` is
-    the 16-bit number that wraps, None when there is none. ``operation`` is the kernel, ``name`` the graph
-    node.
+    ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` is one of 8,190
+    values, None when there is none; ``recipe_handle`` separates recipes that share one. ``operation`` is the kernel,
+    ``name`` the graph node, ``node_id`` its number there, ``hw_event`` the hardware monitor that ended the work.
     """
 
     name: str
@@ -47,23 +45,38 @@ class ProfilerSlice:
     dur_ns: int
     recipe_id: int | None = None
     recipe: str | None = None
+    recipe_handle: str | None = None
     device: str | None = None
     operation: str | None = None
     dtype: str | None = None
     hw_event: str | None = None
     stream: str | None = None
+    node_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSample:
+    """The value of a hardware counter of one engine at ``ts_ns``: 64 bits as printed, so negative ones have wrapped."""
+
+    name: str
+    engine: str
+    ts_ns: int
+    value: int
+    device: str | None = None
 
 
 @dataclass
 class _Pairing:
-    """Rows seen so far that still wait for their END."""
+    """BEGIN rows so far without an END."""
 
     tally: IssueTally
     begun: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
-    def take(self, row: dict[str, str]) -> ProfilerSlice | None:
-        """The slice that ``row`` completes, if it does."""
+    def take(self, row: dict[str, str]) -> ProfilerSlice | CounterSample | None:
+        """The slice that ``row`` completes, or the sample that it holds, if either."""
         event = row["Event type"].strip().upper()
+        if event == _SAMPLE:
+            return _sample(row, self.tally)
         key = tuple(row.get(column, "") for column in _IDENTITY)
         if event == "BEGIN":
             self.begun.setdefault(key, deque()).append(row)
@@ -72,28 +85,27 @@ class _Pairing:
             if waiting:
                 return _slice(waiting.popleft(), row, self.tally)
             self.tally.note("end without begin", "work ends that began before the recording")
-        elif event not in _NO_WORK:
+        elif event != _POINT:
             self.tally.note("unknown event type", f"event type {event[:40]!r} is not known")
         return None
 
     def finish(self) -> None:
-        """Count what never ended."""
+        """Count work that never ended."""
         for _ in range(sum(map(len, self.begun.values()))):
             self.tally.note("begin without end", "work began that ends after the recording")
 
 
-_NO_WORK = {"INSTANT", "COUNTER"}
+_SAMPLE, _POINT = "COUNTER", "INSTANT"
 _IDENTITY = ("Device", "Engine", "Recipe ID", "Context ID", "Unique Node ID")
 
 
-def iter_slices(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice]:
-    """Yield the slices one by one, in the order of their ends: a file of gigabytes needs only memory for its open work.
+def iter_records(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice | CounterSample]:
+    """Yield slices, in the order of their ends, and samples: a file of gigabytes needs memory only for open work.
 
-    What is dropped goes to ``tally``. Raises InputError when the file cannot be opened or read, when it is the binary
-    ``.hltv`` or when its first line is not the profiler's header.
+    ``tally`` counts dropped rows. Raises InputError when the file cannot be opened or read, or when its first
+    line is not the profiler's header.
     """
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"
-    reject_hltv(path)
     lines = (line.text.replace("\0", "") for line in read_lines(source, tally))
     header = next(lines, "")
     if not is_profiler_header(header):
@@ -111,10 +123,15 @@ def is_profiler_header(line: str) -> bool:
     return set(COLUMNS) <= {column.strip() for column in line.lstrip("\ufeff").split(",")}
 
 
-def reject_hltv(path: str) -> None:
-    """Raise InputError, saying how to get JSON instead, when ``path`` names the viewer's binary format."""
-    if path.lower().endswith(HLTV_SUFFIX):
-        raise InputError(HLTV_MESSAGE.format(path=path))
+def is_profiler_csv(path: str) -> bool:
+    """Whether a file is named ``.csv`` and its first line is the header of the profiler's CSV."""
+    if not path.lower().endswith(".csv"):
+        return False
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return is_profiler_header(file.readline(1 << 16))
+    except OSError:
+        return False
 
 
 def _rows(lines: Iterator[str], columns: list[str], tally: IssueTally) -> Iterator[dict[str, str]]:
@@ -151,16 +168,27 @@ def _slice(begin: dict[str, str], end: dict[str, str], tally: IssueTally) -> Pro
         dur_ns=end_ns - start_ns,
         recipe_id=int(recipe_id) if re.fullmatch(r"[0-9]{1,9}", recipe_id) else None,
         recipe=begin.get("Recipe name") or None,
+        recipe_handle=begin.get("recipeHandle") or None,
         device=begin.get("Device") or None,
         operation=begin.get("Operation") or end.get("Operation") or None,
         dtype=begin.get("Data Type") or end.get("Data Type") or None,
         hw_event=end.get("HW Event description") or None,
         stream=begin.get("streamHandle") or None,
+        node_id=begin.get("Unique Node ID") or None,
     )
 
 
+def _sample(row: dict[str, str], tally: IssueTally) -> CounterSample | None:
+    at_ns, value = _ns(row["Timestamp[usec]"]), row.get("SPMU value", "").strip()
+    if at_ns is None or not _WHOLE.fullmatch(value):
+        if value:
+            tally.note("bad sample", "a sample of a counter has no valid time or value")
+        return None
+    return CounterSample(row["Name"], row["Engine"], at_ns, int(value), row.get("Device") or None)
+
+
 def _ns(text: str) -> int | None:
-    """Microseconds as printed, exactly: absolute times lose nanoseconds in a float."""
+    """Exact nanoseconds from printed microseconds: absolute times lose nanoseconds in a float."""
     try:
         value = Decimal(text.strip())
         return round(value * _NS_PER_US) if 0 <= value < _MAX_NS // _NS_PER_US else None

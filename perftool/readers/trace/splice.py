@@ -1,7 +1,7 @@
-"""A copy of a trace with events of our own at the end of its event array.
+"""Copies a trace and adds our own events at the end of its event array.
 
-The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every event that could be read,
-and the metadata.
+The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every readable event, and the
+metadata.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# All events that an earlier copy added are together at the end of the array, and the first begins like this.
+# Events added by an earlier copy are together at the end of the array, and the first begins like this.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _SPACE = b" \t\r\n"
 
 
 def splice(read: InputFile, added: Iterable[bytes], spool: Path) -> Iterator[bytes]:
-    """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) put in.
+    """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Events that an earlier copy added are left out. ``spool`` is an empty folder for temporary files. Raises
-    InputError when the file cannot be read any more.
+    Leaves out events added by an earlier copy. ``spool`` is an empty folder for temporary files. Raises
+    InputError when the file can no longer be read.
     """
     if read.status == "ok" and read.events_end is not None:
         yield from _verbatim(read.path, read.events_end, added)
@@ -36,7 +36,7 @@ def splice(read: InputFile, added: Iterable[bytes], spool: Path) -> Iterator[byt
 
 
 def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
-    """The text with ``added`` before the offset ``end``, where the array is closed."""
+    """The text with ``added`` inserted at the offset ``end``, where the array closes."""
     last = b""
     with ByteStream(path) as stream:
         before, after = _split(stream.blocks(), end)
@@ -48,7 +48,7 @@ def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """``blocks`` before and from the offset ``end`` on; the first part must be used up before the second."""
+    """``blocks`` before and from the offset ``end`` on; exhaust the first part before the second."""
     rest: list[bytes] = []
 
     def before() -> Iterator[bytes]:
@@ -66,7 +66,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` up to the first event of ours; all blocks are consumed either way."""
+    """``blocks`` up to the first of our events; always consumes all blocks."""
     held, found = b"", False
     for block in blocks:
         if found:
@@ -81,7 +81,7 @@ def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """``pieces`` with commas between them, and one before them unless ``last``, what precedes, makes it wrong."""
+    """``pieces`` with commas between them, and one before them unless ``last``, the preceding byte, forbids it."""
     for piece in pieces:
         if last not in (b"[", b","):
             yield b",\n"
@@ -92,7 +92,7 @@ def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _mended(path: str, added: Iterable[bytes], spool: Path) -> Iterator[bytes]:
     trace = ChromeTrace(path, spool)
     pieces = _pieces(trace)
-    # The head is known once the first piece is.
+    # The head is known only after the first piece.
     first = next(pieces, b"")
     yield b"[" if trace.bare else b'{"traceEvents":['
     yield from _separated(b"[", _all(first, pieces, added))
@@ -107,7 +107,7 @@ def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Itera
 
 
 def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
-    """The readable events of the trace, but those an earlier copy added."""
+    """The readable events of the trace, except those added by an earlier copy."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
         text = b"".join(_until_ours([text])).rstrip(_SPACE + b",")
@@ -117,7 +117,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
 
 
 def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
-    """The events of a chunk, each as it was or mended; nothing when the event array ended before."""
+    """The events of a chunk, each unchanged or mended; nothing when the event array ended before."""
     if trace.ended:
         return b""
     found: Chunk | None = chunk
@@ -126,12 +126,12 @@ def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
         found = trace.repair(chunk)
         text = found.path.read_bytes()[1:-1] if found else b""
     if objects_in(text) is None:
-        # Other things than objects mean nothing in a trace, and a viewer may refuse all of it for their sake.
+        # Values other than objects mean nothing in a trace, and may make a viewer refuse all of it.
         text = b",".join(orjson.dumps(value) for value in orjson.loads(b"[" + text + b"]") if isinstance(value, dict))
     return unquote_times(text) if chunk.exact else text
 
 
 def _metadata(trace: ChromeTrace) -> bytes:
-    """The end of the document, with what surrounded the events."""
+    """The end of the document, with the metadata."""
     rest = {key: value for key, value in trace.metadata.items() if key != "traceEvents"}
     return b"]," + orjson.dumps(rest)[1:] if rest else b"]}"

@@ -1,13 +1,13 @@
-"""How events write times, and which of them a double does not hold."""
+"""Detects and quotes times in event text that a double cannot represent."""
 
 from __future__ import annotations
 
 import re
 
-# This much of a chunk tells how it writes times.
+# The part of a chunk that is checked for the format of its times.
 _TELLING = 256 << 10
-# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so that three decimals come back by rounding.
-# Kineto's times since its base lie below that; those since 1970 do not, and further decimals may make a tie.
+# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so rounding restores three decimals.
+# Kineto's times since its base are below that; those since 1970 are not, and further decimals may make a tie.
 _LOSSY_TIME = re.compile(
     rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
 )
@@ -17,18 +17,18 @@ _QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
 
 
 def is_lossy(text: bytes | memoryview) -> bool:
-    """Whether the beginning of ``text`` has a time that a double would round."""
+    """Whether the beginning of ``text`` contains a time that a double would round."""
     return _LOSSY_TIME.search(text, 0, _TELLING) is not None
 
 
 def quote_times(text: bytes) -> bytes:
-    """``text`` with every time that has decimals as a JSON string."""
+    """``text`` with every decimal time as a JSON string."""
     pieces = _TIME.split(text)
-    # A third of the pieces are the numbers; this is several times faster than a substitution.
+    # Every third piece is a number; this is several times faster than a substitution.
     pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
     return b"".join(pieces)
 
 
 def unquote_times(text: bytes) -> bytes:
-    """``text`` of an exact chunk with its times as the numbers they were."""
+    """``text`` of an exact chunk with its times as numbers again."""
     return _QUOTED_TIME.sub(rb"\1\2", text)

@@ -1,1 +1,1 @@
-"""The ranks of a run replayed together: collectives join them, each goes on when the last has come."""
+"""Replays the ranks of a run together: collectives join them, and each continues when the last has arrived."""

@@ -1,187 +1,179 @@
-"""When ranks meet: each arrives at a collective after its own work, and all leave it once the last has come.
-
-Of each rank this knows what lies between its collectives, not each unit of work: as many numbers for a rank of a
-thousand as for one of two.
+"""Meetings of ranks: each arrives at a collective after its own work, and all leave it once the last has arrived. For
+each rank, the model holds sums of its work between collectives, not each unit of work, so its size per rank does not
+depend on the number of ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from perftool.replay.recording import NONE, Int64s
 
-# Before everything: nothing has to wait for it.
+Floats = npt.NDArray[np.float64]
+# Earlier than everything, so nothing waits for it.
 NEVER = -(1 << 60)
 CAUSES = ("compute", "copy", "dataloader", "compile", "host")
-# Work of the host for which the device stands idle.
-HOST_CAUSES = ("dataloader", "compile", "host")
-
-
-@dataclass(frozen=True)
-class Stretches:
-    """What ranks do, in order of rank and time: ``work`` has the ns of each of CAUSES in each stretch.
-
-    ``step`` is NONE between steps, and ``place`` how many collectives of the step the rank has come to before. What is
-    done in stretches from a to b of a rank is what lies between the cuts a and b: cut n is where stretch n begins.
-    """
-
-    rank: Int64s
-    step: Int64s
-    place: Int64s
-    work: Mapping[str, Int64s]
-
-    def excess(self, cause: str) -> Int64s:
-        """How much longer each takes for ``cause`` than the median rank between the same collectives, at least 0 ns."""
-        work = self.work[cause]
-        ranks, rank = np.unique(self.rank, return_inverse=True)
-        _, step = np.unique(self.step, return_inverse=True)
-        place = step * (int(self.place.max(initial=0)) + 1) + self.place
-        keys, rows = np.unique(place * len(ranks) + rank, return_inverse=True)
-        own = np.bincount(rows, work, len(keys))
-        _, begins, places, count = np.unique(
-            keys // len(ranks), return_index=True, return_inverse=True, return_counts=True
-        )
-        usual = own[np.lexsort((own, places))][begins + (count - 1) // 2][places]
-        over = np.maximum(0, own - usual) / np.maximum(1, own)
-        excess: Int64s = (work * over[rows]).round().astype(np.int64)
-        return excess
-
-    def of(self, change: Less) -> Iterator[slice]:
-        """Each step of the rank that ``change`` is about, or the one that it names."""
-        first, last = np.searchsorted(self.rank, [change.rank, change.rank + 1]).tolist()
-        steps = self.step[first:last]
-        cuts = [first, *(first + 1 + np.flatnonzero(np.diff(steps))).tolist(), last]
-        for begin, end in pairwise(cuts):
-            if begin < end and change.step in (None, int(self.step[begin])):
-                yield slice(begin, end)
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Ranks that come to collectives, in the order of these; ``meeting`` counts them from 0.
+    """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
-    Rank ``rank`` arrives ``own_lag`` ns after it left arrival ``own`` (after the time 0 of all clocks, where that is
-    NONE), the work between the cuts ``since`` and ``until`` lying in between. ``before`` and ``before_lag`` are the
-    same for a collective that it follows on the device (NONE for none), and ``lane`` the one before it in its group.
+    Rank ``rank`` is ready, at ``ready`` on the clock of all, ``own_lag`` ns after it left arrival ``own`` (after the
+    time 0 of all clocks, where that is NONE). ``before`` and ``before_lag`` say which collective ended just before it
+    began (NONE for none): on the same stream it queues behind that one. ``lane`` is the previous one in its group.
+    ``work`` is the rank's own work since it was ready for its last collective, in ns: time in which no collective
+    blocks it. ``excess`` is its additional time compared with the median rank that does the same there. ``left`` is the
+    position in that work at which the arrival ``own`` let it continue: a number of arrivals in order of readiness, and
+    a part of the next one. ``causes`` has the part of each of CAUSES in the work, and its excess.
     """
 
     rank: Int64s
+    step: Int64s
     meeting: Int64s
+    ready: Int64s
     own: Int64s
     own_lag: Int64s
-    since: Int64s
-    until: Int64s
     before: Int64s
     before_lag: Int64s
     lane: Int64s
+    work: Floats
+    excess: Floats
+    order: Int64s
+    left: Floats
+    causes: Mapping[str, tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Less:
+    """Rank ``rank`` spends ``factor`` of the time for ``cause``, in ``step`` or (None) in all steps. ``cause`` is one
+    of CAUSES, or ``own`` for all work of the rank itself. Without ``factor`` it takes as long as the median rank that
+    does the same. For ``link``, the collectives of the rank's process group ``group`` become that much faster once all
+    have arrived.
+    """
+
+    rank: int
+    cause: str
+    factor: float | None
+    step: int | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """A few steps of all ranks. Meeting n lasts ``wire[n]`` ns once all have come; ``group`` names its process group.
-
-    The last of ``arrivals``, one for each of ``ranks``, are where the window of the rank ends; ``begin`` is where it
-    begins, on the clock of all. ``floor_ns`` is what the host of each rank needs for a step.
+    """A few steps of all ranks. Meeting n lasts ``wire[n]`` ns once all have arrived; ``kind`` combines its operation,
+    size and number of ranks. ``group`` names its process group, numbered by ``lane``; ``passes`` marks a send with its
+    receive. Each arrival spends ``spent`` ns there. Ranks with the same number in ``roles`` do the same; ``stages`` has
+    the ranks of each pipeline stage. The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks'
+    windows; ``begin`` is where they begin, on the common clock. ``floor_ns`` is the time that each rank's host needs
+    for a step.
     """
 
     ranks: Int64s
-    steps: int
-    stretches: Stretches
+    steps: Int64s
     arrivals: Arrivals
     wire: Int64s
+    kind: Int64s
+    lane: Int64s
     group: Sequence[str | None]
+    passes: npt.NDArray[np.bool_]
+    spent: Int64s
+    roles: Mapping[int, int]
+    stages: Mapping[int, Sequence[int]]
     begin: Int64s
     floor_ns: Int64s
 
     @cached_property
     def unchanged_ns(self) -> int:
-        """What a step takes as it is."""
-        return self._step_ns(())[0]
+        """The length of an unchanged step."""
+        return int(self._took([()])[0])
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """What a step takes with ``changes``, in ns: no less than any host needs."""
-        replayed, floor = self._step_ns(changes)
-        # A host that needs as long as the steps took is no reason for them to take longer.
-        return max(replayed, min(floor, self.unchanged_ns))
+        """The length of a step with ``changes``, in ns."""
+        return self.predict_each([changes])[0]
 
-    def _step_ns(self, changes: Sequence[Less]) -> tuple[int, int]:
-        """The mean step of the ranks, and the most that a host needs for one."""
-        so_far, floors = self._saved(changes)
-        ends = self._ends(so_far, self._wires(changes))
-        ours = ends[len(ends) - len(self.ranks) :] - self.begin
-        return int(ours.mean()) // self.steps, int(floors.max(initial=0))
+    def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
+        """The length of a step with each of several sets of changes: at least the time of the hosts whose work is
+        unchanged.
+        """
+        found = []
+        for changes, took in zip(many, self._took(many).tolist(), strict=True):
+            changed = {change.rank for change in changes if change.cause != "link"}
+            needs = zip(self.ranks.tolist(), self.floor_ns.tolist(), strict=True)
+            floor = max((ns for rank, ns in needs if rank not in changed), default=0)
+            # A host that needs as long as the recorded steps does not make them longer.
+            found.append(max(int(took), min(floor, self.unchanged_ns)))
+        return found
 
-    def _saved(self, changes: Sequence[Less]) -> tuple[Int64s, Int64s]:
-        """What is saved until each cut, and what hosts need for a step then."""
-        saved = np.zeros(len(self.stretches.rank), dtype=np.int64)
-        floors = self.floor_ns.astype(np.float64)
-        for cause in sorted({change.cause for change in changes} & set(CAUSES)):
-            less = self._less(cause, [change for change in changes if change.cause == cause])
-            saved += less
-            if cause in HOST_CAUSES:
-                at = np.searchsorted(self.ranks, self.stretches.rank)
-                floors -= np.bincount(at, less, len(self.ranks)) / self.steps
-        return np.concatenate([[0], np.cumsum(saved)]).astype(np.int64), floors.astype(np.int64)
+    def _took(self, many: Sequence[Sequence[Less]]) -> Floats:
+        less = np.stack([self._less(changes) for changes in many], axis=1)
+        wire = np.stack([self._wires(changes) for changes in many], axis=1)
+        ends = self._ends(less, wire)
+        # From the time at which the last rank began to the time at which the last one ends: ranks that are early at the
+        # start of the recording waited for one that was late before it.
+        took: Floats = (ends[len(ends) - len(self.ranks) :].max(axis=0) - self.begin.max()) / len(self.steps)
+        return took
 
-    def _less(self, cause: str, changes: Sequence[Less]) -> Int64s:
-        """What each stretch is shorter by: first what it has in excess of the median rank."""
-        own = self.stretches
-        work, excess = own.work[cause], own.excess(cause)
-        less = np.zeros(len(work), dtype=np.int64)
+    @property
+    def measured_ns(self) -> int:
+        """The recorded length of a step."""
+        return int(self.arrivals.ready[len(self.arrivals.ready) - len(self.ranks) :].max() - self.begin.max()) // len(
+            self.steps
+        )
+
+    def _less(self, changes: Sequence[Less]) -> Floats:
+        """The savings in the work before each arrival."""
+        come = self.arrivals
+        less = np.zeros(len(come.rank))
         for change in changes:
-            for at in own.of(change):
-                wanted, over, whole = (1 - change.factor) * work[at].sum(), excess[at].sum(), work[at].sum()
-                first = excess[at] * min(1.0, wanted / max(1, over))
-                rest = (work[at] - excess[at]) * (max(0.0, wanted - over) / max(1, whole - over))
-                less[at] = np.maximum(less[at], np.floor(first + rest))
+            if change.cause == "link":
+                continue
+            work, excess = (come.work, come.excess) if change.cause == "own" else come.causes[change.cause]
+            mine = come.rank == change.rank
+            if change.step is not None:
+                mine &= come.step == change.step
+            saved = excess if change.factor is None else (1 - change.factor) * work
+            less = np.where(mine, np.where(np.abs(saved) > np.abs(less), saved, less), less)
         return less
 
-    def _wires(self, changes: Sequence[Less]) -> Int64s:
+    def _wires(self, changes: Sequence[Less]) -> Floats:
         factor = np.ones(len(self.wire))
         for change in changes:
             if change.cause == "link":
                 mine = np.unique(self.arrivals.meeting[self.arrivals.rank == change.rank])
                 chosen = [n for n in mine.tolist() if n < len(self.wire) and self.group[n] == change.group]
-                factor[chosen] = np.minimum(factor[chosen], change.factor)
-        wires: Int64s = (self.wire * factor).round().astype(np.int64)
+                factor[chosen] = np.minimum(factor[chosen], 1.0 if change.factor is None else change.factor)
+        wires: Floats = self.wire * factor
         return wires
 
-    def _ends(self, so_far: Int64s, wire: Int64s) -> Int64s:
-        """When each arrival leaves its meeting."""
+    def _ends(self, less: Floats, wire: Floats) -> Floats:
+        """When each arrival leaves its meeting; a column for each scenario."""
         come = self.arrivals
-        lag = come.own_lag - (so_far[come.until] - so_far[come.since])
-        ends = np.zeros(len(lag) + 1, dtype=np.int64)
-        # The last place stands for nothing: time 0, or what never holds anything up.
-        own, before, lane = (np.where(n == NONE, len(lag), n) for n in (come.own, come.before, come.lane))
-        before_lag = np.where(come.before == NONE, NEVER, come.before_lag)
-        lane_lag = np.where(come.lane == NONE, NEVER, 0)
-        bounds = np.searchsorted(come.meeting, np.arange(len(wire) + 1))
-        for number, (first, last) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+        count, columns = less.shape
+        # The savings until each arrival is ready, in order of readiness, and until it could continue before.
+        saved = np.concatenate([np.zeros((1, columns)), np.cumsum(less[come.order], axis=0)])
+        place = np.empty(count, dtype=np.int64)
+        place[come.order] = np.arange(count)
+        whole = come.left.astype(np.int64)
+        part = (come.left - whole)[:, None]
+        until_left = saved[whole] + part * (saved[np.minimum(whole + 1, count)] - saved[whole])
+        lag = come.own_lag[:, None] - (saved[place + 1] - until_left)
+        ends = np.zeros((count + 1, columns))
+        # The last element means none: time 0, or a meeting that never blocks.
+        own, before, lane = (np.where(n == NONE, count, n) for n in (come.own, come.before, come.lane))
+        before_lag = np.where(come.before == NONE, NEVER, come.before_lag)[:, None]
+        lane_lag = np.where(come.lane == NONE, NEVER, 0)[:, None]
+        bounds = np.searchsorted(come.meeting, np.arange(len(wire) + 1)).tolist()
+        for number, (first, last) in enumerate(pairwise(bounds)):
             at = slice(first, last)
             arrive = np.maximum(ends[own[at]] + lag[at], ends[before[at]] + before_lag[at])
-            ends[at] = np.maximum(arrive, ends[lane[at]] + lane_lag[at]).max() + wire[number]
-        rest = slice(int(bounds[-1]), len(lag))
+            ends[at] = np.maximum(arrive, ends[lane[at]] + lane_lag[at]).max(axis=0) + wire[number]
+        rest = slice(bounds[-1], count)
         ends[rest] = np.maximum(ends[own[rest]] + lag[rest], ends[before[rest]] + before_lag[rest])
         return ends[:-1]
-
-
-@dataclass(frozen=True)
-class Less:
-    """Rank ``rank`` spends ``factor`` of the time for ``cause``, in ``step`` or (None) in all of them.
-
-    It spends less where it spends more than the median rank between the same collectives.
-
-    For the cause ``link`` it is the collectives of the process group ``group``, in which the rank takes part, that are
-    so much quicker once all have come.
-    """
-
-    rank: int
-    cause: str
-    factor: float
-    step: int | None = None
-    group: str | None = None

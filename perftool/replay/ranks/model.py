@@ -1,4 +1,4 @@
-"""The ranks of a run as one model: proved on their unchanged steps, then asked what a change would do."""
+"""The ranks of a run as one model: validated on their unchanged steps, then used to predict changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perftool.units import format_ns
 
 @dataclass(frozen=True)
 class RunModel:
-    """The steps of all ranks, joined by their collectives. ``why_not`` is one sentence when it may not be asked.
+    """The steps of all ranks, joined by their collectives. ``why_not`` is one sentence if it may not predict.
 
-    ``measured_ns`` is the mean step of the ranks, as recorded.
+    ``measured_ns`` is the mean step, as recorded.
     """
 
     meetings: Meetings
@@ -26,16 +26,16 @@ class RunModel:
 
     @property
     def replayed_ns(self) -> int:
-        """What the unchanged replay takes for a step."""
+        """The length of a step in the unchanged replay."""
         return self.meetings.unchanged_ns
 
     @property
     def error_ratio(self) -> float:
-        """How far the unchanged replay is off, as a share of the measured step."""
+        """The error of the unchanged replay, as a share of the measured step."""
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """What a step takes with ``changes``, in ns."""
+        """The length of a step with ``changes``, in ns."""
         return self.meetings.predict(changes)
 
 
@@ -46,16 +46,12 @@ def run_model_of(store: TraceStore) -> RunModel | str:
     """The model of the ranks of ``store``, or one sentence why there is none; made once for each store."""
     if store not in _MADE:
         meetings = read_meetings(store)
-        _MADE[store] = meetings if isinstance(meetings, str) else _judged(store, meetings)
+        _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)
     return _MADE[store]
 
 
-def _judged(store: TraceStore, meetings: Meetings) -> RunModel:
-    ranks = meetings.ranks.tolist()
-    found = store.select(
-        "SELECT avg(dur / steps) AS ns FROM windows WHERE list_contains($ranks, rank)", {"ranks": ranks}
-    )
-    measured, replayed = int(found[0]["ns"]), meetings.unchanged_ns
+def _judged(meetings: Meetings) -> RunModel:
+    measured, replayed = meetings.measured_ns, meetings.unchanged_ns
     if abs(replayed - measured) <= MOST_ERROR * measured:
         return RunModel(meetings, measured, None)
     took = f"takes {format_ns(replayed)} for a step that took {format_ns(measured)}"

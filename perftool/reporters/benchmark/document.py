@@ -1,4 +1,4 @@
-"""Benchmark results for other programs."""
+"""Benchmark results as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROOF_KEYS = (
 
 
 def render_benchmarks_json(results: Sequence[BenchmarkResult], machine: Machine) -> bytes:
-    """All rows; times in seconds, sizes in bytes, a number that was not measured is null."""
+    """All rows; times in seconds, sizes in bytes, unmeasured numbers are null."""
     rows = [_row(result) for result in results]
     return dump({"version": VERSION, "machine": asdict(machine), "benchmarks": rows}, indent=True)
 

@@ -1,4 +1,4 @@
-"""The validation table: rules before and after, promised against measured gain; a row can be printed as it ends."""
+"""The validation table: rules before and after, promised and measured gain; prints each row as it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Column:
     justify: Literal["left", "right"] = "right"
 
 
-# The widths of names and codes grow with those that will be shown.
+# The columns for names and codes grow with the expected rows.
 _COLUMNS = (
     _Column("status", 9, "left"),
     _Column("benchmark", 9, "left"),
@@ -45,7 +45,7 @@ _INDENT = "    "
 
 
 class ValidationTable:
-    """Prints rows to ``console`` one by one; ``expected`` are (name, rules) of those to come, which set the widths."""
+    """Prints rows to ``console`` one by one; ``expected`` holds (name, rules) of all rows, to set the widths."""
 
     def __init__(self, console: Console, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
         self._console = console
@@ -57,7 +57,7 @@ class ValidationTable:
         self._print([column.name for column in _COLUMNS], "bold", "bold")
 
     def add(self, result: BenchmarkResult) -> None:
-        """One row; what newly fires, and the reason, stand below it."""
+        """Print one row, with newly firing rules and the reason below it."""
         *cells, newly, reason = validation_cells(result)
         self._print(cells, STATUS_STYLE[result.status], "")
         for text in (f"newly fires: {newly}" if newly else "", reason):
@@ -65,9 +65,9 @@ class ValidationTable:
                 self._console.print(Text(f"{_INDENT}{text}", style="dim"), soft_wrap=True)
 
     def end(self, results: Sequence[BenchmarkResult]) -> None:
-        """How many rows there are of each status."""
+        """Print the number of rows of each status."""
         self._console.print()
-        self._console.print(counted(results), markup=False)
+        self._console.print(counted(results))
 
     def _print(self, cells: Sequence[str], first: str, others: str) -> None:
         padded = [
@@ -79,7 +79,7 @@ class ValidationTable:
 
 
 def counted(results: Sequence[BenchmarkResult]) -> str:
-    """How many rows there are of each status, as ``3 validated, 1 failed``."""
+    """The number of rows of each status, as ``3 validated, 1 failed``."""
     counts: Counter[str] = Counter(result.status for result in results)
     return ", ".join(f"{counts[status]} {status}" for status in STATUS_STYLE if counts[status])
 

@@ -1,4 +1,4 @@
-"""Benchmark results for people: a block for each as it ends, and the table of what was validated."""
+"""Benchmark results as text: a block for each benchmark as it ends, and the validation table."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from perftool.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
 
 def print_result(result: BenchmarkResult, console: Console) -> None:
-    """One benchmark: both forms, the ratio at each size, and what the rules said."""
+    """One benchmark: both forms, the ratio at each size, and what the rules found."""
     status = Text(result.status, style=STATUS_STYLE[result.status])
     console.print(Text.assemble((result.name, "bold"), "  ", result.summary, "  ", status))
     if result.measurements:
-        console.print(f"  naive    {result.measurements[0].naive.title}", markup=False)
-        console.print(f"  advised  {result.measurements[0].advised.title}", markup=False)
+        console.print(f"  naive    {result.measurements[0].naive.title}")
+        console.print(f"  advised  {result.measurements[0].advised.title}")
         best = result.measurements[0].torch
         if best is not None:
-            console.print(f"  torch    {best.title}", markup=False)
+            console.print(f"  torch    {best.title}")
     for measured in result.measurements:
-        console.print(f"  {measurement_line(measured)}", markup=False)
+        console.print(f"  {measurement_line(measured)}")
     if result.proof is not None:
-        console.print(f"  {proof_line(result.proof)}", markup=False)
+        console.print(f"  {proof_line(result.proof)}")
     if result.reason is not None:
         console.print(Text(f"  {result.reason}", style="yellow"))
     console.print()
 
 
 def measurement_line(measured: Measurement) -> str:
-    """Size, times, ratio with its interval, and what else is worth knowing about one measurement."""
+    """Size, times, ratio with its interval, and other notable facts of one measurement."""
     naive, advised, ratio = measured.naive, measured.advised, measured.ratio
     heap = ", tuned heap" if measured.heap == "tuned" else ""
     parts = [
@@ -53,7 +53,7 @@ def measurement_line(measured: Measurement) -> str:
 
 
 def ratio_text(measured: Measurement) -> str:
-    """The ratio with its interval and the confidence of that."""
+    """The ratio with its interval and confidence."""
     ratio = measured.ratio
     if measured.quantity == "memory":
         return f"{ratio.value:.2f} x less memory"
@@ -63,7 +63,7 @@ def ratio_text(measured: Measurement) -> str:
 
 
 def proof_line(proof: Proof) -> str:
-    """What the rules said about the two traces, and what that was worth."""
+    """What the rules found in the two traces, and the gain."""
     parts = []
     if proof.fired_before or proof.fired_after:
         after = ", ".join(proof.fired_after) or "nothing"
@@ -84,13 +84,13 @@ def proof_line(proof: Proof) -> str:
 
 
 def print_results(results: Sequence[BenchmarkResult], console: Console) -> None:
-    """Every benchmark, one after the other."""
+    """Every benchmark, one after another."""
     for result in results:
         print_result(result, console)
 
 
 def print_validation(results: Sequence[BenchmarkResult], console: Console) -> None:
-    """The table that closes the loop, whole."""
+    """The complete validation table."""
     table = ValidationTable(console, [(result.name, result.rules) for result in results])
     for result in results:
         table.add(result)

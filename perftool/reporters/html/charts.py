@@ -1,6 +1,6 @@
-"""The geometry of the charts: stacked columns and lines as SVG paths, and the same numbers for the live ones.
+"""Geometry of the charts: stacked columns and lines as SVG paths, and the same data for the interactive charts.
 
-Paths are in a view box that stretches with the page; labels are placed in percent, so that text keeps its size.
+Paths use a view box that stretches with the page; labels are placed in percent, so that text keeps its size.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field, replace
 from math import floor, log10
 from typing import Any
 
-from perftool.model.pictures import MemoryCurve, RankTimes, Strip
+from perftool.model.pictures import MemoryCurve, MemorySteps, RankTimes, Strip
 from perftool.model.report import BREAKDOWN, Step
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120
-# With more columns than this there is no room between them.
+# More columns leave no room for gaps.
 _MOST_GAPS = 60
 _DWARFED = 4
-# What a device does, from the bottom of a strip upwards.
+# What a device does, in a strip from bottom to top.
 BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True)
 class Series:
-    """One kind of a stacked chart, and its value for each column."""
+    """One kind of a stacked chart, and its value in each column."""
 
     kind: str
     label: str
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Layer:
-    """One kind in a chart: its path, and the kind (a colour) with its label. ``idle`` layers are drawn hatched."""
+    """One kind in a chart: its path, its kind (a colour) and its label. ``idle`` layers are hatched."""
 
     kind: str
     label: str
@@ -55,7 +55,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that is readable without scripts; ``live`` is what the scripts need to draw it again."""
+    """A chart that is readable without scripts; ``live`` is the data for scripts to redraw it."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class Chart:
 
 
 def step_charts(steps: Sequence[Step], ranks: int) -> list[Chart]:
-    """The breakdown of the steps over time, a chart for each of the first ``ranks`` ranks."""
+    """The breakdown of the steps over time, one chart for each of the first ``ranks`` ranks."""
     shown = sorted({step.rank for step in steps})
     several = len(shown) > 1
     return [_step_chart([step for step in steps if step.rank == rank], rank, several) for rank in shown[:ranks]]
@@ -101,15 +101,15 @@ def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     return _stacked(Chart("ranks", "Mean step of each rank", note), [str(rank.rank) for rank in shown], series, _MS)
 
 
-def strip_chart(strip: Strip, several: bool) -> Chart:
-    """What the device of a rank did over the window: busy below, idle by cause above."""
+def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
+    """The activity of the ``device`` of a rank over the window: busy below, idle by cause above."""
     idle = sorted((kind for kind in strip.shares if kind.startswith("idle:")), key=lambda k: -sum(strip.shares[k]))
     series = [Series(kind, kind_label(kind), strip.shares[kind]) for kind in BUSY_KINDS if kind in strip.shares]
     for kind in idle:
         cause = kind.removeprefix("idle:")
         series.append(Series(cause, kind_label(cause), strip.shares[kind], idle=True))
     count = len(next(iter(strip.shares.values()), ()))
-    title = f"Rank {strip.rank}" if several else "Device over the window"
+    title = f"Rank {strip.rank}" if several else f"{device[:1].upper()}{device[1:]} over the window"
     middles = [float(f"{(at + 0.5) * strip.bin_ns / 1e6:.9g}") for at in range(count)]
     chart = _stacked(Chart(f"strip-{strip.rank}", title), [""] * count, series, _SHARE)
     return replace(chart, x=_time_ticks(count * strip.bin_ns), live={**chart.live, "x": middles, "x_unit": "ms"})
@@ -117,12 +117,14 @@ def strip_chart(strip: Strip, several: bool) -> Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """How values are shown: ``size`` is one unit; ``top`` fixes the upper end of the axis."""
+    """How values are shown: ``size`` is one unit, ``top`` a fixed upper end of the axis."""
 
     unit: str
     size: float
     show: Callable[[float], str]
     top: float | None = None
+    # Ticks are round multiples of this.
+    grid: float = 1.0
 
 
 _MS = _Scale("ms", 1e6, format_ns)
@@ -130,9 +132,10 @@ _SHARE = _Scale("%", 0.01, lambda value: f"{value:.0%}", 1.0)
 
 
 def _stacked(chart: Chart, names: Sequence[str], series: Sequence[Series], scale: _Scale) -> Chart:
-    """``chart`` with columns ``names`` drawn in it, each stacked from the values of ``series``."""
+    """``chart`` with columns ``names``, each stacked from the values of ``series``."""
     highest = scale.top or max((sum(one.values[at] for one in series) for at in range(len(names))), default=0) or 1.0
-    ceiling, ticks = (scale.top, (0.0, 0.5, 1.0)) if scale.top else nice_ticks(highest)
+    ceiling, ticks = (scale.top, (0.0, 0.5, 1.0)) if scale.top else nice_ticks(highest / scale.grid)
+    ceiling, ticks = ceiling * scale.grid, tuple(tick * scale.grid for tick in ticks)
     base = [0.0] * len(names)
     gap = 0.0 if len(names) > _MOST_GAPS else 0.14
     layers = []
@@ -149,7 +152,7 @@ def _stacked(chart: Chart, names: Sequence[str], series: Sequence[Series], scale
 
 
 def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap: float) -> str:
-    """A path of rectangles, one for each column, in a box as wide as there are columns and 100 high."""
+    """A path of rectangles, one per column, in a box one unit wide per column and 100 high."""
     path = []
     for at, (low, value) in enumerate(zip(base, values, strict=True)):
         height = 100 * value / ceiling
@@ -166,7 +169,7 @@ def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
     xs = [(at - begin) / span * 100 for at in curve.ts_ns]
     lines, note = _memory_lines(curve)
     highest = max(max(values) for *_, values in lines) or 1
-    unit, unit_name = next((size, name) for size, name in _BYTE_UNITS if highest >= size or size == 1)
+    unit, unit_name = _byte_unit(highest)
     ceiling, ticks = nice_ticks(highest / unit)
     layers = [Layer(kind, label, _line(xs, values, ceiling * unit)) for kind, label, values in lines]
     series = [{"kind": k, "label": label, "y": [_rounded(v / unit) for v in values]} for k, label, values in lines]
@@ -181,8 +184,24 @@ def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
     )  # fmt: skip
 
 
+def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
+    """What lives at the peak of each step, by kind."""
+    highest = max(map(sum, zip(*drawn.kinds.values(), strict=True)))
+    size, unit = _byte_unit(highest)
+    series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
+    several_steps = f"each column is the fullest of {drawn.per_column} steps" if drawn.per_column > 1 else ""
+    title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: what lives at the peak of each step"
+    chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)
+    return _stacked(chart, [str(step) for step in drawn.steps], series, _Scale(unit, size, format_bytes, grid=size))
+
+
+def _byte_unit(highest: float) -> tuple[int, str]:
+    """The largest unit that is not above ``highest``, in bytes, and its name."""
+    return next((size, name) for size, name in _BYTE_UNITS if highest >= size or size == 1)
+
+
 def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
-    """The lines to draw, and what to say about them. A reserve that dwarfs the rest would flatten it."""
+    """The lines to draw, and a note on them. A reserve that dwarfs the rest is not drawn: it would flatten the rest."""
     thinned = "; thinned, peaks kept" if len(curve.ts_ns) < curve.samples else ""
     note = f"{curve.samples:,} readings{thinned}"
     lines = [("kernel", "allocated", list(curve.allocated))]
@@ -196,7 +215,7 @@ def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]],
 
 
 def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
-    """A path of steps: memory holds its value until the next reading."""
+    """A step path: memory holds its value until the next reading."""
     path: list[str] = []
     for x, value in zip(xs, values, strict=True):
         y = _short(100 - 100 * value / ceiling)
@@ -205,7 +224,7 @@ def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
 
 
 def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]]:
-    """A round ceiling at or above ``highest`` and the round values up to it to label, about ``parts``."""
+    """A round ceiling at or above ``highest``, and about ``parts`` round values up to it as labels."""
     rough = highest / parts
     power = 10.0 ** floor(log10(rough)) if rough > 0 else 1.0
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
@@ -214,13 +233,13 @@ def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]
 
 
 def round_label(text: str) -> str:
-    """A round value without the zeros behind its point: ``50.0 ms`` as ``50 ms``, nothing as ``0``."""
+    """A round value without trailing zeros: ``50.0 ms`` as ``50 ms``, zero as ``0``."""
     short = re.sub(r"\.(\d*?)0+ ", lambda found: f".{found[1]} " if found[1] else " ", text)
     return "0" if re.fullmatch(r"0 ?\D*", short) else short
 
 
 def _time_ticks(span_ns: float) -> tuple[Tick, ...]:
-    """Round times since the beginning of a chart that spans ``span_ns``."""
+    """Ticks at round times since the start of a chart that spans ``span_ns``."""
     _, times = nice_ticks(span_ns, 6)
     return tuple(Tick(round(100 * at / span_ns, 2), round_label(format_ns(at))) for at in times if at <= span_ns)
 
@@ -238,5 +257,5 @@ def _rounded(value: float) -> float:
 
 
 def _short(value: float) -> str:
-    """Two decimals at most: enough for a screen."""
+    """At most two decimals: enough for a screen."""
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"

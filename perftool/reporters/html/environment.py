@@ -1,4 +1,4 @@
-"""The template engine: every value from a trace is escaped, whatever the template forgets."""
+"""The template engine, which escapes every value from a trace even if the template forgets."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from perftool.model.links import cause_url
+from perftool.model.unmodelled import why_no_model
 from perftool.model.words import kind_label
+from perftool.reporters.chains import chain_title, kernel_text
 from perftool.reporters.efficiency import shapes_text, share_text
 from perftool.reporters.escape import json_text, one_line
 from perftool.reporters.labels import format_metric
 from perftool.reporters.verdict import gain_text
+from perftool.reporters.waiting import waiting_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 HERE = Path(__file__).parent
-# A name that has grown longer than this is cut; the tables stay tables.
+# Longer names are cut to keep the tables readable.
 _LONGEST_NAME = 160
 
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The environment of all templates."""
+    """The Jinja environment of all templates."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True, finalize=_visible,
@@ -34,25 +37,31 @@ def environment() -> Environment:
     made.filters.update(
         ns=format_ns, bytes=format_bytes, count=format_count, ratio=format_ratio, metric=format_metric, kind=kind_label,
         code=_code, short=_short, css=_class_name, prose=_prose, sentence=_sentence,
-        unbroken=_unbroken, gain=gain_text, shapes=shapes_text, best=share_text, cause_url=cause_url,
+        unbroken=_unbroken, gain=gain_text, shapes=shapes_text, best=share_text, why_no_model=why_no_model,
+        cause_url=cause_url, capital=_capital, chain_title=chain_title, kernel=kernel_text,
+        waiting=waiting_text,
     )  # fmt: skip
     return made
 
 
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
+
+
 def asset(name: str) -> str:
-    """The text of a file of ``static``."""
+    """The text of a file in ``static``."""
     return (HERE / "static" / name).read_text(encoding="utf-8")
 
 
 def _visible(value: Any) -> Any:
-    """Text with every control character made visible: names can hold any, also ones that reverse a line."""
+    """Text with every control character made visible: names can hold any, even ones that reverse the text direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value)
     return value
 
 
 def _code(text: str) -> Markup:
-    """Source code with its line ends kept and its comments set apart."""
+    """Source code with line ends kept and comments highlighted."""
     lines = []
     for line in json_text(text).strip("\n").split("\n"):
         shown = Markup.escape(one_line(line.replace("\t", "    ")))
@@ -61,26 +70,28 @@ def _code(text: str) -> Markup:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs that were wrapped in a file, on one line."""
+    """Wrapped paragraphs joined into one line."""
     return " ".join(text.split())
 
 
 def _sentence(text: str) -> str:
-    """Prose with a capital to begin with, unless it begins with a name from the trace."""
+    """Prose that starts with a capital, unless it starts with a name from the trace."""
     prose = _prose(text)
     first = prose.split(" ", 1)[0]
     return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
 
 
 def _unbroken(text: str) -> str:
-    """Text in which no line ends between a number and its unit."""
+    """Text with no-break spaces between numbers and units."""
     return re.sub(r"(\d) (%|[num]?s\b|[KMGT]iB\b)", "\\1\N{NO-BREAK SPACE}\\2", text)
 
 
-def _short(name: str) -> str:
+def _short(name: str | None) -> str:
+    if name is None:
+        return "(no name)"
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def _class_name(kind: str) -> str:
-    """A kind as part of a class name of the style sheet."""
+    """A kind as part of a CSS class name."""
     return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in kind)

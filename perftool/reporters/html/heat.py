@@ -1,4 +1,4 @@
-"""The geometry of heat maps: one path for each shade, columns for ranks, equal neighbours joined."""
+"""Geometry of heat maps: one path per shade, ranks as columns; adjacent equal cells are joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from perftool.model.pictures import HeatMap
 from perftool.reporters.html.charts import Chart, Layer, Tick
 
-# Shares of a step from which on a cell has the next shade.
+# Lower bounds of the shades, as shares of a step.
 _SHADES = (0.02, 0.05, 0.1, 0.2, 0.4)
 _LABELS = tuple(f"{shade:.0%} of a step and more" for shade in _SHADES)
 _MOST_COLUMNS = 1024
@@ -36,7 +36,7 @@ def heat_chart(heat: HeatMap) -> Chart:
 
 
 def _stretches(shades: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Equal neighbours as (shade, begin, end)."""
+    """Runs of equal cells as (shade, begin, end)."""
     found, at = [], 0
     for shade, group in groupby(shades):
         length = len(list(group))

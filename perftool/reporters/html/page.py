@@ -1,9 +1,10 @@
-"""The page: what it shows, and its bytes."""
+"""Builds the HTML page: its content, and its bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from perftool import __version__
 from perftool.engine.report.across_ranks import telling_ranks
@@ -13,13 +14,22 @@ from perftool.model.report import Report, Verdict
 from perftool.reporters.colours import style_sheet
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
-from perftool.reporters.html.charts import Chart, Layer, memory_chart, rank_chart, step_charts, strip_chart
+from perftool.reporters.html.charts import (
+    Chart,
+    Layer,
+    memory_chart,
+    memory_steps_chart,
+    rank_chart,
+    step_charts,
+    strip_chart,
+)
 from perftool.reporters.html.environment import asset, environment
 from perftool.reporters.html.heat import heat_chart
 from perftool.reporters.html.roofline import RooflineChart, roofline_chart
 from perftool.reporters.html.scripts import packed_plotly, page_script, policy
 from perftool.reporters.html.timeline import DrawnTimeline, draw_path
-from perftool.reporters.naming import run_name
+from perftool.reporters.naming import device_word, run_title
+from perftool.reporters.serving import server_lines
 from perftool.reporters.time_parts import TimePart, time_parts
 from perftool.reporters.verdict import origins
 
@@ -31,11 +41,12 @@ _FIRST = 3
 
 @dataclass(frozen=True)
 class Page:
-    """All that the template shows."""
+    """Everything that the template shows."""
 
     title: str
     version: str
     report: Report
+    device: str
     pictures: Pictures
     verdict: Verdict
     origins: Sequence[str]
@@ -48,43 +59,62 @@ class Page:
     strips: Sequence[Chart]
     steps: Sequence[Chart]
     memory: Sequence[Chart]
+    memory_steps: Sequence[Chart]
     ranks: Chart | None
     path: DrawnTimeline | None
     heat: Sequence[Chart]
     told_ranks: Sequence[RankTimes]
     roofline: RooflineChart | None
     efficiency_notes: Sequence[str]
-    # From the page to the root of the project, where its sources lie.
-    sources_at: str = ""
+    # The address of a source file, relative to the page.
+    link: Callable[[str], str] = quote
     idle_url: str = IDLE_TIME
 
     @property
+    def missing(self) -> int:
+        """The number of unnamed metrics: those about a device, in a run that shows none."""
+        without = self.report.summary["device_busy_ratio"].value is None and self.report.device.type in (None, "cpu")
+        return sum(metric.value is None for metric in self.metrics) if without else 0
+
+    @property
+    def serving(self) -> list[str]:
+        """What the iterations of a serving engine show; empty for any other run."""
+        return list(server_lines(self.report))
+
+    @property
+    def begin_ns(self) -> int:
+        """The zero of the page's times: the begin of the first step, or of the first location without steps."""
+        places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
+        return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
+
+    @property
     def first(self) -> list[view.ShownFinding]:
-        """What to change first: the most worthwhile advice that nobody has accepted."""
+        """What to change first: the most worthwhile advice not yet accepted."""
         return [shown for shown in self.findings if shown.finding.advice and not shown.finding.suppressed][:_FIRST]
 
     @property
     def strip_legend(self) -> list[Layer]:
-        """Each kind of the strips once, those of the first rank first."""
+        """Each kind of the strips once, in the order of the first rank."""
         return list({(layer.kind, layer.idle): layer for chart in reversed(self.strips)
                      for layer in reversed(chart.layers)}.values())[::-1]  # fmt: skip
 
     @property
     def charts(self) -> list[Chart]:
         """All charts of the page."""
-        return [*self.strips, *self.steps, *self.memory, *([self.ranks] if self.ranks else [])]
+        return [*self.strips, *self.steps, *self.memory, *self.memory_steps, *([self.ranks] if self.ranks else [])]
 
 
 def render_html(
-    report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True, sources_at: str = ""
+    report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True, link: Callable[[str], str] = quote
 ) -> bytes:
-    """The report as one HTML file, UTF-8; the same report gives the same bytes.
+    """The report as one UTF-8 HTML file; equal reports give equal bytes.
 
-    ``sources_at`` leads from the page to the root of the project: empty, or a relative path with a slash at its end.
+    ``link`` gives the address of a source file on this machine, by its name in the report; without it, names are
+    relative to the page.
 
-    Without ``interactive`` there is no script in it, and no plotly: a small file with the same content.
+    Without ``interactive``, the file has no script and no plotly: it is small, with the same content.
     """
-    page = replace(make_page(report, pictures), sources_at=sources_at)
+    page = replace(make_page(report, pictures), link=link)
     script = page_script() if interactive else None
     packed = packed_plotly() if script and page.charts else None
     text = environment().get_template("report.html.j2").render(
@@ -95,15 +125,16 @@ def render_html(
 
 
 def make_page(report: Report, pictures: Pictures) -> Page:
-    """Everything the page shows, in the words of the page."""
+    """The content of the page, in its wording."""
     findings = view.shown_findings(report, pictures)
     several = len({strip.rank for strip in pictures.strips} | {step.rank for step in report.steps}) > 1
     full, rest = findings[: view.MOST_FINDINGS], findings[view.MOST_FINDINGS :]
     listed = rest[: view.MOST_LISTED]
     return Page(
-        title=run_name(report),
+        title=run_title(report),
         version=__version__,
         report=report,
+        device=device_word(report),
         pictures=pictures,
         verdict=report.verdict,
         origins=origins(report),
@@ -113,9 +144,10 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         listed=listed,
         left_out=len(rest) - len(listed),
         metrics=view.metrics(report),
-        strips=[strip_chart(strip, several) for strip in pictures.strips],
+        strips=[strip_chart(strip, several, device_word(report)) for strip in pictures.strips],
         steps=step_charts(report.steps, _MOST_STEP_CHARTS),
         memory=[memory_chart(curve, several) for curve in pictures.memory],
+        memory_steps=[memory_steps_chart(drawn, several) for drawn in pictures.memory_steps],
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
         path=draw_path(pictures.path) if pictures.path else None,
         heat=list(map(heat_chart, pictures.heat)),
@@ -126,6 +158,6 @@ def make_page(report: Report, pictures: Pictures) -> Page:
 
 
 def _told_ranks(report: Report, pictures: Pictures) -> list[RankTimes]:
-    """The ranks that the table lists: those that findings name, and that differ most."""
+    """The ranks listed in the table: those named by findings, and those that differ most."""
     told = {row.rank for row in telling_ranks(report.ranks, report.findings, _MOST_STEPS_LISTED)}
     return [row for row in pictures.ranks if row.rank in told]

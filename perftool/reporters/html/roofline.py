@@ -1,7 +1,7 @@
-"""The geometry of the roofline chart: ops by their operations per byte and what they reached, on logarithmic axes.
+"""Geometry of the roofline chart: ops by their arithmetic intensity and achieved rate, on logarithmic axes.
 
 Williams, Waterman and Patterson, Roofline (2009): an op reaches at most the peak rate of its type, and at most its
-operations per byte times the bandwidth of the memory.
+operations per byte times the memory bandwidth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Point:
-    """An op: place and size in the view box, the class of its colour, what hovering shows."""
+    """An op: position and size in the view box, its colour class, and its tooltip."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Roof:
-    """A line from (x1, y1) over (x2, y2), where memory stops to bound, to the right edge; labelled there."""
+    """A roof from (x1, y1) over the ridge point (x2, y2), where memory stops bounding, to its label on the right."""
 
     x1: float
     y1: float
@@ -53,7 +53,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RooflineChart:
-    """All that the template draws; ``left_out`` ops compute nothing, or have no model."""
+    """Everything that the template draws; ``left_out`` counts ops that compute nothing, or have no model."""
 
     points: tuple[Point, ...]
     roofs: tuple[Roof, ...]
@@ -70,7 +70,7 @@ class RooflineChart:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Powers of ten ``low`` to ``high`` between two places of the view box."""
+    """Powers of ten from ``low`` to ``high`` between two positions of the view box."""
 
     low: int
     high: int
@@ -113,13 +113,13 @@ def _axis(values: Sequence[float], begin: float, end: float) -> _Axis:
 
 
 def _highest(peaks: Sequence[AssumedPeak]) -> list[AssumedPeak]:
-    """One peak for each rate, the highest first."""
+    """One peak per rate, the highest first."""
     ordered = sorted(peaks, key=lambda peak: (-peak.rate, peak.dtype))
     return list({peak.rate: peak for peak in reversed(ordered)}.values())[::-1]
 
 
 def _roof(peak: AssumedPeak, x: _Axis, y: _Axis) -> Roof | None:
-    """The roof of ``peak`` inside the axes; None where memory bounds every op in sight."""
+    """The roof of ``peak`` within the axes; None if it lies outside."""
     ridge = peak.rate / peak.bandwidth
     low, high = 10.0**x.low, 10.0**x.high
     floor_rate = 10.0**y.low * 1e12

@@ -1,4 +1,4 @@
-"""The scripts inside the page, and the policy that lets the browser run these and nothing else."""
+"""The scripts inside the page, and the security policy that lets the browser run nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perftool.reporters.html.environment import asset
 
-# No network at all; the only script allowed by hash is ours, which may start the library it unpacks (a blob).
+# No network access; the hash allows only our script, which may start the library it unpacks (a blob).
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; "
     "base-uri 'none'; form-action 'none'"
@@ -18,12 +18,12 @@ _POLICY = (
 
 
 def page_script() -> str:
-    """The script that makes the page come alive."""
+    """The script that makes the page interactive."""
     return asset("report.js")
 
 
 def policy(script: str | None) -> str:
-    """The content security policy of a page with ``script``, or without any."""
+    """The content security policy of a page with ``script``, or without scripts."""
     if script is None:
         return _POLICY.format("'none'")
     digest = base64.b64encode(sha256(script.encode("utf-8")).digest()).decode()
@@ -31,7 +31,7 @@ def policy(script: str | None) -> str:
 
 
 def packed_plotly() -> str | None:
-    """plotly.js as base64 of zlib's format, which browsers inflate themselves; None when it is not installed."""
+    """plotly.js as base64 of zlib data, which browsers inflate themselves; None when plotly is not installed."""
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

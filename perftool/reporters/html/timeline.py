@@ -1,4 +1,4 @@
-"""The small timeline beside a finding: lanes of bars in percent of the width, so that it fits any screen."""
+"""Draws the small timeline next to a finding: lanes of bars in percent of the width, to fit any screen."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from perftool.units import format_count, format_ns
 
 _ROW = 16
 _LEAST_WIDTH = 0.15
-# Narrower bars have no room for a letter.
+# Narrower bars have no room for a label.
 _LABELLED_WIDTH = 3.0
-# Kernels of templates have names of thousands of letters.
+# Template kernels have names of thousands of letters.
 _LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
 class Box:
-    """A bar as drawn: place and size in percent across and pixels down, what hovering says, and its label."""
+    """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label."""
 
     kind: str
     x: float
@@ -32,7 +32,7 @@ class Box:
 
 @dataclass(frozen=True)
 class DrawnLane:
-    """A lane as drawn; ``height`` in pixels, ``lit`` stretches of the critical path in percent: place and width."""
+    """A drawn lane: ``height`` in pixels; ``lit`` holds critical path stretches as position and width in percent."""
 
     name: str
     side: str
@@ -43,7 +43,7 @@ class DrawnLane:
 
 @dataclass(frozen=True)
 class DrawnTimeline:
-    """A timeline as drawn: the mark in percent, the lanes, ticks in time since the mark begins, and a caption."""
+    """A drawn timeline: the mark in percent, lanes, ticks in time relative to the start of the mark, and a caption."""
 
     mark_x: float
     mark_width: float
@@ -61,7 +61,7 @@ def draw(timeline: Timeline) -> DrawnTimeline:
 
 
 def draw_path(timeline: Timeline) -> DrawnTimeline:
-    """Place the bars of ``timeline``, which shows a step and what bounds it."""
+    """Place the bars of ``timeline``, which shows a step and its critical path."""
     drawn = draw(timeline)
     left_out = f"; {format_count(timeline.left_out)} of the shortest bars left out" if timeline.left_out else ""
     caption = f"{timeline.step or 'The recording'}, {format_ns(timeline.dur_ns)}, rank {timeline.rank}{left_out}."
@@ -88,7 +88,7 @@ def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
 
 
 def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
-    """Round times since the mark begins, as far as the view reaches."""
+    """Ticks at round times relative to the start of the mark, within the view."""
     before = timeline.mark_ts_ns - timeline.ts_ns
     _, values = nice_ticks(timeline.dur_ns, 9)
     step = int(values[1]) or 1
@@ -102,8 +102,7 @@ def _caption(timeline: Timeline) -> str:
     name = f"{timeline.mark_name}, " if timeline.mark_name else ""
     step = f" in {timeline.step}" if timeline.step else ""
     left_out = f"; {format_count(timeline.left_out)} of the shortest bars left out" if timeline.left_out else ""
-    length, begin = format_ns(timeline.mark_dur_ns), timeline.mark_ts_ns
-    return f"Marked: {name}{length} at ts {begin} ns{step}, rank {timeline.rank}{left_out}."
+    return f"Marked: {name}{format_ns(timeline.mark_dur_ns)}{step}, rank {timeline.rank}{left_out}."
 
 
 def _percent(ns: int, timeline: Timeline) -> float:

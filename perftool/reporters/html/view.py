@@ -1,13 +1,12 @@
-"""What the page shows, put into the words and the order of the page: everything the template needs, ready."""
+"""The content of the page in its wording and order, ready for the template."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
 
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.choices import SEVERITIES
@@ -17,17 +16,18 @@ from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import format_metric, listed_metrics
+from perftool.reporters.naming import steps_text
 from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# More than this is no longer read; the page says how many it leaves out, the JSON report has them all.
+# Nobody reads more; the page states how many are left out, and the JSON report has them all.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
 _PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
-# Of these everybody knows that they are times and sizes.
+# These names obviously mean times and sizes.
 _MEASURES = {
     "average", "cost", "excess", "excluded", "histogram", "interval", "least", "longest", "mean", "median", "more",
     "most", "moved", "p95", "reserved", "wait",
@@ -40,7 +40,7 @@ _SPELT = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A number worth a glance; ``value`` is None when the input lacks it."""
+    """A headline number; ``value`` is None when it is missing from the input."""
 
     label: str
     value: str | None
@@ -50,19 +50,20 @@ class Tile:
 
 @dataclass(frozen=True)
 class ShownSource:
-    """A line of the user's code; ``href`` is its file below the root of the project, None when it lies elsewhere."""
+    """A line of the user's code; ``file`` is its file as the report names it, None if it is not on this machine."""
 
     text: str
     weight: str
-    href: str | None
+    file: str | None
     line: int | None
 
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding with all that belongs to it.
+    """A finding as shown on the page.
 
-    ``subject`` tells it from others of its rule, None when there are none; ``elsewhere`` is the same on other ranks.
+    ``subject`` distinguishes it from other findings of its rule, None if it is the only one; ``elsewhere`` lists the
+    same finding on other ranks.
     """
 
     number: int
@@ -80,7 +81,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """A number of the summary with its meaning; ``value`` is None when the input lacks it."""
+    """A number of the summary; ``value`` is None when it is missing from the input."""
 
     label: str
     value: str | None
@@ -88,9 +89,9 @@ class ShownMetric:
 
 
 def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
-    """The findings in their order; the same finding on several ranks is one, with the other ranks inside it.
+    """The findings in order; a finding repeated on several ranks is shown once and lists the other ranks.
 
-    The anchor of a finding stays the same as long as its place among those of its code does.
+    The anchor of a finding depends only on its position among those of its code.
     """
     groups = grouped(report.findings)
     of_code = Counter(report.findings[first].code for first, *_ in groups)
@@ -120,12 +121,13 @@ def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
 
 def _shown_source(source: Source) -> ShownSource:
     text = plain_source(source)
-    href = quote(source.file.encode("utf-8", "replace")) if source.here and source.file else None
-    return ShownSource(text, weighed_source(source).removeprefix(text), href, source.line)
+    return ShownSource(
+        text, weighed_source(source).removeprefix(text), source.file if source.here else None, source.line
+    )
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The evidence as labels and values with units; texts that the message quotes in full are not repeated."""
+    """The evidence as labels and values with units; texts quoted in full by the message are omitted."""
     rows = []
     for key, value in finding.evidence.items():
         if value is None or (isinstance(value, str) and value in finding.message):
@@ -147,38 +149,47 @@ def _evidence(key: str, value: Any) -> tuple[str, str]:
 
 
 def _words(key: str) -> str:
-    """The name of a column as people say it."""
+    """A column name in words."""
     text = " ".join(_SPELT.get(word, word) for word in key.split("_"))
     return text[:1].upper() + text[1:]
 
 
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
-    """The few numbers that belong beside the verdict."""
+    """The few known numbers shown next to the verdict."""
+    return [tile for tile in _all_tiles(report, findings) if tile.value is not None]
+
+
+def _all_tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
     summary = report.summary
     if summary["window_ms"].value is None:
         counts = [("fallback_ops", "Ops on the CPU", "#fallbacks"), ("compilations", "Compilations", None)]
         return [*(_count_tile(summary[name], label, link) for name, label, link in counts), _findings_tile(findings)]
-    made = [_step_tile(summary), _ratio_tile(summary["device_busy_ratio"], "Device busy"), _idle_tile(report)]
+    made = [
+        _step_tile(report),
+        _ratio_tile(summary["device_busy_ratio"], "Ops computing" if report.device.type == "cpu" else "Device busy"),
+        _idle_tile(report),
+    ]
     gains = [shown for shown in findings if shown.finding.gain]
     if gains:
         gain = gains[0].finding.gain
         assert gain is not None
         kind, most = ("predicted", "") if gain.kind == "predicted" else ("an upper bound", "≤ ")
-        note = f"per step, {gains[0].finding.code}; {kind}"
+        note = f"per {report.run.step_word}, {gains[0].finding.code}; {kind}"
         made.append(Tile("First gain", f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
     return [*made, _findings_tile(findings)]
 
 
-def _step_tile(summary: Mapping[str, Metric]) -> Tile:
+def _step_tile(report: Report) -> Tile:
+    summary, word = report.summary, report.run.step_word
     steps, window = summary["steps"], summary["window_ms"]
     length = "" if window.value is None else f", {format_metric(window)} in all"
     if not steps.value:
         note = "the whole recording" if window.value is not None else ""
         return Tile("Window", None if window.value is None else format_metric(window), note)
-    note = f"{format_count(steps.value)} step{'s' if steps.value > 1 else ''}{length}"
-    return Tile("Median step", format_metric(summary["step_time_ms"]), note, "#steps")
+    note = f"{steps_text(report, round(steps.value))}{length}"
+    return Tile(f"Median {word}", format_metric(summary["step_time_ms"]), note, "#steps")
 
 
 def _count_tile(metric: Metric, label: str, href: str | None) -> Tile:
@@ -205,7 +216,7 @@ def _findings_tile(findings: Sequence[ShownFinding]) -> Tile:
 
 
 def metrics(report: Report) -> list[ShownMetric]:
-    """Every number of the summary that this kind of device can have."""
+    """Every number of the summary that applies to this kind of device."""
     return [
         ShownMetric(label, None if metric.value is None else format_metric(metric), _fraction(metric))
         for label, metric in listed_metrics(report)

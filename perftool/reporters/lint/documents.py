@@ -1,4 +1,4 @@
-"""Findings of a lint run as JSON: the report of contract version 1 with what the gate decided."""
+"""Findings of a lint run as JSON: the report of contract version 1 with the gate's results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def render_lint_json(result: LintReport) -> bytes:
 
 
 def render_json_lines(result: LintReport) -> bytes:
-    """One object per line and finding; no line without findings."""
+    """One object per finding, one per line; empty without findings."""
     return b"".join(dump(lint_finding_dict(found)) for found in result.findings)
 
 

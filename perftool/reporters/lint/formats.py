@@ -1,6 +1,7 @@
-"""Who writes each format of ``lint``.
+"""The renderer of each ``lint`` format.
 
-A format is a module with a :class:`Renderer`, a line here, and its name in ``perftool.model.choices.LintFormat``.
+To add a format, write a module with a :class:`Renderer`, and add a line here and its name in
+``perftool.model.choices.LintFormat``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from perftool.model.lint import LintReport
 
 
 class Renderer(Protocol):
-    """Writes a lint run as a whole document."""
+    """Renders a lint run as a complete document."""
 
     def __call__(self, result: LintReport, /) -> bytes: ...
 
 
-# Module and function; a module is imported when somebody asks for its format. Text goes to a terminal and is printed by
-# text.
+# Module and function; modules are imported on demand. Text is printed to the terminal by the module text.
 RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
     LintFormat.json: ("documents", "render_lint_json"),
     LintFormat.json_lines: ("documents", "render_json_lines"),
@@ -32,6 +32,6 @@ RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
 
 
 def renderer(form: LintFormat) -> Renderer:
-    """What writes ``form``, which must not be text."""
+    """The renderer of ``form``, which must not be text."""
     module, function = RENDERERS[form]
     return cast(Renderer, getattr(import_module(f"perftool.reporters.lint.{module}"), function))

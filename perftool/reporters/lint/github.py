@@ -39,7 +39,7 @@ def _command(found: LintFinding) -> str:
     }  # fmt: skip
     listed = ",".join(f"{key}={github_property(one_line(value))}" for key, value in properties.items())
     place = place_of(finding)
-    help_text = " ".join(finding.fix.split())
+    help_text = one_line(" ".join(finding.fix.split()))
     text = f"{place + ': ' if place else ''}{finding.message}"
     return f"::{_LEVEL[finding.severity]} {listed}::{github_message(one_line(text))}%0A{github_message(help_text)}"
 

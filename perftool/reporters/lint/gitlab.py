@@ -37,7 +37,7 @@ def _entries(result: LintReport) -> Iterable[dict[str, Any]]:
 
 
 def _unique(fingerprint: str, occurrence: int) -> str:
-    """GitLab collapses equal fingerprints, so alike findings are told apart by a counter."""
+    """GitLab collapses equal fingerprints; a counter distinguishes similar findings."""
     if not occurrence:
         return fingerprint
     return hashlib.sha256(f"{fingerprint}\n{occurrence}".encode()).hexdigest()[:16]

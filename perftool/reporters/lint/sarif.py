@@ -18,15 +18,15 @@ from perftool.reporters.lint.text import place_of
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVEL = {"error": "error", "warning": "warning", "info": "note"}
 _PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
-# What GitHub's code scanning takes of a description, and of tags.
+# GitHub code scanning's limits on descriptions and tags.
 _LONGEST = 1024
 _MOST_TAGS = 10
-# A trace has no lines: its place in time is a logical location, and the physical one is the file's beginning.
+# A trace has no lines: its place in time is a logical location, and its physical location is the start of the file.
 _REGION = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 2}
 
 
 def render_sarif(result: LintReport) -> bytes:
-    """One log with one run; all selected rules, all findings, the suppressed ones marked as such."""
+    """One log with one run: all selected rules and all findings, with suppressed ones marked."""
     index = {rule.code: at for at, rule in enumerate(result.rules)}
     driver = {
         "name": "habana_perf_tool",
@@ -81,7 +81,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
         "level": _LEVEL[finding.severity],
         "message": {"text": finding.message},
         "locations": [_location(found, place_of(finding).replace(":", "/"))],
-        # Only the first location is shown, so the counter keeps alike findings apart.
+        # GitHub shows only the first location, so a counter distinguishes similar findings.
         "partialFingerprints": {"primaryLocationLineHash": f"{finding.fingerprint}:{occurrence}"},
         "properties": {
             "confidence": finding.confidence,
@@ -93,7 +93,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
     }
     if found.source:
         result["locations"] = [_code(found)]
-    # The trace itself is related where the finding is shown at a line of code.
+    # For a finding located at a line of code, the trace becomes a related location.
     related = [finding.location, *finding.related] if found.source else finding.related
     if related:
         result["relatedLocations"] = [_related(found, at, part) for at, part in enumerate(related, 1)]
@@ -113,7 +113,7 @@ def _location(found: LintFinding, place: str) -> dict[str, Any]:
 
 
 def _code(found: LintFinding) -> dict[str, Any]:
-    """The line of code that a finding is about."""
+    """The source location of a finding."""
     file, line = found.place
     region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
     physical = {"artifactLocation": {"uri": quote(file.encode("utf-8", "replace"))}, "region": region}

@@ -1,4 +1,4 @@
-"""Findings for people and for grep: one line each, and one line that sums up."""
+"""Findings as text for people and grep: one line each, and a summary line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from perftool.engine.report.across_ranks import grouped
 from perftool.model.choices import SEVERITIES
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding
 from perftool.reporters.escape import one_line
 from perftool.reporters.sources import shown_sources
-from perftool.units import format_ns
+from perftool.units import format_ns, ranks_text
 
 _STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _PLURAL = {"error": "errors", "warning": "warnings", "info": "infos"}
@@ -21,9 +22,14 @@ _RELATED = 3
 
 
 def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> None:
-    """Print the findings that are not suppressed, with evidence and help on a terminal, and the summary line."""
-    for found in result.active:
-        _print_finding(found, console)
+    """Print the findings that are not suppressed, with evidence and help on a terminal, and the summary line.
+
+    The same finding on many ranks is one line.
+    """
+    active = list(result.active)
+    for group in grouped([found.finding for found in active]):
+        others = sorted(rank for at in group[1:] if (rank := active[at].finding.rank) is not None)
+        _print_finding(active[group[0]], console, f"; also on rank {ranks_text(others)}" if others else "")
     if not quiet:
         if any(found.finding.advice for found in result.active):
             console.print(Text(one_line(result.report.verdict.headline), style="bold"), soft_wrap=True)
@@ -39,7 +45,7 @@ def print_statistics(result: LintReport, console: Console) -> None:
 
 
 def summary_line(result: LintReport) -> str:
-    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.`` or ``All checks passed!``, when there was one."""
+    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.``, ``All checks passed!`` or ``Nothing to check.``"""
     unseen = ((result.suppressed, "suppressed"), (result.hidden, "hidden"))
     accepted = ", ".join(f"{count} {why}" for count, why in unseen if count)
     total = len(result.active)
@@ -53,7 +59,7 @@ def summary_line(result: LintReport) -> str:
 
 
 def place_of(finding: Finding) -> str:
-    """Where in its file a finding is: ``rank0/MME:step 3``; empty when it concerns the whole file."""
+    """The position of a finding in its file: ``rank0/MME:step 3``; empty when it concerns the whole file."""
     track = finding.location.track
     rank = "" if finding.rank is None else f"rank{finding.rank}"
     lane = "/".join(part for part in (rank, "" if track is None else str(track)) if part)
@@ -61,12 +67,12 @@ def place_of(finding: Finding) -> str:
     return ":".join(part for part in (lane, step) if part)
 
 
-def _print_finding(found: LintFinding, console: Console) -> None:
+def _print_finding(found: LintFinding, console: Console, also: str) -> None:
     finding = found.finding
     place = ":".join(part for part in (found.file, place_of(finding)) if part)
     line = Text.assemble(
         one_line(place), ": ", (finding.code, "bold"), " [", (finding.severity, _STYLE[finding.severity]), "] ",
-        one_line(finding.message),
+        one_line(finding.message), also,
     )  # fmt: skip
     console.print(line, soft_wrap=True)
     if console.is_terminal:

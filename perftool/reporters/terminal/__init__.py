@@ -1,1 +1,1 @@
-"""Reports for people at a terminal, and for the pipes behind them."""
+"""Text reports for terminals and pipes."""

@@ -1,4 +1,4 @@
-"""The answer on one screen: what the run loses, where a step goes, what to change, and where to look next."""
+"""The one-screen answer: what the run loses, where a step goes, what to change, and where to look next."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from perftool.engine.report.verdict import FELT, is_well_fed
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.naming import facts, run_name
+from perftool.reporters.naming import facts, run_title
+from perftool.reporters.serving import server_lines
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.bar import bar
 from perftool.reporters.terminal.choice import Choice
+from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
 from perftool.reporters.verdict import gain_text, origins
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
-_MOST_CODES = 6
-# From here on a finding with its fix takes one line.
+_MOST_NAMED = 4
+# From this width on, a finding and its fix share a line.
 _WIDE = 150
 _NO_STACKS = "Lines of code: record with with_stack=True (the recorded steps take longer)."
-_HEADS = ("What to change", "gain per step", "where")
+_HEADS = ("What to change", "gain per {word}", "where")
 _HEADS_OF_ONE = ("What to change", "gain", "where")
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -36,7 +38,7 @@ _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold 
 
 @dataclass(frozen=True)
 class _Row:
-    """A finding, the same on how many other ranks, and its cells: what it is, its gain, its source, its fix."""
+    """A finding, and its cells: its name with the number of ranks, its gain, its source, its fix."""
 
     finding: Finding
     cells: tuple[str, str, str]
@@ -50,23 +52,36 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(told.headline, style="bold"), console)
-    # The bar says the same with every cause, but not how far a busy device is from its best.
+    # The bar shows the same with every cause, but not how far a busy device is from its best.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
-    above += _wrapped(Text(told.detail), console) if told.detail and not hidden else []
+    below = " ".join(filter(None, (told.caveats, "" if hidden else told.detail)))
+    above += _wrapped(Text(below), console) if below else []
+    served = [row for line in server_lines(report) for row in _wrapped(Text(line), console)]
+    above += [Text(), *served] if served else []
     picture = bar(parts, console)
+    above += _wrapped(Text(told.apart), console) if told.apart else []
     above += [Text(), *picture] if picture else []
+    groups = group_lines(report)
+    above += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
     rows = _rows(report, choice)
     shown = rows[: choice.top] if choice.top is not None else _fitting(rows, MOST_LINES - len(above), report, console)
-    heads = _HEADS if report.summary["steps"].value else _HEADS_OF_ONE
+    heads = _heads(report)
     for line in [*above, *_table(shown, console, heads), Text(), *_below(report, choice, shown, console)]:
         console.print(line, soft_wrap=True)
 
 
+def _heads(report: Report) -> tuple[str, str, str]:
+    if not report.summary["steps"].value:
+        return _HEADS_OF_ONE
+    name, gain, where = _HEADS
+    return name, gain.format(word=report.run.step_word), where
+
+
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
-    """As many of ``rows`` as fit ``room`` lines with all that stands below them; at least the first."""
+    """As many of ``rows`` as fit in ``room`` lines together with the lines below them; at least the first."""
     for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
         taken = rows[:count]
-        lines = len(_table(taken, console)) + 1 + len(_below(report, Choice(), taken, console))
+        lines = len(_table(taken, console, _heads(report))) + 1 + len(_below(report, Choice(), taken, console))
         if lines <= room:
             return taken
     return rows[:1]
@@ -75,12 +90,12 @@ def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) 
 def _header(report: Report, console: Console) -> list[Text]:
     known = [one_line(fact) for fact in facts(report)]
     room = max(12, console.width - sum(map(cell_len, known)) - 3 * len(known))
-    name = _shortened(one_line(run_name(report)), room)
+    name = _shortened(one_line(run_title(report)), room)
     return [Text.assemble((name, "bold"), *((f"   {fact}", "") for fact in known))]
 
 
 def _shortened(name: str, width: int) -> str:
-    """``name`` in at most ``width`` cells: without its endings where it is too long, then cut."""
+    """``name`` in at most ``width`` cells: drops its suffixes, then cuts it."""
     short = name
     for ending in _ENDINGS:
         if len(short) > width and name.endswith(ending):
@@ -97,7 +112,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _notes(report: Report, console: Console) -> list[Text]:
-    """What must be known of the inputs first: that no device left them, and what was dropped or repaired."""
+    """Important notes on the inputs: that they do not come from a device, and what was dropped or repaired."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     told = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
@@ -109,12 +124,12 @@ def _notes(report: Report, console: Console) -> list[Text]:
 
 
 def _remark(read: InputFile, message: str) -> str:
-    """``message``, after the name of its file unless it begins with that."""
+    """``message``, prefixed with the name of its file if missing."""
     return one_line(message if message.startswith(f"{read.path}: ") else f"{read.path}: {message}")
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
-    """The advice that is bad enough, the most worthwhile first; one row for a rule, with the gain of its first."""
+    """The advice of the chosen severity, most worthwhile first: one row per rule, with its first finding's gain."""
     chosen = choice.of(report.findings)
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
@@ -125,7 +140,7 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
 
 
 def _worth_a_row(finding: Finding) -> bool:
-    """Whether the fix would be felt: what is true but gives nothing back of its own stands under ``Also``."""
+    """Whether the fix would be felt: a finding without a gain of its own goes under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
     return finding.gain.share_of_step >= FELT
@@ -139,13 +154,13 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     return _Row(first, cells, one_line(first.short_fix))
 
 
-def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str] = _HEADS) -> list[Text]:
+def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) -> list[Text]:
     if not rows:
         return []
     rows = [_spelled(row, console) for row in rows]
     heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(names))
     widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
-    # Where the lines of code are too long to stand beside the gains, each has a line of its own.
+    # If the lines of code do not fit next to the gains, each gets a line of its own.
     beside = sum(widths) + 4 <= console.width
     lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
     for row in rows:
@@ -161,7 +176,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str] =
 
 
 def _shortened_left(place: str, width: int) -> str:
-    """A line of code in at most ``width`` cells: without its first folders where it is too long."""
+    """A line of code in at most ``width`` cells: drops leading folders if it is too long."""
     shown = place
     while cell_len(shown) > width and "/" in shown:
         shown = shown.split("/", 1)[1]
@@ -169,7 +184,7 @@ def _shortened_left(place: str, width: int) -> str:
 
 
 def _spelled(row: _Row, console: Console) -> _Row:
-    """``row`` without signs that the encoding of the console lacks."""
+    """``row`` without characters that the console's encoding lacks."""
     if console.encoding.lower().startswith("utf"):
         return row
     name, gain, where = row.cells
@@ -186,26 +201,27 @@ def _padded(text: str, width: int) -> str:
 
 
 def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Console) -> list[Text]:
-    """What all fixes come to; one line of what else there is, one of what to do next."""
+    """The gain of all fixes together, then one line on the remaining findings, and one on what to do next."""
     seen = {row.finding.code for row in shown}
     rest = [finding for finding in choice.of(report.findings) if finding.code not in seen]
-    parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_codes(rest)})"] if rest else []
+    parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_names(rest)})"] if rest else []
     hidden = len(report.findings) - len(choice.of(report.findings))
     parts += [f"{hidden} below --min-severity"] if hidden else []
     parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
     together = report.verdict.together
     lines = _wrapped(Text(together), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    recorded = report.summary["window_ms"].value is not None and not origins(report)
+    # A device-only recording has no lines of code.
+    recorded = bool(report.top_ops) and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
     return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]
 
 
-def _codes(findings: Sequence[Finding]) -> str:
-    codes = list(dict.fromkeys(finding.code for finding in findings))
-    more = f" and {len(codes) - _MOST_CODES} more" if len(codes) > _MOST_CODES else ""
-    return ", ".join(codes[:_MOST_CODES]) + more
+def _names(findings: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(finding.name.replace("-", " ") for finding in findings))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _next(shown: Sequence[_Row]) -> str:
@@ -214,7 +230,7 @@ def _next(shown: Sequence[_Row]) -> str:
 
 
 def _wrapped(text: Text, console: Console, indent: int = 0) -> list[Text]:
-    """``text`` in lines that fit a terminal; one line for a pipe, where a break would split what others search for."""
+    """``text`` wrapped for a terminal; unbroken for a pipe, where a line break would break searches."""
     width = max(20, console.width - indent)
     lines = list(text.wrap(console, width)) if text.cell_len > width else [text]
     for line in lines:

@@ -1,4 +1,4 @@
-"""Which findings a report for people shows."""
+"""Selects the findings that a human-readable report shows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ORDER: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)
 
 @dataclass(frozen=True)
 class Choice:
-    """Which findings to show: at most ``top`` (None: as many as fit the screen), at least as bad as ``severity``."""
+    """The findings to show: at most ``top`` (None: as many as fit the screen), of at least ``severity``."""
 
     top: int | None = None
     severity: str = "info"
 
     def of(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Those of ``findings`` that are bad enough."""
+        """The ``findings`` that are severe enough."""
         worst = _ORDER[self.severity]
         return [finding for finding in findings if _ORDER[finding.severity] <= worst]

@@ -1,4 +1,4 @@
-"""The report for people: what was read, where the time goes, what to change first."""
+"""The full text report: what was read, where the time goes, what to change first."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from perftool.model.inputs import InputFile
 from perftool.model.links import IDLE_TIME
 from perftool.model.report import Finding, Metric, NotApplicable, Report
 from perftool.model.words import kind_label
+from perftool.reporters.chains import chain_title
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
+from perftool.reporters.naming import device_word
+from perftool.reporters.serving import serving_lines
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
+from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.terminal.tables import (
+    chain_table,
     efficiency_table,
     engines_table,
     fallbacks_table,
+    memory_table,
     print_table,
     ranks_table,
     recipes_table,
@@ -41,30 +47,54 @@ _WIDEST_PAGE = 1000
 
 
 def print_full(report: Report, console: Console, choice: Choice | None = None) -> None:
-    """Print ``report``: inputs, what they come to, the tables, then the findings of ``choice``, all without one."""
+    """Print ``report``: inputs, verdict, the tables, then the findings selected by ``choice`` (all by default)."""
     choice = choice or Choice()
     report = replace(report, findings=tuple(choice.of(report.findings)[: choice.top]))
+    device = device_word(report)
     _print_inputs(report.inputs, console)
     _print_verdict(report, console)
     _print_summary(report, console)
+    _print_serving(report, console)
     _print_ranks(report, console)
-    _print_table("Steps, in ms; the parts add up", steps_table(report.steps), console)
+    _print_table(f"{report.run.step_word.capitalize()}s, in ms; the parts add up", steps_table(report.steps), console)
     _print_bounds(report, console)
     idle = [replace(cause, name=kind_label(cause.name)) for cause in report.idle_causes]
-    _print_table("Idle time of the device by cause", shares_table(idle), console)
+    idle_title = "Time in which no op computes, by cause" if device == "CPU" else "Idle time of the device by cause"
+    _print_table(idle_title, shares_table(idle), console)
     if report.idle_causes:
         console.print(Text(f"  Each cause explained: {IDLE_TIME}", style="dim"))
     _print_table("Engines", engines_table(report.engines), console)
     _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
     _print_table("Recipes by device time", recipes_table(report.recipes), console)
-    _print_table("Device ops by time (lanes united)", shares_table(report.top_device_ops), console)
+    ops_title = f"{device[:1].upper()}{device[1:]} ops by time (lanes united)"
+    _print_table(ops_title, shares_table(report.top_device_ops), console)
     _print_efficiency(report, console)
+    for chain in report.chains:
+        _print_table(chain_title(chain, device), chain_table(chain), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
+    _print_memory(report, console)
     _print_findings(report, console)
 
 
+def _print_memory(report: Report, console: Console) -> None:
+    if not report.memory:
+        return
+    first = report.memory[0]
+    held = "" if first.reserved is None else f", {format_bytes(first.reserved)} reserved"
+    where = f"rank {first.rank}, {first.device}" if len(report.ranks) > 1 else first.device
+    title = f"What fills the memory at its peak ({where}): {format_bytes(first.allocated)} allocated{held}"
+    _print_table(title, memory_table(report.memory), console)
+
+
+def _print_serving(report: Report, console: Console) -> None:
+    if report.serving:
+        _heading("Iterations of the serving engine", console)
+        for line in serving_lines(report.serving):
+            console.print(Text(f"  {line}"))
+
+
 def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
-    """Each input; of many traces that were read without a remark only the number and the sums."""
+    """Each input; many traces that were read without remarks are summed up in one line."""
     plain = [read for read in inputs if read.kind == "trace" and read.status == "ok" and not read.issues]
     many = plain if len(plain) > _MOST_INPUTS else []
     if many:
@@ -103,12 +133,14 @@ def _print_summary(report: Report, console: Console) -> None:
         table.add_column(no_wrap=True)
     table.add_row("device", named or "none seen", "")
     if steps:
-        table.add_row("steps", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", "")
+        table.add_row(
+            f"{report.run.step_word}s", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", ""
+        )
     if report.run.kind:
         table.add_row("run", report.run.kind, "")
     if report.summary["window_ms"].value is not None:
         window = format_metric(report.summary["window_ms"])
-        table.add_row("window", window, "the steps" if steps else "the whole recording")
+        table.add_row("window", window, f"the {report.run.step_word}s" if steps else "the whole recording")
     missing = []
     for label, metric in listed_metrics(report):
         if metric.value is None:
@@ -132,6 +164,10 @@ def _print_ranks(report: Report, console: Console) -> None:
         mean = sum(load for load, _ in loads) / len(loads)
         each = f"least {format_ns(least)} (rank {lightest}), mean {format_ns(mean)}"
         console.print(Text(f"  compute per step: {each}, most {format_ns(most)} (rank {heaviest})", style="dim"))
+    if groups := group_lines(report, felt=0.0):
+        _heading("Process groups: time on the wire, and who waits", console)
+        for line in groups:
+            console.print(line, soft_wrap=True)
 
 
 def _print_bounds(report: Report, console: Console) -> None:
@@ -140,11 +176,11 @@ def _print_bounds(report: Report, console: Console) -> None:
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
-    """The ops that take most time against the device's best, under the peaks that were assumed."""
+    """The ops that take most time against the device's best, with the assumed peaks."""
     told = report.efficiency
     if told is None or (told.bounded_ns == 0 and not told.missing):
         return
-    _print_table("Ops against the device's best", efficiency_table(told), console)
+    _print_table(f"Ops against the {device_word(report)}'s best", efficiency_table(told), console)
     for line in efficiency_notes(told):
         console.print(Text(f"  {line}", style="dim"))
 
@@ -175,10 +211,10 @@ def _print_findings(report: Report, console: Console) -> None:
 
 
 def _skipped(rules: Sequence[NotApplicable]) -> str:
-    """The codes of a few rules, or the number of many."""
+    """A few codes, or the number of many."""
     if len(rules) <= _MOST_CODES:
         return ", ".join(rule.code for rule in rules)
-    return f"{len(rules)} rules; --output-format json says why of each"
+    return f"{len(rules)} rules; --output-format json has the reasons"
 
 
 def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:
@@ -210,7 +246,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
 
 
 def _paragraph(text: Text, console: Console) -> None:
-    """Indented and wrapped for people; one line for pipes, where a break would split what others search for."""
+    """Indented and wrapped on terminals; one line for pipes, where a line break would break searches."""
     if console.is_terminal or console.width < _WIDEST_PAGE:
         console.print(Padding(text, (0, 0, 0, 4)))
     else:

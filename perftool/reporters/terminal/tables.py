@@ -1,4 +1,4 @@
-"""The tables of the text report: steps, rankings, and what Gaudi adds."""
+"""The tables of the text report: steps, rankings, and Gaudi-specific ones."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ from rich.table import Table
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import telling_ranks
+from perftool.model.chains import Chain
 from perftool.model.efficiency import Efficiency
 from perftool.model.gaudi import Engine, Fallback, Recipe
+from perftool.model.memory import MemoryUse
 from perftool.model.report import BREAKDOWN, Finding, RankSummary, Share, Step
-from perftool.reporters.efficiency import best_text, rate_text, shapes_text
+from perftool.model.words import kind_label
+from perftool.reporters.chains import kernel_text
+from perftool.reporters.efficiency import best_text, rate_text, shapes_text, share_text
 from perftool.reporters.escape import one_line
-from perftool.units import format_count, format_ns, format_ratio
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _MOST_STEPS = 8
 _MOST_ROWS = 10
 _MOST_RANKS = 16
 _MOST_OPS = 5
+_MOST_PLACES = 60
 _LONGEST_NAME = 72
 _SHORTEST_NAME = 32
 _UNLIMITED = 10_000
-# So that the table fits 100 columns.
+# Short names let the table fit 100 columns.
 _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
 def steps_table(steps: Sequence[Step]) -> Table:
-    """The breakdown of each step in ms, without parts that no step has; long recordings are cut in the middle."""
+    """The breakdown of each step in ms, without parts absent in all steps; long recordings are cut in the middle."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = table_of("step", "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
@@ -45,7 +50,7 @@ def steps_table(steps: Sequence[Step]) -> Table:
 
 
 def efficiency_table(told: Efficiency) -> Table:
-    """The ops that take most time: what they reached, and of what."""
+    """The ops that take most time: their rates, and their share of the best possible rate."""
     table = table_of("op", "shapes", "calls", "time", "reached", "of the best")
     for op in told.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
@@ -60,8 +65,34 @@ def efficiency_table(told: Efficiency) -> Table:
     return table
 
 
+def chain_table(chain: Chain) -> Table:
+    """One repeat of a sequence of kernels: what launched each, its time and its share of the whole."""
+    table = table_of("op", "kernel", "time", "share", "of the best")
+    for place in chain.places[:_MOST_PLACES]:
+        best = "" if place.roofline_ratio is None else share_text(place.roofline_ratio)
+        kernel = Text(one_line(kernel_text(place))[:_SHORTEST_NAME])
+        op = _name((place.op or "").removeprefix("aten::"))
+        table.add_row(op, kernel, format_ns(place.ns), format_ratio(place.share), best)
+    if left := chain.places[_MOST_PLACES:]:
+        rest = format_ns(sum(place.ns for place in left))
+        table.add_row(f"… {len(left)} more", "", rest, format_ratio(sum(place.share for place in left)), "")
+    return table
+
+
+def memory_table(uses: Sequence[MemoryUse]) -> Table:
+    """The kinds of blocks that live at the peak of memory."""
+    table = table_of("use", "bytes", "share", "blocks", "made by")
+    table.columns[-1].justify = "left"
+    for use in uses:
+        count = "" if use.count is None else format_count(use.count)
+        share = format_ratio(use.bytes / use.allocated)
+        made_by = _name(use.makers.replace("aten::", ""))
+        table.add_row(kind_label(use.kind), format_bytes(use.bytes), share, count, made_by)
+    return table
+
+
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = ()) -> Table:
-    """One line per rank; times are shares of its window. Long runs show those of ``findings`` and that differ most."""
+    """One line per rank; times are shares of its window. Of many, shows those in ``findings`` or differing most."""
     table = table_of("rank", "steps", "median step", "busy", "compute", "exposed", "waiting", "clock")
     for row in telling_ranks(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
@@ -78,7 +109,7 @@ def _share(ns: int | None, whole: int | None) -> str:
 
 
 def shares_table(rows: Sequence[Share]) -> Table:
-    """A ranking: name, time, share of the window, how often."""
+    """A ranking: name, time, share of the window, count."""
     table = table_of("", "time", "of window", "times")
     for row in rows[:_MOST_ROWS]:
         table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
@@ -86,7 +117,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
 
 
 def engines_table(engines: Sequence[Engine]) -> Table:
-    """Engine groups: the union over their lanes, and how much of it their lanes fill on average."""
+    """Engine groups: the union over their lanes, and the mean share of it that a lane fills."""
     table = table_of("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
     ranks = len({engine.rank for engine in engines}) > 1
     for row in engines:
@@ -99,7 +130,7 @@ def engines_table(engines: Sequence[Engine]) -> Table:
 
 
 def recipes_table(recipes: Sequence[Recipe]) -> Table:
-    """Recipes by device time: unions over all lanes, and per engine."""
+    """Recipes by device time: the union over all lanes, and per engine."""
     table = table_of("recipe", "device time", "MME", "TPC", "DMA", "launches", "first step")
     for row in recipes[:_MOST_ROWS]:
         name = (row.name or f"recipe {row.recipe}").rsplit("/", 1)[-1]
@@ -122,10 +153,10 @@ def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print ``table`` with its numbers whole: half a number is a wrong number.
+    """Print ``table`` without cutting numbers: half a number is a wrong number.
 
-    Where it is too wide its columns move together, cells of several words wrap, and long names are cut. What is wider
-    even then runs over the edge, and the terminal breaks the line.
+    A table that is too wide gets narrower padding, wraps cells of several words, and cuts long names. If it is still
+    too wide, the terminal wraps its lines.
     """
     for column in table.columns:
         if column.no_wrap:
@@ -156,7 +187,7 @@ def table_of(first: str, *others: str) -> Table:
 
 
 def _name(name: str) -> Text:
-    # Before the table measures it: an escape is longer than what it stands for.
+    # Escaped before the table measures it: an escape is longer than the character.
     shown = one_line(name)
     return Text(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
 

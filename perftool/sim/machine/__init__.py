@@ -1,1 +1,1 @@
-"""The simulated machine: what it costs, what it does when, and what it leaves recorded."""
+"""The simulated machine: its costs, its schedule, and its recordings."""

@@ -1,4 +1,4 @@
-"""Named stretches of the host's time, as ``record_function`` makes them: loader, optimizer, profiler steps."""
+"""Named stretches of host time, as created by ``record_function``: loader, optimizer, profiler steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOADER = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
 PROFILER_STEP = "ProfilerStep#"
 MARK_STEP = "mark_step"
-# The owner of a call of the loader that returned nothing.
+# The owner of a loader call that returned nothing.
 NO_BATCH = "no batch"
 
 
@@ -19,7 +19,7 @@ NO_BATCH = "no batch"
 class Mark:
     """A finished annotation, or a ``mark_step``.
 
-    ``owner`` says which of the script's optimizers stepped, or which of its lines marked.
+    ``owner`` says which optimizer of the script stepped, or which line called ``mark_step``.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Annotations:
         self._stepping = 0
 
     def about_to_step(self, optimizer: object) -> None:
-        """The open annotation is that of ``optimizer``; they are numbered in the order of their first steps."""
+        """The open annotation belongs to ``optimizer``; optimizers are numbered in the order of their first steps."""
         self._stepping = self._owners.setdefault(id(optimizer), len(self._owners))
         try:
             self.on_step(self._stepping)
         except BaseException:
-            # The step that is not to be has begun its annotation.
+            # The step past the limit is already annotated.
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise
@@ -59,7 +59,7 @@ class Annotations:
         self.marks.append(Mark(MARK_STEP, self._machine.now, self._machine.now, line))
 
     def no_batch(self) -> None:
-        """What was asked of the loader last was too much: it has no more batches."""
+        """The last request to the loader returned nothing: it has no more batches."""
         if self.marks and self.marks[-1].name.startswith(LOADER):
             self.marks[-1] = replace(self.marks[-1], owner=NO_BATCH)
 
@@ -77,16 +77,16 @@ class Annotations:
         if not name:
             return
         self.on_leave(name)
-        # A step is no call of any line.
+        # A step is not called by a line.
         has_line = not name.startswith(PROFILER_STEP)
         self._machine.recorder.host(name, begin, self._machine.now, "user_annotation", has_line=has_line)
         self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))
 
     def close(self) -> None:
-        """End what the script left open."""
+        """End annotations that the script left open."""
         while self._open:
             self.leave()
 
 
 def _nothing(what: object) -> None:
-    """Nobody listens."""
+    """There is no listener."""

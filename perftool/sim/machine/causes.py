@@ -1,4 +1,4 @@
-"""Why graphs end, what is read, what runs on the CPU and what is compiled anew: each with the line of the script."""
+"""Why graphs end, values are read, ops run on the CPU and graphs are recompiled, each with its script line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from perftool.sim.machine.graph import Node
 from perftool.sim.machine.keys import Keys
 from perftool.sim.own_stack import own_line
 
-# What asks for values of tensors, in the words of the bridge's log.
+# Reasons that read tensor values, in the words of the bridge's log.
 _READS = frozenset({"local scalar", "d2h_maybe_eval"})
-# In the order in which they are worth being told of.
+# In descending order of importance.
 _CALLED = {
-    "recompilation": "compiled anew, ",
+    "recompilation": "recompiled, ",
     "fallback": "on the CPU, ",
     "read": "read, ",
     "cut": "the graph ends, ",
@@ -24,10 +24,9 @@ KINDS = tuple(_CALLED)
 
 @dataclass(frozen=True)
 class Cause:
-    """``count`` times the same at one ``line`` (``train.py:12 main``).
-
-    ``kind`` is one of KINDS. ``what`` is, of a recompilation, the argument that changed, from what to what; of a
-    fallback, the op with the types of its arguments; of a cut, its reason in the words of the bridge.
+    """One cause, ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. ``what`` is the
+    changed argument of a recompilation, from what to what; the op of a fallback with its argument types; or the reason
+    of a cut in the words of the bridge.
     """
 
     kind: str
@@ -42,7 +41,7 @@ class Cause:
 
 
 class Causes:
-    """Counts causes while a run goes on."""
+    """Counts causes during a run."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, str]] = Counter()
@@ -55,12 +54,12 @@ class Causes:
         return tuple(Cause(*named, count) for named, count in ordered)
 
     def ended(self, reason: str) -> None:
-        """A graph ends for ``reason``; reads and fallbacks, which end graphs too, are told of by themselves."""
+        """A graph ends for ``reason``; reads and fallbacks, which end graphs too, are reported separately."""
         if reason not in _READS and not reason.startswith("cpu fallback"):
             self._count("cut", reason)
 
     def copied(self, reason: str | None) -> None:
-        """Memory of the device is copied to the host for ``reason``; None when nothing was pending."""
+        """Device memory is copied to the host for ``reason``; None when nothing was pending."""
         if reason is None or reason in _READS:
             self._count("read", "a value on the host" if reason == "local scalar" else "a copy to the host")
 
@@ -69,7 +68,7 @@ class Causes:
         self._count("fallback", " ".join([op, *(f"{name}={kind}" for name, kind in types.items())]))
 
     def compiled(self, nodes: Sequence[Node]) -> None:
-        """A graph has no recipe yet. That of ops which never came together before is no recompilation."""
+        """A graph has no recipe yet. A new combination of ops is no recompilation."""
         difference = self._keys.add(nodes)
         if difference is not None:
             self._counts["recompilation", difference.what, difference.line] += 1

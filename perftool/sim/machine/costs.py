@@ -1,4 +1,4 @@
-"""What host calls, compilations, kernels and copies take on the simulated device."""
+"""Costs of host calls, compilations, kernels and copies on the simulated device."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ms(milliseconds: float) -> int:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The speed of one device: what an op takes there by its arithmetic and the bytes it moves."""
+    """The speed of one device: the time of an op by its arithmetic and the bytes it moves."""
 
     facts: DeviceFacts
     costs: Costs

@@ -1,7 +1,8 @@
-"""The device's own timeline: recipes in order, engines side by side inside one, copies and collectives on own lanes."""
+"""The device's timeline: recipes in order, engines in parallel within one, copies and collectives on separate lanes."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from perftool.sim.machine.costs import Roofline, us
@@ -11,7 +12,7 @@ from perftool.sim.machine.recorder import Recorder
 
 
 class DeviceQueue:
-    """Runs what was submitted, first in first out. All times are nanoseconds."""
+    """Runs submitted work, first in first out. All times are nanoseconds."""
 
     def __init__(self, recorder: Recorder, speed: Roofline) -> None:
         self.free = 0
@@ -19,11 +20,11 @@ class DeviceQueue:
         self.links_free = 0
         self._recorder = recorder
         self._speed = speed
-        self._transfers = 0
+        self._ends: deque[int] = deque()
 
     @property
     def done(self) -> int:
-        """When everything but the copies is done."""
+        """When everything except the copies is done."""
         return max(self.free, self.links_free)
 
     def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int, after: int = 0) -> int:
@@ -40,18 +41,30 @@ class DeviceQueue:
             engine_free[kernel.engine] = ends[-1]
             self._recorder.kernel(kernel.engine, kernel.name, start, ends[-1], recipe, name, kernel.dtype)
         self.free = max([begin, *ends])
+        self._ends.append(self.free)
         return self.free
 
+    def in_flight(self, now: int) -> int:
+        """The number of recipes launched before ``now`` that are not done."""
+        while self._ends and self._ends[0] <= now:
+            self._ends.popleft()
+        return len(self._ends)
+
     def collective(self, collective: Collective, ready: int, begin: int) -> int:
-        """A collective that this card is ``ready`` for and the last one at ``begin``; returns when it ends."""
+        """A collective for which this card is ready at ``ready``, and the last card at ``begin``;
+        returns when it ends.
+        """
         self.links_free = begin + collective.length(self._speed.facts, self._speed.costs)
         self._recorder.collective(collective.kind, ready, self.links_free, collective.args)
         return self.links_free
 
-    def transfer(self, size: int, ready: int) -> int:
+    def download(self, begin: int) -> None:
+        """Download the commands of a new recipe to the device, in parallel with everything else."""
+        self._recorder.commands(begin, begin + us(self._speed.costs.copies_setup_us))
+
+    def transfer(self, size: int, direction: str, ready: int) -> int:
         """Copy ``size`` bytes over PCIe, not before ``ready``; returns when it ends."""
         begin = max(ready, self.copies_free)
         self.copies_free = begin + self._speed.transfer_ns(size)
-        self._transfers += 1
-        self._recorder.transfer(self._transfers, begin, self.copies_free)
+        self._recorder.transfer(direction, begin, self.copies_free)
         return self.copies_free

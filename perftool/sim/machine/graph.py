@@ -1,4 +1,4 @@
-"""A lazy graph: the ops since the last cut, their key for the recipe cache, and the kernels they become."""
+"""A lazy graph: the ops since the last cut, their key in the recipe cache, and their kernels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from perftool.sim.machine.costs import Roofline
 
-# A fused kernel takes no more ops than this: the real limit of the graph compiler is not published.
+# The most ops of a fused kernel; the real limit of the graph compiler is not published.
 _LONGEST_CHAIN = 16
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one op costs the device. ``pointwise`` ops next to each other become one kernel."""
+    """The device cost of one op. Adjacent ``pointwise`` ops become one kernel."""
 
     name: str
     dtype: str
@@ -30,8 +30,8 @@ class Work:
 class Node:
     """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each.
 
-    ``name``, the ``parts`` of its arguments and nothing else make its key; ``names`` are those of the arguments, and
-    ``line`` is the line of the script that calls it.
+    Only ``name`` and the ``parts`` of its arguments make its key; ``names`` are those of the arguments, and ``line`` is
+    the calling line of the script.
     """
 
     work: Work
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def key(self) -> Hashable:
-        """What two nodes of one recipe have in common."""
+        """The key part that equal nodes share."""
         return self.name, self.parts
 
 
@@ -67,9 +67,8 @@ class _Chain:
 
 
 class Graph:
-    """Accumulates nodes. ``inputs`` numbers the storages that come from outside, in order of their first use.
-
-    ``touched`` are the serials of all storages of the device that its ops read or write.
+    """Accumulates nodes. ``inputs`` numbers the external storages, in order of their first use. ``touched`` are the
+    serials of all device storages that its ops read or write.
     """
 
     def __init__(self, serial: int) -> None:
@@ -87,7 +86,7 @@ class Graph:
         return len(self.nodes) - 1
 
     def key(self) -> Hashable:
-        """What the recipe cache looks up: two graphs with equal keys share a recipe."""
+        """The key in the recipe cache: two graphs with equal keys share a recipe."""
         return tuple(node.key for node in self.nodes)
 
     def kernels(self, speed: Roofline) -> tuple[Kernel, ...]:
@@ -132,7 +131,7 @@ def _joinable(node: Node, nodes: Sequence[Node], chain_of: dict[int, _Chain]) ->
         chain = chain_of[source]
         others = [each for each, _ in node.sources if chain_of[each] is not chain]
         fits = nodes[source].work.pointwise and len(chain.nodes) < _LONGEST_CHAIN
-        # A source that runs after the chain began may itself need the chain.
+        # A source that runs after the chain has begun may itself need the chain.
         if fits and all(other < chain.nodes[0] for other in others):
             return chain
     return None
@@ -142,4 +141,5 @@ def _kernel_name(works: Sequence[Work]) -> str:
     if len(works) == 1:
         return works[0].name
     names = "_".join(work.name for work in works)
-    return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8]}_{len(works)}_{works[-1].dtype}"
+    # The suffix of the compiler's own name is not the type of the kernel.
+    return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8].upper()}_C_f32"

@@ -1,4 +1,4 @@
-"""What of an op and its arguments belongs to the key of a recipe, and in what two keys differ."""
+"""The parts of an op and its arguments that belong to the key of a recipe, and the difference of two keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ASPECTS = {"shape": "shape", "stride": "strides", "offset": "storage offset", "
 
 
 class TensorPart(NamedTuple):
-    """A tensor. ``origin`` says which node of the graph makes it, or the how-manieth input it is."""
+    """A tensor. ``origin`` says which node of the graph makes it, or which input it is."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -30,22 +30,21 @@ class NumberPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a graph needs a recipe of its own: ``what`` is other than in a graph of the same ops, at ``line``."""
+    """Why a graph needs a new recipe: ``what`` differs from a graph of the same ops, at ``line``."""
 
     what: str
     line: str
 
 
 class Keys:
-    """The keys of the graphs so far, by the ops in them."""
+    """The keys of all graphs so far, by their ops."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Hashable, ...], Sequence[Node]] = {}
 
     def add(self, nodes: Sequence[Node]) -> Difference | None:
-        """Take in a graph that has no recipe; returns in what it differs from the latest one of the same ops.
-
-        None when there was none.
+        """Add a graph without a recipe; returns its difference from the latest graph of the same ops, None if there was
+        none.
         """
         ops = tuple(node.name for node in nodes)
         before = self._latest.get(ops)
@@ -58,7 +57,7 @@ class Keys:
 
 
 def _difference(old: Node, new: Node) -> str:
-    """The first argument that is another one, and in what."""
+    """The first argument that differs, and how."""
     pairs = zip(new.names, old.parts, new.parts, strict=False)
     name, before, after = next((each for each in pairs if each[1] != each[2]), ("arguments", "", ""))
     return f"{new.name} {name}{_change(before, after)}"

@@ -1,4 +1,4 @@
-"""The simulated host and device: what each call costs, in virtual time."""
+"""The simulated host and device: the cost of each call, in virtual time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from perftool.sim.machine.costs import Costs, Roofline, ms, us
 from perftool.sim.machine.device import DeviceQueue
 from perftool.sim.machine.graph import Graph, Kernel, Node
 from perftool.sim.machine.network import Collective
-from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder
+from perftool.sim.machine.recorder import LAUNCH_THREAD, MAIN, Args, Recorder, Submitted
 from perftool.sim.machine.run_log import RunLog
 
-# The settings that bound how many ops a lazy graph takes, and what the log calls the cut they make.
+# The settings that limit the number of ops of a lazy graph, and the log's names for the resulting cuts.
 _LIMITS = {
     "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
     "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
 }
-# Where the clock of a run starts, after the base of the trace.
+# Synapse draws the ids of recipes from these, shuffled, and starts over when they are used up.
+_FIRST_ID, _IDS, _STRIDE = 0xE001, 8_190, 4_093
+# Start of a run's clock, relative to the base of the trace.
 _START_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A compiled graph. ``number`` counts from 0; Synapse's ids count from 1 and wrap at 16 bit."""
+    """A compiled graph. ``number`` counts from 0."""
 
     number: int
     name: str
@@ -35,8 +37,8 @@ class Recipe:
 
     @property
     def id(self) -> int:
-        """Synapse's id."""
-        return self.number % 65_535 + 1
+        """Synapse's id, which other recipes may share."""
+        return _FIRST_ID + (3_585 + self.number * _STRIDE) % _IDS
 
 
 class Machine:
@@ -57,8 +59,9 @@ class Machine:
         self.causes = Causes()
         self._launch_free = _START_NS
         self._launches = 0
+        self._downloaded: set[int] = set()
         self._limits: dict[str, int] | None = None
-        # When a collective has the contents of a storage, by its serial.
+        # When a collective has finished writing a storage, by its serial.
         self._arriving: dict[int, int] = {}
 
     @property
@@ -68,21 +71,27 @@ class Machine:
 
     @property
     def length(self) -> int:
-        """How long the run took so far, in nanoseconds."""
+        """The length of the run so far, in nanoseconds."""
         return self.end - _START_NS
 
     @property
     def used(self) -> bool:
-        """Whether the device was given anything to do."""
+        """Whether any work was submitted to the device."""
         return bool(self._launches or self.graph or self._queue.copies_free)
 
     def is_idle(self) -> bool:
-        """Whether the device has done all that was submitted."""
+        """Whether the device has finished all submitted work."""
         return self.now >= self.end
 
     def spend(self, microseconds: float) -> None:
-        """Let the host be busy."""
+        """Keep the host busy."""
         self.now += us(microseconds)
+
+    def sleep(self, microseconds: float) -> None:
+        """The script's thread sleeps."""
+        begin = self.now
+        self.spend(microseconds)
+        self.recorder.python_call("<built-in function sleep>", begin, self.now)
 
     def host_op(self, name: str, microseconds: float, args: Args | None = None) -> None:
         """A host op without children."""
@@ -96,7 +105,7 @@ class Machine:
 
     @contextmanager
     def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
-        """A host op around whatever happens inside it; ``microseconds`` are what it takes before that."""
+        """A host op around everything that happens inside it; it takes ``microseconds`` before that."""
         begin = self.now
         self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
@@ -106,7 +115,7 @@ class Machine:
     # Graphs ------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        """Put an op into the graph; in eager mode, outside compiled regions, it is launched at once."""
+        """Add an op to the graph; in eager mode, outside compiled regions, launch it at once."""
         index = self.graph.add(node)
         if self.mode != "lazy" and not self.regions:
             self._submit_graph("eager")
@@ -115,7 +124,7 @@ class Machine:
         return index
 
     def _keep_limits(self) -> None:
-        # Read when the first op comes: until then a script may set them.
+        # Read at the first op: until then a script may set them.
         if self._limits is None:
             given = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
             self._limits = {reason: int(value) for reason, value in given.items() if value.isdecimal()}
@@ -124,12 +133,12 @@ class Machine:
                 self.cut(reason)
 
     def cut(self, reason: str) -> None:
-        """End the graph and launch it; nothing happens when it is empty."""
+        """End the graph and launch it, unless it is empty."""
         if not self.graph:
             return
         self.log.cut(reason, self.now)
         self.causes.ended(reason)
-        # Only one launch is pending at a time, so this waits while the graph before it is compiled.
+        # Only one launch is pending at a time, so this waits while the previous graph is compiled.
         self._join()
         begin = self.now
         self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
@@ -139,7 +148,7 @@ class Machine:
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
     def replay(self, call: str) -> None:
-        """End the graph as the replay of a captured HPU graph by ``call``: no building, no look-up."""
+        """End the graph as the replay of a captured HPU graph by ``call``, without building or lookup."""
         if not self.graph:
             return
         self.log.cut(call, self.now)
@@ -162,15 +171,15 @@ class Machine:
         recipe = self._recipes.get(graph.key())
         if recipe is None:
             if form != "eager":
-                # One op at a time the same op meets many shapes, each of them once.
+                # In eager mode the same op has many shapes, each of them once.
                 self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":
-                # Ops are compiled one at a time; a host that ran ahead would be done before the first has run.
+                # Ops are compiled one at a time; a host that ran ahead would finish before the first op has run.
                 self.now = at
         else:
-            self.log.hits[recipe.id] += 1
+            self.log.hits[recipe.number + 1] += 1
         arriving = [self._arriving.pop(each, 0) for each in graph.touched] if self._arriving else []
         self._launch_free = self._launch(recipe, at, max(arriving, default=0))
         name = "LaunchSyncTensorsGraph" if form == "lazy" else "LaunchRecipeTask"
@@ -181,7 +190,7 @@ class Machine:
         shapes = {"lazy": f".graph_dumps/HabanaFusedOpLazy_{number}", "compile": f"graph_recipe_{number}"}
         recipe = Recipe(number, shapes.get(form, str(number)), graph.kernels(self._speed))
         self._recipes[graph.key()] = recipe
-        self.log.misses[recipe.id] += 1
+        self.log.misses[recipe.number + 1] += 1
         return recipe
 
     def _compile(self, recipe: Recipe, graph: Graph, form: str, at: int) -> int:
@@ -200,8 +209,11 @@ class Machine:
         begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
         self._launches += 1
         self.recorder.synapse("synLaunchWithExternalEvents", begin, end, LAUNCH_THREAD)
-        name = f"enqueueWithExternalEvents seqId:{self._launches} recipeId:{recipe.id}"
-        self.recorder.annotation(name, begin + us(1), end - us(1), recipe.id, recipe.name)
+        launch = Submitted(recipe.id, recipe.number, recipe.name, self._launches, self._queue.in_flight(begin))
+        self.recorder.launch(launch, begin + us(1), end - us(1))
+        if recipe.number not in self._downloaded:
+            self._downloaded.add(recipe.number)
+            self._queue.download(end - us(1))
         self.recorder.synapse("synEventRecord", end + us(0.5), end + us(1.5), LAUNCH_THREAD)
         self._queue.run(recipe.kernels, recipe.id, recipe.name, end - us(1), after)
         return end + us(2)
@@ -214,7 +226,7 @@ class Machine:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the device has done what was launched."""
+        """Wait until the device has finished all launched work."""
         self._join()
         self._wait(self._queue.done)
 
@@ -231,9 +243,8 @@ class Machine:
         self.recorder.bridge("copy_hpu_lazy_H2D", begin, self.now)
 
     def copy_out(self, size: int, reason: str | None) -> None:
-        """Copy from device to host: wait for what was launched and for the copy.
-
-        With a ``reason`` what is pending is launched first.
+        """Copy from device to host: wait for the launched work and for the copy. With a ``reason``, pending ops are
+        launched first.
         """
         self.causes.copied(reason)
         if reason is not None:
@@ -248,9 +259,9 @@ class Machine:
     def collective(
         self, collective: Collective, last_to_come: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """A collective of several cards, behind what was launched; ``last_to_come`` says when the last one is there.
-
-        What reads or writes its ``results``, the serials of storages, comes after it; with ``waits`` the host does too.
+        """A collective of several cards, after the launched work; ``last_to_come`` says when the last card is ready.
+        Work that reads or writes its ``results``, the serials of storages, runs after it; with ``waits``, the host
+        waits for it too.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
         end = self._queue.collective(collective, ready, last_to_come(ready))
@@ -268,7 +279,7 @@ class Machine:
         begin = self.now + us(0.5)
         self.recorder.synapse("synMemCopyAsync", begin, begin + us(self.costs.copies_call_us - 1), args=args)
         self.spend(self.costs.copies_call_us)
-        return self._queue.transfer(size, max(self.now, ready))
+        return self._queue.transfer(size, direction, max(self.now, ready))
 
     def _wait(self, until: int) -> None:
         begin = self.now

@@ -1,4 +1,4 @@
-"""Collectives of several cards in one box: how long the links between them take."""
+"""Collectives of several cards in one box: their time on the links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CARDS_OF_A_BOX = 8
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective as a rank sees it. ``size`` are the bytes that it puts in, ``elements`` their number.
+    """One collective as a rank sees it. ``size`` is its contribution in bytes, ``elements`` in elements.
 
     ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
     ``ranks`` are the members of the group.
@@ -30,7 +30,7 @@ class Collective:
 
     @property
     def sent(self) -> float:
-        """Bytes that one card sends, by the algorithm that needs least."""
+        """Bytes that one card sends with the best algorithm."""
         n = len(self.ranks)
         shares = {
             "all_reduce": 2 * (n - 1) / n,
@@ -43,7 +43,7 @@ class Collective:
 
     @property
     def args(self) -> Mapping[str, object]:
-        """What a trace says of it."""
+        """Its arguments in a trace."""
         return {
             "Collective name": self.kind,
             "Group size": len(self.ranks),
@@ -54,7 +54,7 @@ class Collective:
         }
 
     def length(self, facts: DeviceFacts, costs: Costs) -> int:
-        """Nanoseconds from when the last card has come until all are done."""
+        """Nanoseconds from the arrival of the last card until all are done."""
         others = min(len(self.ranks), _CARDS_OF_A_BOX) - 1
         rate = (facts.link_bandwidth or 0.0) * others / (_CARDS_OF_A_BOX - 1) * costs.links_share
         return us(costs.links_setup_us) + (round(self.sent / rate * NS_PER_S) if rate else 0)

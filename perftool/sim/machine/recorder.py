@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 from perftool.sim.own_stack import innermost_line, own_stack
 
-# A pid and tids that look like any others: real ones would differ from run to run.
+# An arbitrary pid and tids: real ones would differ from run to run.
 MAIN = 14_734
 LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
 _BRIDGE_LOGS = MAIN + 20_000
 DEVICE_PROCESS = 0
-SYNAPSE_HOST = 2
+# The bridge uses the engine type as the process of Synapse's own lanes, and names them after pthreads.
+SYNAPSE_HOST = 22_101
+_SYNAPSE_LANE = "Synapse/140233817864768"
 # An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic.
 _SYNAPSE_TID = 2**32 - 1000 + 3
 
@@ -45,8 +47,9 @@ class LaneKind:
     name: str
 
 
-# The thousands are the bridge's; the remainders and names are invented. One lane stands for all of its engine.
-_LATER = {
+# The thousands are the bridge's; the names of Gaudi 3, and 7019, come from a recording; the rest is invented. Each
+# engine has one lane.
+_GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),
     "TPC": LaneKind(7024, "TPC 0"),
@@ -59,9 +62,37 @@ LANES: Mapping[str, Mapping[str, LaneKind]] = {
         "TPC": LaneKind(2012, "TPC 0"),
         "NIC": LaneKind(17_020, "NIC 0"),
     },
-    "GAUDI2": _LATER,
-    "GAUDI3": {**_LATER, "MME": LaneKind(6016, "[HD0] MME"), "TPC": LaneKind(7032, "[HD0] TPC 0")},
+    "GAUDI2": _GAUDI2,
+    "GAUDI3": {
+        "PDMA": LaneKind(3001, "[D0] SPDMA 0"),
+        "MME": LaneKind(6011, "[HD0] MME"),
+        "TPC": LaneKind(7019, "[HD0] TPC 0"),
+        "NIC": LaneKind(14_096, "NIC 0"),
+    },
 }
+# The hardware monitor that ends the work of an engine; its name on the first Gaudi is unknown.
+_MONITORS: Mapping[str, Mapping[str, str]] = {
+    "GAUDI": {},
+    "GAUDI2": {"MME": "MMEH_WB0_MON_TS_BIT1", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
+    "GAUDI3": {"MME": "WB0_END", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
+}
+# Copies between host and device are named after the host DMA stream that carries them. The first Gaudi has no such
+# streams; its name is invented.
+_STREAMS = {"0": "pdma_tx", "1": "pdma_rx"}
+_FIRST_GAUDI_COPIES = {"0": "memcpy HtoD", "1": "memcpy DtoH"}
+_COMMANDS = "pdma_tx_commands"
+_API_IDS = 32
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A launch: the recipe's ``id``, ``number`` and ``name``, the launch's ``sequence``, and how many are not done."""
+
+    id: int
+    number: int
+    name: str
+    sequence: int
+    in_flight: int
 
 
 def recipe_args(recipe: int, name: str, dtype: str = "") -> dict[str, object]:
@@ -71,7 +102,7 @@ def recipe_args(recipe: int, name: str, dtype: str = "") -> dict[str, object]:
 
 
 class Recorder:
-    """Collects events in the order in which they are told of."""
+    """Collects events in the order of the calls."""
 
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
@@ -79,12 +110,15 @@ class Recorder:
         # The line of the script that the last event came from.
         self.line = ""
         self._lanes = LANES[device]
+        self._monitors = _MONITORS[device]
+        self._has_streams = device != "GAUDI"
         self._number = 0
+        self._calls = 0
 
     def host(
         self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
     ) -> None:
-        """A framework op or annotation of the main thread; ``has_line`` for what a line of the script called."""
+        """A framework op or annotation of the main thread; ``has_line`` if a line of the script called it."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""
@@ -92,6 +126,15 @@ class Recorder:
             self.line = innermost_line(stack)
         lines = {"Call stack": stack} if stack else {}
         self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
+
+    def python_call(self, name: str, begin: int, end: int) -> None:
+        """A function that the script calls, inside its callers, as a profiler with stacks records it."""
+        callers = [caller for caller in reversed(own_stack().split(";")) if caller]
+        for number, function in enumerate((*callers, name), 1):
+            parent = number - 1 or None
+            args = {"Python id": number, "Python parent id": parent, "Ev Idx": self._number}
+            self._add(Event("X", function, MAIN, MAIN, begin, end - begin, "python_function", args))
+            self._number += 1
 
     def bridge(self, name: str, begin: int, end: int, tid: int = MAIN) -> None:
         """A function of the bridge."""
@@ -104,33 +147,63 @@ class Recorder:
         self._add(Event("E", name, _SYNAPSE_LOGGER, tid, end, None, "Runtime", {"status": "0"}))
 
     def annotation(self, name: str, begin: int, end: int, recipe: int, recipe_name: str) -> None:
-        """What Synapse notes of the work of its host threads."""
+        """Synapse's annotation of the work of its host threads."""
         args = recipe_args(recipe, recipe_name)
         self._add(Event("X", name, SYNAPSE_HOST, _SYNAPSE_TID, begin, end - begin, "Runtime", args))
+
+    def launch(self, launch: Submitted, begin: int, end: int) -> None:
+        """Synapse's method for a launch, and the annotation that it writes inside."""
+        recipe = launch.id, launch.name
+        if not self._has_streams:
+            # The first Gaudi writes a count of its recipes there instead of their ids.
+            name = f"enqueueWithExternalEvents seqId:{launch.sequence} recipeId:{launch.number + 1}"
+            self.annotation(name, begin, end, *recipe)
+            return
+        handle = f"{0x55CE_83ED_6490 + 0x340 * launch.number:#x}"
+        self.annotation("enqueueWithExternalEventsExt", begin, end, *recipe)
+        name = f"enqueueWithExternalEvents recipeHandle {handle} recipeSeqNum {launch.number + 1}"
+        inside = f"{name} seqId {launch.sequence} inFlight {launch.in_flight}"
+        self.annotation(inside, begin + 1000, end - 1000, *recipe)
 
     def kernel(self, engine: str, name: str, begin: int, end: int, recipe: int, recipe_name: str, dtype: str) -> None:
         """Work of a recipe on an engine."""
         args = {**recipe_args(recipe, recipe_name, dtype), "device": DEVICE_PROCESS}
+        if engine in self._monitors:
+            args["HW event name"] = self._monitors[engine]
         self._add(Event("X", name, DEVICE_PROCESS, self._lanes[engine].tid, begin, end - begin, "Kernel", args))
 
-    def transfer(self, number: int, begin: int, end: int) -> None:
-        """A transfer between host and device."""
-        name = f"pdma_tx_commands apiId={number} chunk=0"
+    def transfer(self, direction: str, begin: int, end: int) -> None:
+        """A transfer of the user's data: ``direction`` is 0 to the device and 1 from it."""
+        if self._has_streams:
+            self._host_dma(_STREAMS[direction], begin, end)
+        else:
+            row = recipe_args(0, "")
+            name = _FIRST_GAUDI_COPIES[direction]
+            self._add(Event("X", name, DEVICE_PROCESS, self._lanes["PDMA"].tid, begin, end - begin, "Memcpy", row))
+
+    def commands(self, begin: int, end: int) -> None:
+        """Synapse's download of the commands of a new recipe to the device."""
+        if self._has_streams:
+            self._host_dma(_COMMANDS, begin, end)
+
+    def _host_dma(self, stream: str, begin: int, end: int) -> None:
+        name = f"{stream} apiId={self._calls % _API_IDS} chunk=0"
+        self._calls += 1
         tid = self._lanes["PDMA"].tid
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
 
     def collective(self, kind: str, begin: int, end: int, args: Args) -> None:
-        """A collective on the links to other cards, from when this card is ready for it; ``args`` say what it moves."""
+        """A collective on the links to other cards, from when this card is ready; ``args`` describe it."""
         name = f"hccl_{kind}"
         tid = self._lanes["NIC"].tid
         row = {**recipe_args(0, ""), **args, "device": DEVICE_PROCESS}
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", row))
 
     def forget_before(self, ns: int) -> None:
-        """Drop what began before ``ns``, as a profiler does that was switched on only then."""
+        """Drop events that began before ``ns``, as if the profiler had been switched on then."""
         kept: list[Event] = []
         for event in self.events:
-            # An end is told right after its beginning.
+            # An end follows its beginning directly.
             if kept and kept[-1].ph == "B" if event.ph == "E" else event.ts_ns >= ns:
                 kept.append(event)
         self.events = kept
@@ -146,7 +219,7 @@ class Recorder:
             records += _process(pid, name, name)
         records += _process(DEVICE_PROCESS, "/device:HPU:0", "/device:HPU:0")
         records += _thread(MAIN, MAIN, f"thread {MAIN} (python3)")
-        records += _thread(SYNAPSE_HOST, _SYNAPSE_TID, "Synapse/launch")
+        records += _thread(SYNAPSE_HOST, _SYNAPSE_TID, _SYNAPSE_LANE)
         for lane in self._lanes.values():
             records += _thread(DEVICE_PROCESS, lane.tid, lane.name)
         return records

@@ -1,4 +1,4 @@
-"""What the console and the metrics file of the simulated run hold, in the formats of release 1.19."""
+"""The console log and the metrics file of the simulated run, in the formats of release 1.19."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class RunLog:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a Gaudi does otherwise than the simulation, as far as this run met it, and remarks on its settings."""
-        wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi computes them in fp32 without a word"
+        """Differences between a Gaudi and the simulation that matter for this run, and remarks on its settings."""
+        wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi silently computes them in fp32"
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int, causes: Sequence[Cause]) -> str:
-        """The whole log of a run that ends at ``now``; lines of ours say where in the script its ``causes`` are."""
+        """The whole log of a run that ends at ``now``; additional lines name the script lines of its ``causes``."""
         lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))

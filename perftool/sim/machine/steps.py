@@ -1,4 +1,4 @@
-"""What a step of a script is: found in its annotations, since the script does not say."""
+"""Finds the steps of a script by its annotations, since the script does not mark them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from itertools import pairwise
 
 from perftool.sim.machine.annotations import LOADER, MARK_STEP, NO_BATCH, OPTIMIZER, PROFILER_STEP, Mark
 
-# What a step can be told by, and the names of the marks of each.
+# The sources of steps, and the names of their marks.
 SOURCES = {"profiler": PROFILER_STEP, "optimizer": OPTIMIZER, "loader": LOADER, "mark_step": MARK_STEP}
-# A step that still compiles after these is no warm-up any more.
+# A step that still compiles after these is not warm-up.
 _LONGEST_WARM_UP = 3
 
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
-    """Start and end of each step of a run from ``begin`` to ``end``; empty when nothing repeats.
-
-    A script that uses PyTorch's profiler marks its steps itself. Otherwise a step ends where the next batch is asked
-    for after an optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is
-    a step; with neither, a step ends at ``mark_step``. Of several optimizers, as of a GAN, the one that steps least
-    often counts, and of equals the last; of several lines with ``mark_step`` likewise. With a ``source``, one of
-    SOURCES, nothing else counts.
+    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing repeats. A script that uses
+    PyTorch's profiler marks its steps itself. Otherwise a step ends where the next batch is requested after an
+    optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is a step; with
+    neither, a step ends at ``mark_step``. With several optimizers, as in a GAN, the one that steps least often counts,
+    and among equals the last; the same holds for several lines with ``mark_step``. With a ``source``, one of SOURCES,
+    only that one counts.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)
@@ -40,16 +39,15 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
 
 
 def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> int:
-    """How many of the first steps compile, one after the other: at most as many as are left, and at most three."""
+    """The number of consecutive first steps that compile: at most half of all, and at most three."""
     most = min(_LONGEST_WARM_UP, len(bounds) // 2)
     compiling = [any(start <= at < end for at in compiled_at) for start, end in bounds[:most]]
     return next((number for number, compiles in enumerate(compiling) if not compiles), len(compiling))
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
-    """When what closes an iteration ended: the owner of the fewest marks, of equals the one that came last.
-
-    One mark alone belongs to no iteration, where others have several.
+    """The ends of iterations: the times of the owner with the fewest marks, among equals the last one. A single mark
+    belongs to no iteration if other owners have several.
     """
     counts = Counter(mark.owner for mark in marks)
     order = {owner: place for place, owner in enumerate(counts)}
@@ -58,7 +56,7 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """Where the next batch is asked for after each thing that was ``done``, or there if the next comes without one."""
+    """Where the next batch is requested after each time in ``done``, or that time if the next one comes first."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
         asked = next((load for load in loads if load > at), end)

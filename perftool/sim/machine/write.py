@@ -1,4 +1,4 @@
-"""The three files a simulated run leaves: trace, log and metrics, as a Gaudi run would write them."""
+"""Writes the three files of a simulated run, trace, log and metrics, in the form of a Gaudi run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import orjson
 
-from perftool.errors import PerfToolError
 from perftool.model.devices import DeviceFacts
-from perftool.output_file import write_file
+from perftool.output_file import write_errors_named, write_file
 from perftool.sim.machine.recorder import MAIN, Event
 
 # The start of a three-month interval, which is the zero of the bridge's relative times.
@@ -21,7 +20,7 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 
 @dataclass(frozen=True)
 class About:
-    """What the trace says of itself at its top level. ``interrupted`` tells why the run ended early.
+    """The top-level metadata of the trace. ``interrupted`` says why the run ended early.
 
     ``rank`` is that of this trace among ``ranks``.
     """
@@ -34,7 +33,7 @@ class About:
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
-    """The trace: one line, keys sorted, the bridge's events behind Kineto's closing record."""
+    """The trace: one line, keys sorted, the bridge's events after Kineto's closing record."""
     kineto = [event for event in events if event.pid == MAIN]
     others = [event for event in events if event.pid != MAIN]
     begin = min((event.ts_ns for event in events), default=0)
@@ -69,22 +68,18 @@ def require_writable(path: Path) -> None:
     """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
     _make_folder(path)
     there = path.exists()
-    # A device or a pipe takes what is written when it is written.
+    # A device or a pipe can only be tested by writing to it.
     if there and not path.is_file() and not path.is_dir():
         return
-    try:
+    with write_errors_named(path):
         path.open("ab").close()
-    except OSError as error:
-        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
     if not there:
         path.unlink()
 
 
 def _make_folder(path: Path) -> None:
-    try:
+    with write_errors_named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PerfToolError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def _closing(begin: int, end: int) -> list[Event]:

@@ -1,1 +1,1 @@
-"""Ops on their way to the device: where each runs, what it asks of the device, and its values."""
+"""Ops on their way to the device: where each runs, what it costs the device, and its values."""

@@ -1,7 +1,7 @@
 """``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels under PyTorch's own dispatch key for it.
 
 Which ops are cast differs from the CPU's autocast: softmax, norms, products and means in the lower precision, losses
-and embeddings in fp32. A cast is made at every call: the bridge keeps none of them.
+and embeddings in fp32. Every call casts again: the bridge has no cache of casts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perftool.sim.session.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)
-# The list that a file replaces, and the variables that name the file: the second is an older name of the first.
+# Each list, and the variables that name a file to replace it; the second is an older name of the first.
 LOWER_VARIABLES = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
 FP32_VARIABLES = ("PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
 
@@ -31,7 +31,7 @@ _Policy = Callable[[Sequence[torch.Tensor]], tuple[torch.dtype, bool]]
 class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
-    ``on_device`` says whether a tensor counts as being there; ``note`` takes what is wrong with the settings. The lists
+    ``on_device`` says whether a tensor counts as being there; ``note`` receives problems with the settings. The lists
     are read when autocast is first switched on, so that a script can set the variables that replace them.
     """
 
@@ -54,7 +54,7 @@ class HpuAutocast:
         with ExitStack() as stack:
             stack.callback(self._remove)
             stack.enter_context(attribute(torch, "set_autocast_enabled", switch))
-            # The tensors are in truth those of the CPU, which do not ask for this key by themselves.
+            # The tensors are really CPU tensors, which do not have this key by themselves.
             stack.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
             yield
 
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """How to cast for each op: what is listed several times is cast as the first list says."""
+        """How to cast for each op; the first list that contains an op wins."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)
@@ -95,7 +95,7 @@ class HpuAutocast:
 
     def _kernel(self, op: Any, policy: _Policy) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            """``op`` on cast arguments; inside it nothing is cast again."""
+            """``op`` on cast arguments, without nested casts."""
             dtype, only_first = policy([each for each in leaves((args, kwargs)) if self._eligible(each)])
             with torch._C._ExcludeDispatchKeyGuard(_KEYS):
                 if only_first:
@@ -119,7 +119,7 @@ class HpuAutocast:
 
 @contextmanager
 def without_autocast() -> Iterator[None]:
-    """Inside, nothing is cast: a kernel of the device takes its arguments as they are."""
+    """Inside, nothing is cast: a device kernel uses its arguments unchanged."""
     with torch._C._ExcludeDispatchKeyGuard(_KEYS):
         yield
 

@@ -1,4 +1,4 @@
-"""Collectives of the script: which they are, and when the last of the cards comes to one."""
+"""Collectives of the script: their kinds, and the arrival time of the last card."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from perftool.sim.machine.network import Collective
 from perftool.sim.ops.op_work import Call, size, tensors
 
-# The kinds by PyTorch's names, and which argument holds what a rank puts in.
+# The kinds by PyTorch's names, and the argument with a rank's contribution.
 _KINDS = {
     "allreduce": ("all_reduce", 0), "allreduce_coalesced": ("all_reduce", 0), "broadcast": ("broadcast", 0),
     "reduce": ("reduce", 0), "scatter": ("scatter", 0), "barrier": ("barrier", 0), "gather": ("gather", 1),
@@ -24,13 +24,13 @@ _TYPES = {torch.bfloat16: "BFloat16", torch.float16: "Half", torch.float32: "Flo
 
 
 def group_of(call: Call) -> Any:
-    """The process group that ``call`` is a collective of; None for what is none, such as a send."""
+    """The process group of the collective ``call``; None for other calls, such as a send."""
     boxed = next((each for each in call.leaves if isinstance(each, torch.ScriptObject)), None)
     return None if boxed is None or call.op.kind not in _KINDS else torch.distributed.ProcessGroup.unbox(boxed)
 
 
 def collective_of(call: Call, group: Any) -> Collective:
-    """What ``call`` is, in terms of the links."""
+    """The collective ``call``, as the links see it."""
     kind, place = _KINDS[call.op.kind]
     given = () if kind == "barrier" else tensors(call.args[place])
     dtype = _TYPES.get(given[0].dtype, str(given[0].dtype)) if given else ""
@@ -40,14 +40,14 @@ def collective_of(call: Call, group: Any) -> Collective:
 
 
 def finish(call: Call) -> None:
-    """Wait, in real time, until ``call`` has its result: on a device what follows comes after it, waited for or not."""
+    """Wait, in real time, until ``call`` has its result: on a device, later work runs after it in any case."""
     works = [each for each in _boxed(call.result) if "Work" in str(each._type())]
     for each in works:
         torch.distributed.Work.unbox(each).wait()
 
 
 def last_to_come(group: Any, ns: int) -> int:
-    """The latest of the moments that the members of ``group`` bring."""
+    """The latest of the times of the members of ``group``."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)
     with torch._C.DisableTorchFunction():

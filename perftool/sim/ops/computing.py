@@ -1,8 +1,7 @@
-"""The values of an op, on any processor: what it cannot compute in a type of the device is computed wider and rounded.
-
-Which types an op of the CPU takes, and how fast, depends on the build, on the processor and on oneDNN's settings.
-Products of low precision are always computed in fp32 and rounded once, as a matrix engine does; a processor without
-such products would take a hundred times as long.
+"""The values of an op, on any processor: types that it cannot compute are computed in a wider type and rounded. Which
+types a CPU op supports, and how fast, depends on the build, on the processor and on oneDNN's settings. Products of low
+precision are always computed in fp32 and rounded once, as a matrix engine does; a processor without such products would
+take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _WIDER = {
 }
 _FLOATING = frozenset(narrow for narrow in _WIDER if narrow.is_floating_point)
 _PRODUCTS = frozenset({torch.bfloat16, torch.float16})
-# What PyTorch and oneDNN say when it is the processor that cannot; all else is an error of the script.
+# Error texts of PyTorch and oneDNN for missing support by the processor; all others are errors of the script.
 _INCAPABLE = (
     "not implemented for",
     "could not create a primitive",
@@ -41,9 +40,8 @@ _INCAPABLE = (
 
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The result of ``func``; when the processor has no kernel for the types, computed in wider ones and rounded.
-
-    Raises what ``func`` raises when wider types do not help.
+    """The result of ``func``; if the processor has no kernel for the types, computed in wider ones and rounded. Raises
+    the error of ``func`` if wider types do not help.
     """
     low = _low_precision(func, (args, kwargs))
     try:
@@ -61,7 +59,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
-    """The type of the operands of a product, if it is a low-precision one; mixed types are for PyTorch to judge."""
+    """The type of the operands of a product, if it has low precision; PyTorch handles mixed types."""
     if func.overloadpacket not in flop_registry:
         return frozenset()
     types = {each.dtype for each in tensors(tree) if each.dtype.is_floating_point}
@@ -69,7 +67,7 @@ def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
 
 
 class _Widened:
-    """Copies of arguments in wider types, and the way back."""
+    """Copies of arguments in wider types, and the conversion back."""
 
     def __init__(self, narrow: Set[torch.dtype]) -> None:
         self._narrow = narrow
@@ -78,7 +76,7 @@ class _Widened:
     def run(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], types: Sequence[torch.dtype] = ()
     ) -> Any:
-        """The result of ``func``, in ``types`` (one for each tensor); without them what is floating becomes narrow."""
+        """The result of ``func``, in ``types`` (one per tensor); without them, floating-point results become narrow."""
         result = func(*_mapped(args, self._widen), **_mapped(kwargs, self._widen))
         self._write_back(func, args, kwargs)
         arguments = {id(copy): original for original, copy in self._copies.values()}
@@ -94,7 +92,7 @@ class _Widened:
         return _mapped(result, round_to_type)
 
     def _write_back(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Put into the arguments that ``func`` writes to what it wrote into their copies."""
+        """Copy the results that ``func`` wrote into copies back into its arguments."""
         named = {**dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)), **kwargs}
         for argument in func._schema.arguments:
             if argument.alias_info is None or not argument.alias_info.is_write:
@@ -114,7 +112,7 @@ class _Widened:
 
 
 def _result_types(func: Any, args: Any, kwargs: Any) -> Sequence[torch.dtype]:
-    """The types of the results of ``func`` by its shape function; empty where it has none."""
+    """The types of the results of ``func`` by its shape function; empty if it has none."""
 
     def shape_only(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

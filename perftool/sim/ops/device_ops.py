@@ -20,7 +20,7 @@ _FREE = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_emp
 
 
 class DeviceOps:
-    """Accounts for ops whose tensors are on the device, and marks their results as being there."""
+    """Accounts for ops on device tensors, and marks their results as being on the device."""
 
     def __init__(self, machine: Machine, placement: Placement, device: str) -> None:
         self.quiet = False
@@ -29,7 +29,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, told: bool = False) -> None:
-        """Account for one op; it is ``told`` of when the host's part of it is recorded already."""
+        """Account for one op; with ``told``, the host's part of it is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
@@ -44,7 +44,7 @@ class DeviceOps:
 
     @contextmanager
     def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
-        """One host op around all that happens inside, such as a wait for how large its result is."""
+        """One host op around everything inside, such as a wait for the size of its result."""
         if self.quiet:
             yield
             return
@@ -58,9 +58,8 @@ class DeviceOps:
         inputs: Iterable[torch.Tensor],
         outputs: Iterable[torch.Tensor],
     ) -> None:
-        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on.
-
-        ``key`` are the name of the op, what of its arguments belongs to the recipe's key, and their names.
+        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on. ``key`` holds the
+        name of the op, the parts of its arguments that belong to the recipe's key, and their names.
         """
         graph = self._machine.graph
         sources = []
@@ -77,7 +76,7 @@ class DeviceOps:
             self._placement.put(each).node = (graph.serial, index)
 
     def find_places(self, mask: torch.Tensor) -> None:
-        """Put the search for the places of a ``mask`` into the graph."""
+        """Put the search for the positions of a ``mask`` into the graph."""
         work = Work("nonzero_fwd", "int8", "TPC", 0, mask.numel(), size(mask), 8 * mask.numel())
         self.add(work, ("aten::nonzero", (tuple(mask.shape), self._origin(mask)), ("self",)), (mask,), ())
 
@@ -99,13 +98,13 @@ class DeviceOps:
             self._machine.log.computed_in_fp32 += 1
 
     def _bring_operands(self, call: Call) -> None:
-        """Host operands of more than one element would have to be copied first."""
+        """Host operands with more than one element would have to be copied first."""
         for each in call.inputs:
             if self._placement.find(each) is None and each.numel() > 1:
                 self._machine.copy_in(size(each), pinned=False, non_blocking=False)
 
     def _fall_back(self, call: Call) -> None:
-        """Copy the arguments out, compute, copy the results back; the graph is cut before."""
+        """Cut the graph, copy the arguments to the host, compute, copy the results back."""
         machine, name = self._machine, call.op.name
         moved = sum(map(size, [*call.inputs, *call.outputs]))
         types = argument_types(call)
@@ -124,7 +123,7 @@ class DeviceOps:
             machine.recorder.bridge("cpu_fallback", inner, machine.now)
 
     def _origin(self, tensor: torch.Tensor) -> Hashable:
-        """Where a tensor of the graph comes from: a node of it, or the how-manieth input."""
+        """The origin of a tensor of the graph: a node of it, or the number of an input."""
         entry = self._placement.find(tensor)
         if entry is None:
             return "host"
@@ -135,5 +134,5 @@ class DeviceOps:
 
 
 def _on_device(call: Call) -> tuple[torch.Tensor, ...]:
-    """The results that lie on the device: the lengths of a packed sequence stay on the host."""
+    """The results that are on the device: the lengths of a packed sequence stay on the host."""
     return call.outputs[:1] if call.op.base == "_pack_padded_sequence" else call.outputs

@@ -1,4 +1,4 @@
-"""Sees every op of the script: runs it for real on the CPU and tells the machine what a Gaudi would do."""
+"""Intercepts every op of the script: runs it on the CPU and tells the machine what a Gaudi would do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
-# Ops whose result's shape depends on the data, and what the bridge's log calls the cut they make.
+# Ops whose output shape depends on the data, and the name of their cut in the bridge's log.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
 _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
@@ -37,7 +37,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.device_ops = DeviceOps(machine, placement, device)
         self._handlers: list[Callable[[Call], None]] = []
         self._on_device = False
-        # Whether the script itself makes a tensor on the host.
+        # Whether the script itself creates a tensor on the host.
         self.making = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -47,7 +47,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._annotate(func, args, kwargs)
         arguments = tuple(leaves((args, kwargs)))
         inputs = tensors(arguments)
-        # Asked before the op, which may resize or free its arguments.
+        # Determined before the op, which may resize or free its arguments.
         before = any(self.placement.find(each) is not None for each in inputs)
         forms = [_form(each) for each in inputs] if facts_of(func).resizes else []
         result = compute(func, args, kwargs)
@@ -62,7 +62,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def handing_to(self, handler: Callable[[Call], None]) -> Iterator[None]:
-        """Give the ops inside to ``handler`` instead of the machine."""
+        """Pass the ops inside to ``handler`` instead of the machine."""
         self._handlers.append(handler)
         try:
             yield
@@ -70,12 +70,12 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._handlers.pop()
 
     def hand_to(self, handler: Callable[[Call], None]) -> None:
-        """Give all ops from now on to ``handler``."""
+        """Pass all ops from now on to ``handler``."""
         self._handlers.append(handler)
 
     @contextmanager
     def creating_on_device(self) -> Iterator[None]:
-        """Ops inside that make tensors from nothing make them on the device."""
+        """Factory ops inside create their tensors on the device."""
         before, self._on_device = self._on_device, True
         try:
             yield
@@ -117,20 +117,20 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.device_ops.run(call)
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
-        """An index that is a mask is made a list of places first, whose length the host waits for."""
+        """A mask used as an index first becomes a list of positions, whose length the host waits for."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        # The bridge calls its own search, not the op: no aten::nonzero is recorded.
+        # The bridge calls its own search, not the op, so no aten::nonzero is recorded.
         self.device_ops.find_places(mask)
         self._read_length("non zero")
 
     def _read_length(self, reason: str) -> None:
-        """The bridge reads how long a result is, as a script reads a value."""
+        """The bridge reads the length of a result, like a script reads a value."""
         with self.machine.op("aten::item"), self.machine.op("aten::_local_scalar_dense"):
             self.machine.copy_out(8, reason)
 
     def read_value(self, base: str, size: int) -> None:
-        """``tensor.item()`` and its kin: the host waits for a value."""
+        """``tensor.item()`` and similar: the host waits for a value."""
         outer = "aten::item" if base == "_local_scalar_dense" else f"aten::{base}"
         with self.machine.op(outer), self.machine.op("aten::_local_scalar_dense"):
             self.machine.copy_out(size, "local scalar")
@@ -153,7 +153,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
         elif from_device and self.placement.is_open(target):
-            # Made by PyTorch on the device of a tensor that it takes for the host.
+            # Created by PyTorch on the device of a tensor, which it takes for the host.
             self.placement.put(target)
             self.device_ops.run(call)
         elif from_device:
@@ -178,13 +178,13 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return entry is not None and entry.node[0] == self.machine.graph.serial
 
     def _resize(self, inputs: Iterable[tuple[torch.Tensor, tuple[torch.Size, bool]]]) -> None:
-        """An op gave one of its arguments another shape: a view is made a tensor of its own first."""
+        """An op changed the shape of one of its arguments: a view first becomes a separate tensor."""
         for each, (shape, was_view) in inputs:
             if each.shape != shape:
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")
 
     def _collect(self, call: Call, on_device: bool) -> None:
-        """A collective: it ends the graph; of one card it moves nothing."""
+        """A collective: it ends the graph; with one card it moves nothing."""
         if on_device:
             self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
             for each in call.outputs:

@@ -10,14 +10,14 @@ import torch
 from perftool.model.hpu_ops import ANY_ARGUMENT, accepts, is_registered
 from perftool.sim.ops.op_work import Call
 
-# Kernels that PyTorch picks on a CPU; on an HPU it takes another way to the same result, without them.
+# Kernels that PyTorch selects on a CPU; on an HPU it gets the same result with other kernels.
 _CPU_ONLY_FORMS = frozenset({
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 })  # fmt: skip
-# An alias of all backends: an op that has such a kernel is made of other ops, whatever the device.
+# An alias of all backends: an op with such a kernel is composed of other ops on every device.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-# Data moves whatever its type.
+# Data of any type can be moved.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
 # Elementwise ops that PyTorch does not tag as such.
 _UNTAGGED = frozenset({"floor_divide"})
@@ -36,7 +36,7 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` runs on the CPU: no kernel of any form, or a type that its registration refuses."""
+    """Whether ``call`` runs on the CPU: it has no kernel of any form, or its registration refuses a type."""
     op = call.op.name
     if not _runs(op):
         return True
@@ -48,9 +48,8 @@ def falls_back(call: Call, device: str) -> bool:
 
 
 def _checked(call: Call) -> list[tuple[str, str]]:
-    """The types that the bridge looks at, by argument: that of every tensor; of elementwise ops, what they compute in.
-
-    It does not look at lists of tensors, at optional ones, and at where a result is to go.
+    """The types that the bridge checks, by argument: that of every tensor, and for elementwise ops the type in which
+    they compute. It does not check lists of tensors, optional tensors, and the destination of a result.
     """
     named = {**dict(zip(call.op.arguments, call.args, strict=False)), **call.kwargs}
     operands = {name: named[name] for name in call.op.operands if isinstance(named.get(name), torch.Tensor)}
@@ -61,7 +60,7 @@ def _checked(call: Call) -> list[tuple[str, str]]:
 
 
 def _computed_in(call: Call) -> torch.dtype:
-    """The type of the result of an elementwise op; of a comparison, which has none of its own, that of its operands."""
+    """The result type of an elementwise op; for a comparison, the type of its operands."""
     if call.outputs and call.outputs[0].dtype is not torch.bool:
         return call.outputs[0].dtype
     operands: list[Any] = [each for each in call.leaves if isinstance(each, (torch.Tensor, int, float))][:2]

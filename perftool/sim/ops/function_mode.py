@@ -1,4 +1,4 @@
-"""The device string ``hpu``: the script's tensors say that they are on it, and copies between the sides are seen."""
+"""The device string ``hpu``: the script's tensors report it, and copies between host and device are intercepted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from perftool.sim.ops.op_work import size, tensors
 
 HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")
-# These take data that is on the host, so with a device they copy.
+# These take host data, so with a device they copy.
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "scalar_tensor", "sparse_coo_tensor"})
 _NO_NUMPY = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy it to host memory first."
 
 
 class FunctionMode(TorchFunctionMode):
-    """Translates devices on the way in and out of PyTorch's functions."""
+    """Translates devices in arguments and results of PyTorch's functions."""
 
     def __init__(self, dispatch: DispatchMode) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class FunctionMode(TorchFunctionMode):
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run ``func`` with the devices it can work with."""
+        """Run ``func`` with devices that it supports."""
         kwargs = kwargs or {}
         if not self.active:
             return func(*args, **kwargs)
@@ -65,7 +65,7 @@ class FunctionMode(TorchFunctionMode):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Inside, the mode is in force, whether it was before or not."""
+        """Inside, the mode is active in any case."""
         if self in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             yield
             return
@@ -73,7 +73,7 @@ class FunctionMode(TorchFunctionMode):
             yield
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor of the host, because the script says so."""
+        """A tensor that the script puts on the host."""
         before, self._dispatch.making = self._dispatch.making, True
         try:
             return func(*args, **kwargs)
@@ -127,7 +127,7 @@ class FunctionMode(TorchFunctionMode):
         origin = converted if source is None else source
         self._dispatch.copy_in(origin, non_blocking)
         with self._dispatch.handing_to(_ignore):
-            # What ``to`` returned is the source itself, or already a copy.
+            # ``to`` returned the source itself, or already a copy.
             moved = converted.clone() if source is None or converted is source else converted
         self._placement.put(moved)
         return moved
@@ -142,7 +142,7 @@ class FunctionMode(TorchFunctionMode):
     def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is None:
             return func(*args, **kwargs)
-        # It makes its result on the device of the packed data, which PyTorch takes for the host.
+        # It creates its result on the device of the packed data, which PyTorch takes for the host.
         with self._dispatch.handing_to(self._dispatch.device_ops.run):
             padded, lengths = func(*args, **kwargs)
         self._placement.forget(lengths)
@@ -177,7 +177,7 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """As the chain of ops that an HPU runs; whether oneDNN has one kernel for all depends on the processor."""
+    """Run as the chain of ops of an HPU; whether oneDNN has a single kernel depends on the processor."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -187,4 +187,4 @@ def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _ignore(call: Any) -> None:
-    """An op that stands for something else."""
+    """An op that is replaced by others."""

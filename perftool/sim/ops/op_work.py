@@ -1,4 +1,4 @@
-"""What one op asks of the device: engine, arithmetic, bytes, and its part of the recipe's key."""
+"""The work of one op on the device: engine, arithmetic, bytes, and its part of the recipe's key."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ _SUFFIX = {"float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32"}
 _LIST_TYPES = {torch.float32: "float", torch.float64: "double", torch.int64: "long int", torch.int32: "int"}
 _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "BatchGemm",
                  "convolution": "Convolution", "convolution_backward": "ConvolutionGradient"}  # fmt: skip
-# Numbers that meet a tensor in these arrive as tensors, before any front end of the bridge.
+# Numbers combined with a tensor in these ops arrive as tensors, before any front end of the bridge.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
-# It reads the largest of what it counts before it begins: its result is as long as that says.
+# It first reads its largest value, which sets the length of its result.
 COUNTING = "bincount"
-# Their front end leaves a one as it is.
+# Their front end does not convert the number 1.
 _BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
 class OpFacts:
-    """What is known of an op before it is called. ``base`` has neither namespace nor overload; ``kind`` no underscore.
-
-    ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may give one another shape.
-    ``operands`` are the arguments that are one tensor each, whatever the call; of an ``out`` form without the last.
+    """The facts about an op that do not depend on a call. ``base`` has neither namespace nor overload; ``kind`` no
+    underscore. ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may change the
+    shape of one. ``operands`` are the arguments that are always single tensors; for an ``out`` form, without the last.
     """
 
     name: str
@@ -99,7 +98,7 @@ def tensors(tree: Any) -> tuple[torch.Tensor, ...]:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """What is neither list, tuple nor dictionary, in order. PyTorch's own walk takes five times as long."""
+    """The leaves (neither list, tuple nor dictionary), in order. PyTorch's own traversal takes five times as long."""
     if isinstance(tree, (list, tuple)):
         for each in tree:
             if isinstance(each, (list, tuple, dict)):
@@ -124,7 +123,7 @@ def size(tensor: torch.Tensor) -> int:
 
 
 def work_of(call: Call) -> Work:
-    """The work of ``call``: its arithmetic by PyTorch's own FLOP formulas, its bytes by its tensors."""
+    """The work of ``call``: arithmetic by PyTorch's own FLOP formulas, bytes by its tensors."""
     outputs, inputs = call.outputs, call.inputs
     flops = _flops(call)
     computed = next((each.dtype for each in [*inputs, *outputs] if each.dtype.is_floating_point), torch.float32)
@@ -150,15 +149,14 @@ def _flops(call: Call) -> int:
 
 
 def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Hashable, ...]:
-    """What each argument of ``call`` contributes to the recipe's key; ``origin`` says where a tensor comes from.
-
-    Numbers belong to it, except those that the bridge passes as tensors.
+    """The contribution of each argument of ``call`` to the recipe's key; ``origin`` gives the origin of a tensor.
+    Numbers belong to the key, except those that the bridge passes as tensors.
     """
     kind = call.op.kind
     as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
     if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
-    # The list that is made of a mask is as long as the mask has places.
+    # The list made from a mask has at most as many entries as the mask has positions.
     lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]
     if kind == COUNTING:
         lengths = [call.outputs[0].numel()]
@@ -167,7 +165,7 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
 
 
 def names_of(call: Call) -> tuple[str, ...]:
-    """The names of what :func:`parts_of` returns."""
+    """The names of the results of :func:`parts_of`."""
     return (
         *call.op.arguments[: len(call.args)],
         *call.kwargs,

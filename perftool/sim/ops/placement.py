@@ -1,4 +1,4 @@
-"""Which tensors are on the device: in reality all are in host memory, so their storages are remembered."""
+"""Tracks which tensors are on the device: all are really in host memory, so their storages are recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SWEEP_AT_LEAST = 4096
 
 @dataclass
 class DeviceStorage:
-    """A storage on the device. ``node`` is what wrote it last: the serial of the graph, and the index in it."""
+    """A storage on the device. ``node`` wrote it last: the serial of the graph, and the index in it."""
 
     ref: StorageWeakRef
     serial: int
@@ -37,7 +37,7 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The reference keeps the address from being used again, so it identifies the storage.
+        # The reference prevents reuse of the address, so the address identifies the storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:
@@ -45,7 +45,7 @@ class Placement:
         return entry
 
     def find(self, tensor: torch.Tensor) -> DeviceStorage | None:
-        """What is known of the storage of ``tensor``; None when it is on the host."""
+        """The record of the storage of ``tensor``; None when it is on the host."""
         if not self._storages or tensor.layout is not torch.strided:
             return None
         entry = self._storages.get(tensor.untyped_storage()._cdata)
@@ -64,11 +64,11 @@ class Placement:
         return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:
-        """Count a host tensor as one that PyTorch itself made: on which side is told by what is copied into it."""
+        """Count a host tensor as created by PyTorch itself: the data copied into it decides its side."""
         self._undecided.add(tensor)
 
     def is_open(self, tensor: torch.Tensor) -> bool:
-        """Whether PyTorch itself made a host tensor, so that on a Gaudi it may be on the device."""
+        """Whether PyTorch itself created a host tensor, which may be on the device on a Gaudi."""
         return tensor in self._undecided
 
     def allocated(self) -> int:
@@ -77,7 +77,7 @@ class Placement:
         return sum(entry.size for entry in self._storages.values())
 
     def count(self) -> int:
-        """How many storages are on the device now."""
+        """The number of storages on the device now."""
         self._sweep()
         return len(self._storages)
 
@@ -90,7 +90,7 @@ class Placement:
 
 
 class _Marked:
-    """The tensors whose storages are marked, as long as these live."""
+    """The live tensors whose storages are marked."""
 
     def __init__(self) -> None:
         self._refs: dict[int, StorageWeakRef] = {}

@@ -1,1 +1,1 @@
-"""One simulated run of a script: what is replaced while it runs, and what the device sees of it."""
+"""One simulated run of a script: the replacements while it runs, and its effect on the device."""

@@ -16,7 +16,7 @@ from perftool.sim.session.simulation import Simulation
 def step_limit(simulation: Simulation, limit: int | None, source: str | None) -> Iterator[None]:
     """Inside, StepLimit is raised where the step after the last allowed one would begin.
 
-    ``source`` says what a step is told by, as :func:`perftool.sim.machine.steps.step_bounds` has it.
+    ``source`` says what marks a step, as in :func:`perftool.sim.machine.steps.step_bounds`.
     """
     if limit is not None:
         counter = _Counter(limit, source)
@@ -28,7 +28,7 @@ def step_limit(simulation: Simulation, limit: int | None, source: str | None) ->
 
 
 class _Counter:
-    """Counts what ends a step: the script's own profiler, else optimizer steps, else batches, else mark_step."""
+    """Counts the ends of steps: by the script's own profiler, else optimizer steps, else batches, else mark_step."""
 
     def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit
@@ -48,13 +48,13 @@ class _Counter:
         self._steps[owner] += 1
 
     def leave(self, name: str) -> None:
-        """Something ended."""
+        """An annotation ended."""
         for kind in self._ended:
             if name.startswith(kind):
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
     def mark_step(self, line: str) -> None:
-        """A script without annotations is counted by its marks; those of one iteration count once."""
+        """Steps of a script without annotations are counted by its marks; those of one iteration count once."""
         if MARK_STEP not in self._ended:
             return
         if self._marks[line] >= self._limit:

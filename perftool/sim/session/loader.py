@@ -1,4 +1,4 @@
-"""Data loaders: the work of a dataset takes virtual time, in worker processes beside the training thread.
+"""Data loaders: the work of a dataset takes virtual time, in worker processes parallel to the training thread.
 
 A worker measures the virtual cost of each batch in its own process and sends it along. The parent computes when a real
 worker would have had the batch ready and waits until then.
@@ -24,14 +24,14 @@ _current: list[Simulation] = []
 
 @dataclass(frozen=True)
 class CostedBatch:
-    """A batch from a worker, with the nanoseconds it took there."""
+    """A batch from a worker, with its cost in nanoseconds."""
 
     data: Any
     cost: int
 
 
 class MeteredFetcher:
-    """Fetches batches; in a worker process it says what each one cost."""
+    """Fetches batches; in a worker process, also returns the cost of each."""
 
     def __init__(self, plain: Any, simulation: Simulation) -> None:
         self._plain = plain
@@ -51,13 +51,13 @@ class MeteredFetcher:
 
 @dataclass
 class WorkerClocks:
-    """When the workers of one loader are free, and when each batch was asked for."""
+    """When the workers of one loader are free, and when each batch was requested."""
 
     free: list[int]
     asked: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
-        """When ``worker`` has finished ``batch``; batches of a worker must be told of in their order."""
+        """When ``worker`` has finished ``batch``; call this for the batches of a worker in their order."""
         begin = max(self.asked.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]
@@ -65,7 +65,7 @@ class WorkerClocks:
 
 @contextmanager
 def metered_loaders(simulation: Simulation) -> Iterator[None]:
-    """Data loaders made inside take virtual time."""
+    """Data loaders created inside take virtual time."""
     base, several = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
     with ExitStack() as stack:
         patches = (
@@ -85,7 +85,7 @@ def metered_loaders(simulation: Simulation) -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """A child of the script only counts what the host does: it has no device and writes no trace."""
+    """A child of the script only counts host work: it has no device and writes no trace."""
     for simulation in _current:
         simulation.become_worker()
 
@@ -155,7 +155,7 @@ def _unpack(simulation: Simulation) -> Callable[[Any], Any]:
     plain: Callable[[Any], Any] = dataloader._MultiProcessingDataLoaderIter._get_data
 
     def _get_data(self: Any) -> Any:
-        # Batches arrive, and their tensors are made, in an order that differs from run to run.
+        # Batches arrive, and their tensors are created, in an order that differs from run to run.
         with simulation.dispatch.handing_to(_ignore):
             return plain(self)
 
@@ -167,7 +167,7 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
     def _process_data(self: Any, data: Any, *worker: Any) -> Any:
         if isinstance(data, CostedBatch):
-            # The batch that is being handed out is the one before the next that is due.
+            # The batch being returned is the one before the next due.
             place = worker[0] if worker else (self._rcvd_idx - 1) % len(self._perftool_clocks.free)
             ready = self._perftool_clocks.ready(self._rcvd_idx - 1, place, data.cost)
             simulation.machine.now = max(simulation.machine.now, ready)
@@ -179,4 +179,4 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
 
 def _ignore(call: Call) -> None:
-    """An op that costs nothing."""
+    """An op without cost."""

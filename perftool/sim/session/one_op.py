@@ -1,4 +1,4 @@
-"""A function that the device runs as one kernel, and its backward as another."""
+"""A function that runs as one kernel on the device, and its backward as another."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from perftool.sim.ops.op_work import tensors
-from perftool.sim.session.as_one import fused_op, shapes
+from perftool.sim.session.fused_region import fused_op, shapes
 from perftool.sim.session.simulation import Simulation
 
 _NUMBERS = (bool, int, float, str, type(None))
 
 
 def one_op(simulation: Simulation, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """``plain``, with its arithmetic counted as a kernel ``name``; its backward computes it again, as ``name_bwd``."""
+    """``plain``, with its arithmetic counted as a kernel ``name``; its backward recomputes it, as ``name_bwd``."""
 
     class OneOp(torch.autograd.Function):
         @staticmethod

@@ -1,4 +1,4 @@
-"""Replacing attributes and modules for as long as a simulation runs."""
+"""Replaces attributes and modules while a simulation runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a script as ``python SCRIPT ARGS`` would, inside a simulation."""
+"""Runs a script like ``python SCRIPT ARGS``, inside a simulation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/
 
 
 class StepLimit(BaseException):
-    """Ends a script that has run as many steps as were asked for; no ``except Exception`` stops it."""
+    """Ends a script after the requested number of steps; no ``except Exception`` stops it."""
 
 
 def read_script(path: Path) -> CodeType:
-    """The compiled script. Raises InputError when there is none; SyntaxError as Python does."""
+    """The compiled script. Raises InputError when there is none, and SyntaxError like Python."""
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -67,7 +67,7 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
         yield main.__dict__
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
-        # Our files belong where the user stood, wherever the script went.
+        # Our files belong into the user's working directory, even if the script changed it.
         os.chdir(folder)
 
 
@@ -81,7 +81,7 @@ def _exit_code(stop: SystemExit) -> tuple[int, str | None]:
 
 
 def _show(error: BaseException) -> None:
-    """Print the traceback as if nobody had been between the script and PyTorch."""
+    """Print the traceback without the frames between the script and PyTorch."""
     traceback.print_exception(type(error), error, without(error.__traceback__, _hidden))
 
 

@@ -39,9 +39,9 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
-        # As the launcher has it, or the script, which may start its ranks itself.
+        # As set by the launcher, or by the script, which may start its ranks itself.
         self.ranks, self.rank, _ = ranks_of_launcher()
-        # Whether the forward that ran last was a captured or compiled graph, so that its backward is one too.
+        # Whether the last forward was a captured or compiled graph, so that its backward is one too.
         self.graphed_backward = False
 
     @contextmanager
@@ -52,7 +52,7 @@ class Simulation:
 
     @contextmanager
     def plain_tensors(self) -> Iterator[None]:
-        """Inside, tensors show that in truth they are on the CPU."""
+        """Inside, tensors report their real device, the CPU."""
         before, self.functions.active = self.functions.active, False
         try:
             with item(os.environ, FUSED_BACKEND, "reference"), without_autocast():
@@ -61,14 +61,13 @@ class Simulation:
             self.functions.active = before
 
     def become_worker(self) -> None:
-        """This process is a child of the script: from now on only the host's time counts."""
+        """This process is a child of the script: from now on only host time counts."""
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
-        """Launch what is left, close what is open, and mark the steps; returns how many of the first are not recorded.
-
-        These are ``skip_steps``, or those that warm up. ``steps_from`` says what a step is told by.
+        """Launch the pending ops, close open annotations, and mark the steps; returns the number of first steps that
+        are not recorded. These are ``skip_steps``, or those that warm up. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")

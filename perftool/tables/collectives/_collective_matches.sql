@@ -1,5 +1,6 @@
--- Collectives that are the same one on several ranks: the n-th of a kind within a step, where every rank that took part
--- in the step made the same number of calls. Kind: name, process group and size.
+-- Matches of a collective over several ranks: the n-th of a kind within a step, where every rank that took part in the
+-- step made the same number of calls. Kind: name, process group and size. A send and its receive match by their two
+-- ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives
@@ -9,21 +10,29 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
--- column group_size: BIGINT, how many these are, when recorded
+-- column group_size: BIGINT, number of its ranks, when recorded
 -- column name: VARCHAR, operation
 -- column operation: VARCHAR, collectives.operation
 -- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
--- column ends_together: BOOLEAN, no rank can leave it before all have come
+-- column ends_together: BOOLEAN, no rank can leave it before all have arrived
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
+-- column track: BIGINT, stream it ran on
+-- column ready: BIGINT, collectives.ready
+-- column overlapped_ns: BIGINT, collectives.overlapped_ns
+-- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0
 WITH placed AS (
-    SELECT c.rank, s.step, c.side, c.group_name, c.members, c.group_size, c.name, c.ts, c.dur, c."end",
-           -- In an all-to-all each rank sends what it has.
-           CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes, c.operation
+    SELECT c.rank, s.step, c.side, c.group_name, c.ts, c.dur, c."end", c.track, c.ready, c.overlapped_ns, c.operation,
+           c.source IS NOT NULL AS passed, CASE WHEN c.source = c.rank THEN 1 WHEN passed THEN 2 ELSE 0 END AS sends,
+           CASE WHEN passed THEN 'send_receive' ELSE c.name END AS name,
+           CASE WHEN passed THEN '[' || c.source || ', ' || c.target || ']' ELSE c.members END AS members,
+           CASE WHEN passed THEN 2 ELSE c.group_size END AS group_size,
+           -- In an all-to-all, sizes may differ by rank.
+           CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes
     FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
-    -- Sends and receives concern two ranks, not the whole group.
-    WHERE c.ts < s."end" AND NOT s.partial AND c.operation IS DISTINCT FROM 'send_receive'
+    -- Sends and receives involve two ranks; if those are not named, pairs cannot be matched.
+    WHERE c.ts < s."end" AND NOT s.partial AND (c.operation IS DISTINCT FROM 'send_receive' OR c.source IS NOT NULL)
 ),
 numbered AS (
     SELECT *, row_number() OVER (kind ORDER BY ts, "end") AS nth, count(*) OVER kind AS calls
@@ -35,6 +44,6 @@ compared AS (
 )
 SELECT dense_rank() OVER (ORDER BY step, side, group_name, members, name, bytes, nth) AS match,
        rank, step, side, group_name, members, group_size, name, operation, bytes,
-       coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier'), false) AS ends_together,
-       ts, dur, "end"
+       coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier', 'send_receive'), false) AS ends_together,
+       ts, dur, "end", track, ready, overlapped_ns, sends
 FROM compared WHERE ranks > 1 AND agreed

@@ -1,7 +1,7 @@
 -- Host slices of a communication library, with the id under which its kernels refer to them.
 --
--- needs: slices, _names
--- empty without: _names.collective
+-- needs: slices, _name_roles
+-- empty without: _name_roles.collective
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -12,6 +12,6 @@
 SELECT s.id, s.rank, s.track, s.name, s.ts, s."end",
        coalesce(int_arg(r.args, 'External id'), int_arg(r.args, 'external id')) AS external_id
 FROM slices AS s
-JOIN _names AS n ON n.name = s.name AND n.cat = s.cat
+JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
 JOIN raw AS r ON r.rowid = s.id
 WHERE s.side = 'host' AND n.collective

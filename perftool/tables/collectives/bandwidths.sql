@@ -1,9 +1,10 @@
--- One row per kind of collective that several ranks show, in steps: what it moves, and how fast once all have come. On the
--- rank that comes last a collective takes the time of the network alone (wire_ns); what it takes longer elsewhere is waiting.
+-- One row per kind of collective in steps of several ranks: its size, and its speed once all ranks have arrived. On the
+-- last rank a collective takes only the time of the network (wire_ns); the excess on other ranks is waiting.
 --
--- The size S is what nccl-tests calls so: what each rank reduces, sends to all others together, or has gathered in the end.
--- The algorithm bandwidth is S per time. The bus bandwidth is that times 2(n-1)/n for an all-reduce of n ranks and (n-1)/n
--- for an all-gather, a reduce-scatter and an all-to-all: with it groups and operations compare with the rate of a link.
+-- The size S follows nccl-tests: the bytes each rank reduces, sends to all others together, or has gathered in the end.
+-- The algorithm bandwidth is S per time. The bus bandwidth is that times 2(n-1)/n for an all-reduce of n ranks and
+-- (n-1)/n for an all-gather, a reduce-scatter and an all-to-all: it makes groups and operations comparable with a
+-- link's rate.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
@@ -14,12 +15,12 @@
 -- column members: BIGINT, ranks of the group
 -- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded
 -- column steps: BIGINT, steps in which it occurs
--- column calls: BIGINT, how often
+-- column calls: BIGINT, number of calls
 -- column wire_ns: BIGINT, median time of the network
 -- column wire_total_ns: BIGINT, sum of these times over all calls
 -- column waited_ns: BIGINT, mean time that a rank waits for others in a call
--- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is not known or it is another operation
--- column bus_bandwidth: DOUBLE, the same as the rate that links see
+-- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is unknown or for other operations
+-- column bus_bandwidth: DOUBLE, the corresponding rate of the links
 WITH calls AS (
     SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, greatest(count(*), max(group_size)) AS size,
            min(dur) AS wire_ns, avg(dur) - min(dur) AS waited_ns, list(rank ORDER BY rank) AS ranks

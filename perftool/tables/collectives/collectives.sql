@@ -1,43 +1,73 @@
 -- One row per collective on the device, or on the host when no device shows it (gloo, MPI).
 --
--- needs: device_ops, _communication, roles, _vocabulary
+-- needs: device_ops, launches, _communication, _name_roles, roles, _vocabulary
 -- empty without: device_ops.kind=collective or _communication
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column side: VARCHAR, 'device' or 'host'
--- column name: VARCHAR, operation, for example allreduce; the kernel's name when that is all there is
+-- column name: VARCHAR, operation, for example allreduce; the kernel's name when nothing else is recorded
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, ranks of the group, when recorded; of more than 30 the first and the last, as PyTorch lists them
--- column group_size: BIGINT, how many these are, when recorded
+-- column members: VARCHAR, ranks of the group, when recorded; for more than 30 only the first and the last, as PyTorch lists them
+-- column group_size: BIGINT, number of its ranks, when recorded
 -- column dtype: VARCHAR, data type, when recorded
--- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive by its name; NULL for another one
+-- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, by its name; NULL for others
 -- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
+-- column track: BIGINT, stream it ran on; NULL on the host
+-- column ready: BIGINT, time when this rank had finished the work it was launched behind, in ns; NULL where the trace does not show that
+-- column source: INTEGER, sending rank, for a send or receive that names its peer
+-- column target: INTEGER, receiving rank
 WITH device AS (
-    SELECT id, rank, 'device' AS side, name AS kernel, ts, "end" FROM device_ops WHERE kind = 'collective' AND valid
+    SELECT id, rank, 'device' AS side, name AS kernel, op_name, ts, "end", track, launch FROM device_ops WHERE kind = 'collective' AND valid
 ),
 host AS (
-    SELECT id, rank, 'host' AS side, name AS kernel, ts, "end" FROM _communication
+    SELECT id, rank, 'host' AS side, name AS kernel, NULL AS op_name, ts, "end", NULL AS track, NULL AS launch FROM _communication
     WHERE name IN (SELECT name FROM roles WHERE role = 'host_collective') OR rank NOT IN (SELECT rank FROM device)
 ),
--- Only what is wanted of the arguments goes on: they are long, and each rank of a large group lists all others.
+telling_ops AS (
+    SELECT DISTINCT n.name FROM _name_roles AS n JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(n.name) GLOB v.pattern
+    WHERE n.cat IN ('user_annotation', 'cpu_op') AND list_contains(n.roles, 'process_group')
+),
+telling_kernels AS (
+    SELECT DISTINCT k.kernel AS name FROM (SELECT DISTINCT kernel FROM device) AS k
+    JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(k.kernel) GLOB v.pattern AND v.role <> 'send_receive'
+),
+-- Keep only the needed arguments: they are long, and each rank of a large group lists all others.
 every AS (
-    SELECT c.*, coalesce(arg(r.args, 'Collective name'), c.kernel) AS name,
+    SELECT c.* EXCLUDE (op_name), coalesce(arg(r.args, 'Collective name'), o.name, c.kernel) AS name,
            int_arg(r.args, 'In msg nelems') AS elements, try_cast(json_extract(r.args, '$."Input Dims"[0]') AS BIGINT[]) AS dims,
            lower(coalesce(arg(r.args, 'dtype'), json_extract_string(r.args, '$."Input type"[0]'))) AS type,
            coalesce(arg(r.args, 'Process Group Name'), arg(r.args, 'Process Group Description')) AS group_name,
            arg(r.args, 'dtype') AS dtype, listed_ranks(arg(r.args, 'Process Group Ranks')) AS members,
            coalesce(int_arg(r.args, 'Group size'),
-                    nullif(json_array_length(list_json(arg(r.args, 'Process Group Ranks'))), 0)::BIGINT) AS group_size
+                    nullif(json_array_length(list_json(arg(r.args, 'Process Group Ranks'))), 0)::BIGINT) AS group_size,
+           int_arg(r.args, 'Src Rank')::INTEGER AS source, int_arg(r.args, 'Dst Rank')::INTEGER AS target
     FROM (SELECT * FROM device UNION ALL SELECT * FROM host) AS c JOIN raw AS r ON r.rowid = c.id
+    -- Names of old kernels (ncclKernel_SendRecv) do not identify the collective; the op that launched them does.
+    LEFT JOIN telling_kernels AS k ON k.name = c.kernel
+    LEFT JOIN telling_ops AS o ON o.name = c.op_name AND k.name IS NULL
+),
+-- A collective follows all work submitted to the model's stream before its call, by PyTorch's convention.
+computed AS (
+    SELECT d.rank, d.track, l.ts, d."end" FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
+    WHERE d.valid AND d.kind <> 'collective' AND d.rank IN (SELECT rank FROM device)
+),
+model_streams AS (
+    SELECT rank, arg_max(track, (n, -track)) AS track FROM (SELECT rank, track, count(*) AS n FROM computed GROUP BY rank, track) GROUP BY rank
+),
+given AS (SELECT c.rank, c.ts, c."end" FROM computed AS c JOIN model_streams USING (rank, track)),
+called AS (SELECT c.id, c.rank, c.ts, l.ts AS called, l."end" AS returned FROM device AS c JOIN launches AS l ON l.id = c.launch),
+behind AS (
+    SELECT c.id, least(c.ts, greatest(c.returned, coalesce(g."end", c.returned))) AS ready
+    FROM called AS c ASOF LEFT JOIN given AS g ON g.rank = c.rank AND c.called >= g.ts
 ),
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
--- Time computed before each stretch of compute, so that the time computed until any moment is one lookup away.
+-- Compute time before each stretch, so that the compute time up to any moment takes one lookup.
 computing AS (
     SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
     FROM interval_union(compute)
@@ -64,6 +94,9 @@ SELECT e.id, e.rank, e.side, e.name,
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
            WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
        e.group_name, e.members, e.group_size, e.dtype, o.operation,
-       CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns
-FROM every AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name
+       CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns,
+       e.track, b.ready,
+       CASE WHEN e.target IS NOT NULL THEN e.rank ELSE e.source END AS source,
+       CASE WHEN e.source IS NOT NULL THEN e.rank ELSE e.target END AS target
+FROM every AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name LEFT JOIN behind AS b USING (id)
 ORDER BY e.rank, e.ts

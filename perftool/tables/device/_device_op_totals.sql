@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the kernel or copy
 -- column total_ns: BIGINT, time
--- column count: BIGINT, how many units of work
+-- column count: BIGINT, number of units of work
 WITH work AS (
     SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts

@@ -1,8 +1,9 @@
--- Work on a device as the trace shows it, with the reason why an impossible event is set aside.
+-- Work on a device as the trace shows it, with the reason why an impossible event is set aside. Where the CPU is the
+-- device, its work is that of its ops (_cpu_work).
 --
--- needs: slices, tracks, _extents, _names
--- empty without: tracks.side=device
--- column id: BIGINT, slices.id
+-- needs: slices, tracks, _extents, _name_roles, monitors, _vocabulary, _cpu_work
+-- empty without: tracks.side=device or _cpu_work
+-- column id: BIGINT, slices.id; where the CPU is the device, of the op
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 -- column name: VARCHAR, kernel or copy name
@@ -17,38 +18,45 @@
 -- column dtype: VARCHAR, data type (Gaudi)
 -- column recipe: BIGINT, id of the recipe (Gaudi), 0 for none
 -- column direction: VARCHAR, of a copy: host_to_device, device_to_host, device_to_device or peer; NULL when the trace does not say
--- column transfer: BOOLEAN, work of a lane that transfers between host and device (Gaudi)
+-- column internal: BOOLEAN, an internal transfer of the runtime or the profiler, without user data (Gaudi)
+-- column transfer: BOOLEAN, moves the user's data between host and device (Gaudi)
 -- column correlation: BIGINT, id shared with the launch
 -- column external_id: BIGINT, id of the framework op
--- column set_aside: VARCHAR, why the event cannot be true; NULL for valid events
-WITH placed AS (
+-- column set_aside: VARCHAR, why the event is impossible; NULL for valid events
+WITH collective_lanes AS (
+    SELECT t.id FROM tracks AS t
+    JOIN _vocabulary AS v ON v.subject = 'thread' AND v.role = 'collective' AND lower(t.thread) GLOB v.pattern
+),
+placed AS (
     SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine,
            -- A stream runs in order, so later work starts when this ends; a neighbour or two may start early
            -- (programmatic dependent launch), the fourth may not.
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track
-    -- On Gaudi flow arrows drag records of no length along.
+    -- On Gaudi, flow arrows add records of zero length.
     WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset') AND (t.engine IS NULL OR s.dur <> 0)
 ),
 work AS (
     SELECT p.*,
-           -- One look into the arguments for all of them; each look reads the whole text.
+           -- One access to the arguments for all of them: each access parses the whole text.
            json_extract_string(r.args, [
                '$.correlation', '$."External id"', '$."external id"', '$."graph node id"', '$.stream', '$.device',
                '$.bytes', '$.size', '$.dataType', '$.recipeId', '$.direction']) AS a
     FROM placed AS p JOIN raw AS r ON r.rowid = p.id
-    -- Gaudi's monitors write several records per execution; only these kinds span the work.
-    WHERE p.engine IS NULL OR coalesce(regexp_matches(r.args ->> 'HW event name',
-        '^TPC_SPU_START_TO_SPU_HALT$|^MMEH?_WB|_WB\d*_|WR_DATA_LAST|^STM_'), true)
+    -- Gaudi's monitors write several records per execution; some only mark a point of it.
+    -- On other devices the arguments are not searched for them.
+    WHERE coalesce(CASE WHEN p.engine IS NOT NULL THEN r.args ->> 'HW event name' END, '')
+          NOT IN (SELECT monitor FROM monitors WHERE role = 'point')
 )
 SELECT w.id, w.rank, w.track, w.name, w.cat,
-       (CASE WHEN w.engine = 'NIC' OR list_contains(n.roles, 'collective') THEN 'collective'
+       (CASE WHEN w.engine = 'NIC' OR w.track IN (SELECT id FROM collective_lanes) OR list_contains(n.roles, 'collective') THEN 'collective'
              WHEN list_contains(n.roles, 'wait') THEN 'wait' ELSE w.cat END)::event_category AS kind,
        w.ts, w."end", w.engine,
        a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
        try_cast(a[10] AS INTEGER)::BIGINT AS recipe, coalesce(n.direction, CASE WHEN a[11] IN ('HOST_TO_DEVICE', 'DEVICE_TO_HOST', 'DEVICE_TO_DEVICE') THEN lower(a[11]) END) AS direction,
-       coalesce(w.engine = 'PDMA' OR list_contains(n.roles, 'transfer'), false) AS transfer,
+       coalesce(list_contains(n.roles, 'internal'), false) AS internal,
+       NOT internal AND coalesce(w.engine = 'PDMA' OR w.engine IS NOT NULL AND n.direction IN ('host_to_device', 'device_to_host'), false) AS transfer,
        try_cast(a[1] AS BIGINT) AS correlation, try_cast(coalesce(a[2], a[3]) AS BIGINT) AS external_id,
        CASE WHEN w."end" < w.ts THEN 'negative length'
             WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'
@@ -59,4 +67,7 @@ SELECT w.id, w.rank, w.track, w.name, w.cat,
        END AS set_aside
 FROM work AS w
 LEFT JOIN _extents AS e USING (rank)
-LEFT JOIN _names AS n ON n.name = w.name AND n.cat = w.cat
+LEFT JOIN _name_roles AS n ON n.name = w.name AND n.cat = w.cat
+UNION ALL
+SELECT id, rank, track, name, 'kernel', 'kernel', ts, "end", NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, false, NULL, NULL, NULL
+FROM _cpu_work

@@ -1,6 +1,6 @@
--- One row per transfer.
+-- One row per transfer of the user's data. Internal transfers of a runtime or a profiler do not count.
 --
--- needs: device_ops, _device_work, _names, launches, syncs, _synapse_copies, slices
+-- needs: device_ops, _device_work, _name_roles, launches, syncs, _synapse_copies, slices
 -- empty without: device_ops.kind=memcpy
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
@@ -12,9 +12,9 @@
 -- column bandwidth: DOUBLE, bytes per second
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
 -- column blocking: BOOLEAN, whether the host waited in the call that submitted it
--- column op_name: VARCHAR, framework op that asked for it
+-- column op_name: VARCHAR, framework op that requested it
 -- column call: BIGINT, host call that submitted it (slices.id)
--- column host_dur: BIGINT, how long the op that asked for it, else the call, keeps the host, in ns
+-- column host_dur: BIGINT, host time of the op that requested it, else of the call, in ns
 WITH waited AS (
     SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL
@@ -24,7 +24,7 @@ SELECT d.id, d.rank,
        coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
        coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
        CASE WHEN list_contains(n.roles, 'pageable') THEN false WHEN list_contains(n.roles, 'pinned') THEN true END AS pinned,
-       -- On Gaudi the op that asked for the copy returns after the transfer when it is blocking.
+       -- On Gaudi the op that requested a blocking copy returns after the transfer.
        coalesce(list_contains(h.roles, 'blocking_copy') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
        coalesce(c.op_name, d.op_name) AS op_name,
@@ -32,11 +32,11 @@ SELECT d.id, d.rank,
        coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
 FROM device_ops AS d
 JOIN _device_work AS k ON k.id = d.id
-LEFT JOIN _names AS n ON n.name = d.name AND n.cat = 'memcpy'
+LEFT JOIN _name_roles AS n ON n.name = d.name AND n.cat = 'memcpy'
 LEFT JOIN launches AS l ON l.id = d.launch
-LEFT JOIN _names AS h ON h.name = l.name AND h.cat = 'runtime'
+LEFT JOIN _name_roles AS h ON h.name = l.name AND h.cat = 'runtime'
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
--- An annotation around a call is no op that asks for one copy.
+-- An annotation around a call is not an op that requests a copy.
 LEFT JOIN slices AS o ON o.id = d.op AND o.cat = 'cpu_op'
 LEFT JOIN waited AS w ON w.op = o.id
-WHERE d.kind = 'memcpy' AND d.valid
+WHERE d.kind = 'memcpy' AND d.valid AND NOT k.internal

@@ -1,5 +1,5 @@
--- One row per stretch of time in which a device of the rank works, inside the part of the window that shows it. Overlapping
--- work counts once, kernels that only wait not at all.
+-- One row per busy stretch of a rank's devices, inside the part of the window that shows them. Overlapping work counts
+-- once; kernels that only wait do not count.
 --
 -- needs: device_ops, device_windows
 -- empty without: device_ops

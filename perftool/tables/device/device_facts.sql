@@ -1,9 +1,9 @@
--- One row per published or estimated figure of a known device, from devices.toml.
+-- One row per published or estimated figure of a known device, from devices.toml, and per figure measured of a CPU.
 --
 -- maker: given
 -- column device: VARCHAR, name as traces spell it
--- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), lanes of an engine, or peak rate of a unit and type
+-- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), lanes of an engine, matrix_clock (of Gaudi's MME), or peak rate of a unit and type
 -- column value: DOUBLE, in unit
--- column unit: VARCHAR, bytes, bytes/s, count or FLOP/s
+-- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s
 -- column estimate: BOOLEAN, derived rather than published
 -- column source: VARCHAR, where it comes from

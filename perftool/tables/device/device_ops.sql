@@ -1,6 +1,7 @@
--- One row per unit of work on a device: kernels, copies, fills and collectives.
+-- One row per unit of work on a device: kernels, copies, fills and collectives. Where the CPU is the device, the ops
+-- that compute are its work: id, launch and op are the same.
 --
--- needs: _device_work, _links, launches, slices
+-- needs: _device_work, _links, launches, slices, ops
 -- empty without: _device_work
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -17,28 +18,46 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes moved, for copies
 -- column launch: BIGINT, host call that submitted it (launches.id)
--- column op: BIGINT, framework op that submitted it (slices.id)
+-- column op: BIGINT, framework op that submitted it (slices.id); Python frames may be between both
 -- column op_name: VARCHAR, name of that op
 -- column valid: BOOLEAN, false for impossible events, which no sum includes
 -- column set_aside: VARCHAR, why it is impossible
-WITH launched AS (
-    -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
-    SELECT k.work AS id, first(l.id ORDER BY l.ts, l."end" DESC, l.id) AS launch,
-           first(l.parent ORDER BY l.ts, l."end" DESC, l.id) FILTER (l.parent IS NOT NULL) AS parent
+WITH linked AS (
+    SELECT k.work, l.id, l.ts, l."end", CASE WHEN k.launch = k.work THEN k.work ELSE l.parent END AS parent
     FROM _links AS k JOIN launches AS l ON l.id = k.launch
-    GROUP BY k.work
 ),
-callers AS (
-    SELECT id, name FROM slices WHERE id IN (SELECT parent FROM launched) AND cat IN ('cpu_op', 'user_annotation')
-)
+shared AS (SELECT work FROM linked GROUP BY work HAVING count(*) > 1),
+launched AS (
+    SELECT work AS id, id AS launch, parent FROM linked ANTI JOIN shared USING (work)
+    UNION ALL
+    -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
+    SELECT work, first(id ORDER BY ts, "end" DESC, id), first(parent ORDER BY ts, "end" DESC, id) FILTER (parent IS NOT NULL)
+    FROM linked SEMI JOIN shared USING (work) GROUP BY work
+),
+parents AS (SELECT id, name, cat FROM slices WHERE id IN (SELECT parent FROM launched)),
+-- A custom op written in Python has frames between itself and the launches of its kernels. Such a launch has the op's
+-- External id. Only an op with inputs counts: an annotation of the whole forward pass says nothing about a kernel.
+framed AS (
+    SELECT l.launch, c.ts, c.track, try_cast(json_extract_string(r.args, '$."External id"') AS BIGINT) AS external_id
+    FROM (SELECT DISTINCT launch, parent FROM launched) AS l
+    JOIN parents AS p ON p.id = l.parent AND p.cat = 'python_function'
+    JOIN launches AS c ON c.id = l.launch JOIN raw AS r ON r.rowid = l.launch
+),
+through_frames AS (
+    SELECT f.launch, arg_max(o.id, (o.ts, o.id)) AS op, arg_max(o.name, (o.ts, o.id)) AS name
+    FROM framed AS f JOIN ops AS o ON o.external_id = f.external_id AND o.track = f.track AND o.ts <= f.ts AND o."end" >= f.ts
+    WHERE o.input_dims <> '[]' GROUP BY f.launch
+),
+callers AS (SELECT id, name FROM parents WHERE cat IN ('cpu_op', 'user_annotation'))
 SELECT f.id, f.rank, f.track, f.name,
        f.kind,
        coalesce(f.engine, CASE WHEN f.kind = 'collective' THEN 'collective' WHEN f.cat = 'kernel' THEN 'compute'
                                ELSE 'copy' END) AS engine,
        f.dtype, f.stream, f.device, nullif(f.recipe, 0) AS recipe,
        f.ts, f."end" - f.ts AS dur, f."end",
-       f.bytes, l.launch, p.id AS op, p.name AS op_name,
+       f.bytes, l.launch, coalesce(p.id, t.op) AS op, coalesce(p.name, t.name) AS op_name,
        f.set_aside IS NULL AS valid, f.set_aside
 FROM _device_work AS f
 LEFT JOIN launched AS l ON l.id = f.id
 LEFT JOIN callers AS p ON p.id = l.parent
+LEFT JOIN through_frames AS t ON t.launch = l.launch

@@ -1,20 +1,20 @@
--- The part of the window in which the trace shows what the device does.
+-- The part of the window in which the trace shows the device's activity.
 --
--- Nothing is known of a device before its first recorded work when that work was submitted before the recording, or
--- started more than a millisecond after its submission: the device was at work that was not recorded. Otherwise the
+-- Nothing is known of a device before its first recorded work if that work was submitted before the recording, or
+-- started more than a millisecond after its submission: the device was busy with unrecorded work. Otherwise the
 -- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
 --
--- Nothing is known either once the host submits what the device shows no trace of: the first call without device work,
--- or op without a call, among those whose name nearly always had one, after the last that has, unless a wait for the
--- device returned before: what runs then may run on the host. A recording that lacks most of its events tells nothing
--- of the time between those that it has.
+-- Nothing is known either once the host submits work that left no device event: from the first call without device
+-- work, or op without a call, among those whose name nearly always had one, after the last that has. This does not hold
+-- if a wait for the device returned before, because later work may run on the host. A recording that lacks most of its
+-- events says nothing about the time between the others.
 --
--- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers
+-- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column unknown_ns: BIGINT, how much of the window is left out
+-- column unknown_ns: BIGINT, the excluded part of the window
 WITH work AS (SELECT rank, ts, "end", kind, launch, op FROM device_ops WHERE valid AND kind <> 'wait'),
 reach AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM work GROUP BY rank),
 begun AS (
@@ -42,7 +42,7 @@ usual AS (
 ),
 lost AS (
     SELECT c.rank, min(c.ts) AS ts FROM calls AS c JOIN usual USING (rank, name) JOIN last_launches AS l USING (rank)
-    WHERE c.ts > l.ts AND NOT c.works AND (l.waited IS NULL OR c.ts < l.waited) GROUP BY c.rank
+    WHERE c.ts > l.ts AND NOT c.works AND c.rank NOT IN (FROM _cpu_runs) AND (l.waited IS NULL OR c.ts < l.waited) GROUP BY c.rank
 ),
 known AS (
     SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,

@@ -5,4 +5,6 @@
 -- column name: VARCHAR, as the trace spells it, for example GAUDI2
 -- column memory_bytes: BIGINT, size of its memory, NULL when the trace does not say
 -- column published_bytes: BIGINT, size of the memory of the known device
--- column known: VARCHAR, the device of device_facts that this is, NULL when its name says nothing exact
+-- column known: VARCHAR, the matching device of device_facts; NULL without an exact match
+-- column units: INTEGER, compute units (SMs, CUs) stated in the trace
+-- column capability: INTEGER, CUDA compute capability, times 10

@@ -1,7 +1,8 @@
 -- One row per kernel of a matrix product or convolution on a device, inside the complete steps.
 --
--- A kernel counts when the op that launched it is a product or convolution, when its name says that it is one, or
--- when it runs on Gaudi's MME. The dimensions are known for mm, addmm, bmm and baddbmm with recorded shapes.
+-- A kernel counts when the op that launched it is a product, a convolution or a layer of an RNN, when its name says that it is one, or when
+-- it runs on Gaudi's MME, where each lane has its own piece of a kernel. The dimensions are known for mm, addmm, bmm
+-- and baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows
 -- empty without: device_ops.kind=kernel
@@ -20,7 +21,7 @@
 -- column n: BIGINT, columns of the second operand
 WITH work AS (
     SELECT d.id, d.rank, d.name, d.engine, d.dtype, d.op, d.ts, d.dur,
-           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|'
+           CASE WHEN regexp_matches(d.op_name, '^aten::(mm|addmm|bmm|baddbmm|_scaled_mm|convolution_backward|mkldnn_rnn_layer.*|'
                                                || '(cudnn|miopen|thnn|slow|mkldnn)_?conv.*)$')
                 THEN d.op_name END AS op_name
     FROM device_ops AS d JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"

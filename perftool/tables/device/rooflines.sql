@@ -1,9 +1,9 @@
--- One row per matrix product with recorded shapes on a known device: what it took, and what the device could do.
+-- One row per matrix product with recorded shapes on a known device: its time against the device's roofline.
 --
--- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two times:
--- its operations at the peak rate of its data type, and its operands and result, each moved once, at the bandwidth of
--- the memory (the formulas of op_efficiency). Products of 32-bit operands count as TF32 only when a kernel's name says so;
--- those whose data type has no published rate on the device are left out.
+-- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
+-- times: its operations at the peak rate of its data type, and its operands and result, each moved once, at the
+-- bandwidth of the memory (the formulas of op_efficiency). Products of 32-bit operands count as TF32 only when a
+-- kernel's name says so; those whose data type has no published rate on the device are left out.
 --
 -- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type the device is known to compute
 -- needs: matmuls, ops, _op_work, _op_bounds

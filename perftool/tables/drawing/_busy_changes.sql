@@ -1,4 +1,4 @@
--- When the device begins and stops working, as a curve: a row for each change, and one where the window begins.
+-- The busy curve of the device: a row for each change, and one at the start of the window.
 --
 -- needs: windows, device_busy
 -- empty without: windows

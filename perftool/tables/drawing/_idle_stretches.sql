@@ -1,5 +1,5 @@
--- Idle time of the device by cause, as it is drawn: parts of neighbouring gaps with one cause are one stretch, unless the
--- device worked between them.
+-- Idle time of the device by cause, for drawing: neighbouring parts of gaps with the same cause form one stretch,
+-- unless the device worked between them.
 --
 -- needs: gap_causes
 -- empty without: gap_causes

@@ -1,11 +1,11 @@
--- How much work waits in the queues of a rank's devices: a row for each moment at which that changes.
+-- The amount of work queued on a rank's devices: a row for each change.
 --
 -- absent: no device work could be matched with the host call that submitted it
 -- needs: device_ops, launches
 -- empty without: launches
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, in ns
--- column depth: BIGINT, pieces of work submitted and not started, from this moment on
+-- column depth: BIGINT, units of work submitted but not started, from this moment on
 WITH submitted AS (
     SELECT d.rank, l.ts AS called, greatest(d.ts, l.ts) AS begun
     FROM device_ops AS d JOIN launches AS l ON l.id = d.launch WHERE d.valid

@@ -1,9 +1,9 @@
--- The kernels of the traces of captures that were given, in the order of their launches, for op costs.
+-- The kernels of the given capture traces, in launch order, for op costs.
 --
 -- maker: given
 -- column kernel: VARCHAR, name of the kernel
--- column nth: BIGINT, how many of this name came before, and 1
--- column times: BIGINT, how many of this name there are
+-- column nth: BIGINT, ordinal among the kernels of this name, from 1
+-- column times: BIGINT, number of kernels of this name
 -- column op: BIGINT, number of the call of the op that launched it
 -- column op_name: VARCHAR, name of the op
 -- column input_dims: VARCHAR, shapes of its inputs as JSON

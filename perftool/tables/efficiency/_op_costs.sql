@@ -1,4 +1,4 @@
--- What one call of an op needs at least, by the formulas of perftool.op_costs: for _op_bounds.
+-- The least cost of one call of an op, by the formulas of perftool.op_costs: for _op_bounds.
 --
 -- maker: model_ops
 -- needs: _op_work, ops

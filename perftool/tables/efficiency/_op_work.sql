@@ -1,19 +1,21 @@
--- The device work that starts inside the window: by the op that launched it, the innermost op or annotation; what a
--- captured graph, a recipe or a step launched, by its name on the device.
+-- The device work that starts inside the window, by the innermost op or annotation that launched it; work launched by a
+-- captured graph, a recipe or a step goes by its name on the device.
 --
--- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, _recomputed, _captured
+-- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, _recomputed, _captured
 -- empty without: device_ops
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the op, or of the kernel where no op launched it
+-- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of an attention that only looks at a window end with " (window)"
 -- column source: VARCHAR, op, graph, recipe or kernel: see op_efficiency
 -- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several
 -- column input_dims: VARCHAR, ops.input_dims
 -- column input_types: VARCHAR, ops.input_types
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs
--- column outer_dims: VARCHAR, ops.input_dims of the op that it is part of, for the gradients of convolutions
--- column recomputed: BOOLEAN, whether checkpointing runs the op once more in the backward pass
--- column element_bytes: INTEGER, size of the elements that its kernels work on, by their names, for ops on lists of tensors
+-- column outer_dims: VARCHAR, ops.input_dims of the enclosing op, for the gradients of convolutions
+-- column recomputed: BOOLEAN, whether checkpointing runs the op again in the backward pass
+-- column element_bytes: INTEGER, size of the elements of its kernels, by their names, for ops on lists of tensors
+-- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which says how long the sequences are
+-- column grids: VARCHAR, for these ops: names and grids of the kernels of a call, as JSON
 -- column calls: BIGINT, calls that launched work; kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
 -- column matrix_ns: BIGINT, length of those kernels of it that matmuls lists
@@ -24,7 +26,7 @@ transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 
 graphs AS (SELECT id FROM launches WHERE name IN (SELECT name FROM roles WHERE role = 'graph_launch')),
 named AS (
     SELECT d.*, m.id IS NOT NULL AS matrix, coalesce(m.tf32, false) AS tf32, d.kind = 'collective' OR t.id IS NOT NULL AS transfer,
-           -- What a step launches without an op, no op launches.
+           -- Work launched by a step directly has no op.
            d.op IS NOT NULL AND NOT is_step(d.op_name) AND d.recipe IS NULL AND g.id IS NULL AS by_op,
            CASE WHEN by_op THEN 'op' WHEN g.id IS NOT NULL THEN 'graph' WHEN d.recipe IS NOT NULL THEN 'recipe' ELSE 'kernel' END AS source
     FROM device_ops AS d
@@ -34,8 +36,8 @@ named AS (
     LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
 ),
--- A replay runs what the capture launched: the nth kernel of a name is the nth of this name there. Where the capture has
--- another number of them (not a multiple, as of several captures), nothing is known of any.
+-- A replay repeats the capture's launches: the nth kernel of a name is the nth of this name there. If the numbers
+-- differ (and the capture's is no multiple, as with several captures), none of them can be matched.
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
@@ -45,6 +47,26 @@ replayed AS (
     JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
 ),
 calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
+-- Ops of vLLM that hide their sizes: they are in the annotation around the step, and in the grids of the kernels.
+batches AS (
+    SELECT track, ts, "end", name FROM slices
+    WHERE side = 'host' AND cat = 'user_annotation' AND regexp_matches(name, '^execute_.*context.*generation')
+),
+serving AS (
+    SELECT d.rank, CASE WHEN d.by_op THEN d.op END AS op, g.op AS captured, g.launch,
+           l.track, l.ts, json_object('name', d.name, 'grid', json_extract(r.args, '$.grid')) AS kernel,
+           contains(coalesce(g.op_name, d.op_name), 'attention') AND contains(d.name, 'Sliding') AS windowed
+    FROM named AS d LEFT JOIN replayed AS g ON g.id = d.id JOIN raw AS r ON r.rowid = d.id LEFT JOIN launches AS l ON l.id = d.launch
+    WHERE (d.by_op OR g.op IS NOT NULL) AND coalesce(g.op_name, d.op_name) IN (
+        SELECT op_name FROM (SELECT op_name FROM named UNION SELECT op_name FROM replayed)
+        WHERE regexp_matches(op_name, '^vllm::(unified_attention|moe_forward)'))
+),
+told AS (
+    SELECT s.rank, s.op, s.captured, s.launch, bool_or(s.windowed) AS windowed, min(CASE WHEN b."end" >= s.ts THEN b.name END) AS around,
+           to_json(list_sort(list(DISTINCT s.kernel)))::VARCHAR AS grids
+    FROM serving AS s ASOF LEFT JOIN batches AS b ON b.track = s.track AND s.ts >= b.ts
+    GROUP BY s.rank, s.op, s.captured, s.launch
+),
 sizes AS (
     SELECT name, coalesce(try_cast(nullif(regexp_extract(name, 'OpaqueType<(\d+)', 1), '') AS INTEGER),
                           CASE regexp_extract(name, 'Functor<(float|double|c10::Half|c10::BFloat16)', 1)
@@ -63,24 +85,27 @@ launched AS (
              -- Work of no op runs on one engine per row.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
--- Of many ops few launch anything.
+-- Few of the ops launch anything.
 callers AS (SELECT id, parent, input_dims, input_types, concrete_inputs FROM ops WHERE id IN (SELECT op FROM launched)),
 outers AS (
     SELECT id, input_dims FROM ops
     WHERE id IN (SELECT o.parent FROM launched AS l JOIN callers AS o ON o.id = l.op WHERE contains(l.name, '_convolution_backward_'))
 ),
 described AS (
-    SELECT l.* EXCLUDE (element_bytes), coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
+    SELECT l.* EXCLUDE (name, element_bytes), l.name || CASE WHEN t.windowed THEN ' (window)' ELSE '' END AS name, t.around, t.grids,
+           coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
            coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
     FROM launched AS l LEFT JOIN callers AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
     LEFT JOIN calls AS c ON c.op = l.captured
+    LEFT JOIN told AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
+        AND t.launch IS NOT DISTINCT FROM l.launch
     LEFT JOIN outers AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )
-SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes) AS id,
-       rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes,
-       -- Each row of described is one call, unless nobody knows the op.
+SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids) AS id,
+       rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids,
+       -- Each row of described is one call, unless its op is unknown.
        sum(CASE WHEN source = 'op' OR captured IS NOT NULL THEN 1 ELSE kernels END)::BIGINT AS calls,
        sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
 FROM described
-GROUP BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes
+GROUP BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids

@@ -1,8 +1,8 @@
--- The ops that checkpointing runs once more in the backward pass.
+-- The ops that checkpointing runs again in the backward pass.
 --
--- Backward functions run their ops without recording gradients; one that has a sequence number there makes a new graph.
--- It repeats the forward pass when an op of its name and shapes ran outside the backward pass, too (a penalty on
--- gradients makes graphs of others).
+-- Backward functions run their ops without recording gradients; an op with a sequence number there builds a new graph.
+-- It repeats the forward pass when an op of its name and shapes also ran outside the backward pass (a gradient penalty
+-- builds graphs of other ops).
 --
 -- needs: ops
 -- empty without: ops

@@ -1,4 +1,4 @@
--- One row per op that has a model of what it needs (op_efficiency), recorded or not.
+-- One row per op with a cost model (op_efficiency), recorded or not.
 --
 -- maker: given
 -- column name: VARCHAR, name of the op

@@ -1,12 +1,13 @@
--- How long each combination of Gaudi's engines works at the same time, inside the window. Lanes of an engine count once.
+-- Time of each combination of concurrently working Gaudi engines, inside the window. Lanes of an engine count once.
 --
--- needs: device_ops, tracks, windows
+-- needs: device_ops, tracks, windows, roles
 -- empty without: device_ops, tracks.engine
 -- column rank: INTEGER, distributed rank
--- column mask: BIGINT, sum of 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine; never 0
+-- column mask: BIGINT, sum of 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine, 16 for internal transfers of the runtime or the profiler; never 0
 -- column ns: BIGINT, time
 WITH work AS (
-    SELECT d.rank, CASE t.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END
+    SELECT d.rank, CASE WHEN d.name IN (SELECT name FROM roles WHERE role = 'internal') THEN 4
+                        ELSE CASE t.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END END
                AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN tracks AS t ON t.id = d.track
     JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts

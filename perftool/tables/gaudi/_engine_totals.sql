@@ -1,7 +1,7 @@
 -- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
--- once; a rank adds to the summary what it has here.
+-- once; the summary adds up these values over ranks.
 --
--- needs: _engine_masks, device_ops, windows, slices, tracks, _names, _vocabulary
+-- needs: _engine_masks, device_ops, windows, slices, tracks, _name_roles, _vocabulary
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
@@ -22,8 +22,8 @@ WITH win AS (
 ),
 together AS (
     SELECT rank, sum(ns) FILTER (mask & 1 = 1) AS mme, sum(ns) FILTER (mask & 2 = 2) AS tpc,
-           sum(ns) FILTER (mask & 4 = 4) AS dma, sum(ns) FILTER (mask & 3 = 3) AS mme_and_tpc,
-           sum(ns) FILTER (mask & 3 = 2) AS tpc_alone, sum(ns) FILTER (mask & 7 = 4) AS dma_alone,
+           sum(ns) FILTER (mask & 20 > 0) AS dma, sum(ns) FILTER (mask & 3 = 3) AS mme_and_tpc,
+           sum(ns) FILTER (mask & 3 = 2) AS tpc_alone, sum(ns) FILTER (mask & 3 = 0 AND mask & 20 > 0) AS dma_alone,
            sum(ns) FILTER (mask = 8) AS others_alone, sum(ns) AS any_engine
     FROM _engine_masks GROUP BY rank
 ),
@@ -39,7 +39,7 @@ precision AS (
 ),
 building AS (
     SELECT s.rank, 0 AS class, greatest(s.ts, w.ts) AS ts, least(s."end", w."end") AS "end"
-    FROM slices AS s JOIN _names AS n ON n.name = s.name AND n.cat = s.cat JOIN windows AS w ON w.rank = s.rank
+    FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat JOIN windows AS w ON w.rank = s.rank
     WHERE n.cat = 'runtime' AND list_contains(n.roles, 'graph_build')
 ),
 built AS (FROM interval_lengths(building))
@@ -49,7 +49,8 @@ SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coa
        coalesce(t.dma_alone, 0)::BIGINT AS dma_alone_ns, coalesce(t.others_alone, 0)::BIGINT AS others_ns,
        coalesce(p.low, 0)::BIGINT AS low_ns, coalesce(p.every, 0)::BIGINT AS typed_ns,
        coalesce(b.ns, 0)::BIGINT AS build_ns,
-       rank IN (SELECT t.rank FROM tracks AS t JOIN _vocabulary AS v
+       -- Without debug activities the bridge's calls are on the threads that made them.
+       b.ns IS NOT NULL OR rank IN (SELECT t.rank FROM tracks AS t JOIN _vocabulary AS v
                 ON v.subject = 'process' AND v.role = 'bridge' AND lower(t.process) GLOB v.pattern) AS bridge
 FROM win AS w
 LEFT JOIN together AS t USING (rank)

@@ -1,57 +1,55 @@
--- Gaudi: which launch a unit of device work belongs to. The trace names the recipe on both sides but links neither.
+-- Gaudi: the launch of each unit of device work. The trace names the recipe on both sides but does not link them.
 --
--- A recipe's runs follow its launches in order. When as many runs as launches are seen they are paired by
--- position. Where one side lacks some, at the edges of a recording or because the profiler dropped them, launches are
--- counted back from the last one by their numbers, and runs from the last run: all is done when a recording ends. Where
--- that does not fit, work belongs to the last launch before it.
+-- A recipe's runs follow its launches in order. If there are as many runs as launches, they are paired by position. If
+-- one side lacks some, at the edges of a recording or because the profiler dropped them, launches are counted back from
+-- the last one by their numbers, and runs from the last run, because all work is done when a recording ends. If that
+-- does not fit, work belongs to the last launch before it.
 --
--- needs: _device_work, _runtime, roles
--- empty without: roles.role=recipe_launch, _device_work.recipe
+-- needs: _device_work, _recipe_calls, _recipe_parts
+-- empty without: _recipe_calls, _recipe_parts
 -- column rank: INTEGER, distributed rank
 -- column launch: BIGINT, host call (slices.id)
 -- column work: BIGINT, unit of device work (slices.id)
-WITH numbered AS (
-    SELECT id, rank, ts, recipe, row_number() OVER (PARTITION BY rank, recipe ORDER BY ts, id) AS ordinal,
-           try_cast(regexp_extract(name, 'seqId[: ]([0-9]+)', 1) AS BIGINT) AS seq
-    FROM _runtime WHERE recipe > 0 AND name IN (SELECT name FROM roles WHERE role = 'recipe_launch')
+WITH calls AS (
+    SELECT c.id, c.rank, c.ts, p.graph, row_number() OVER (PARTITION BY p.graph ORDER BY c.ts, c.id) AS ordinal,
+           max(c.seq) OVER (PARTITION BY c.rank) - c.seq AS back
+    FROM _recipe_calls AS c JOIN _recipe_parts AS p USING (id)
 ),
-calls AS (SELECT *, max(seq) OVER (PARTITION BY rank) - seq AS back FROM numbered),
 work AS (
-    SELECT id, rank, ts, "end", recipe,
-           lag(recipe) OVER (PARTITION BY rank ORDER BY ts, id) IS DISTINCT FROM recipe AS begins
-    FROM _device_work WHERE set_aside IS NULL AND engine IS NOT NULL AND recipe > 0
+    SELECT w.id, w.rank, w.ts, p.graph, lag(p.graph) OVER (PARTITION BY w.rank ORDER BY w.ts, w.id) IS DISTINCT FROM p.graph AS begins
+    FROM _device_work AS w JOIN _recipe_parts AS p USING (id) WHERE w.set_aside IS NULL
 ),
--- A run of a recipe begins where the device changes to it. Back-to-back runs of one recipe count as one, and
--- then the counts differ.
+-- A run of a recipe begins where the device switches to it. Back-to-back runs of one recipe count as one, and then the
+-- counts differ.
 placed AS (
-    SELECT id, rank, ts, recipe,
-           sum(begins::INTEGER) OVER (PARTITION BY rank, recipe ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS ordinal,
+    SELECT id, rank, ts, graph,
+           sum(begins::INTEGER) OVER (PARTITION BY graph ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS ordinal,
            sum(begins::INTEGER) OVER (PARTITION BY rank ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS place
     FROM work
 ),
 runs AS (SELECT *, max(place) OVER (PARTITION BY rank) - place AS back FROM placed),
 counts AS (
-    SELECT rank, recipe, c.n = r.n AS paired
-    FROM (SELECT rank, recipe, count(*) AS n FROM calls GROUP BY ALL) AS c
-    JOIN (SELECT rank, recipe, max(ordinal) AS n FROM runs GROUP BY ALL) AS r USING (rank, recipe)
+    SELECT graph, c.n = r.n AS paired
+    FROM (SELECT graph, count(*) AS n FROM calls GROUP BY graph) AS c
+    JOIN (SELECT graph, max(ordinal) AS n FROM runs GROUP BY graph) AS r USING (graph)
 ),
--- Every launch has its run from the end: of its recipe, and not before it.
+-- Counted from the end, every launch has its run: of the same recipe, and not before the launch.
 aligned AS (
     SELECT c.rank
-    FROM calls AS c LEFT JOIN (SELECT rank, back, min(recipe) AS recipe, min(ts) AS ts FROM runs GROUP BY rank, back) AS r
+    FROM calls AS c LEFT JOIN (SELECT rank, back, min(graph) AS graph, min(ts) AS ts FROM runs GROUP BY rank, back) AS r
         ON r.rank = c.rank AND r.back = c.back
     GROUP BY c.rank
-    HAVING bool_and(coalesce(r.recipe = c.recipe AND r.ts + clock_slack_ns() >= c.ts, false))
+    HAVING bool_and(coalesce(r.graph = c.graph AND r.ts + clock_slack_ns() >= c.ts, false))
 ),
-rest AS (SELECT * FROM runs SEMI JOIN (SELECT * FROM counts WHERE NOT paired) USING (rank, recipe))
+rest AS (SELECT * FROM runs SEMI JOIN (SELECT * FROM counts WHERE NOT paired) USING (graph))
 SELECT r.rank, c.id AS launch, r.id AS work
 FROM runs AS r
-JOIN counts AS n ON n.rank = r.rank AND n.recipe = r.recipe AND n.paired
-JOIN calls AS c ON c.rank = r.rank AND c.recipe = r.recipe AND c.ordinal = r.ordinal
+JOIN counts AS n ON n.graph = r.graph AND n.paired
+JOIN calls AS c ON c.graph = r.graph AND c.ordinal = r.ordinal
 UNION ALL
 SELECT r.rank, c.id, r.id
 FROM (SELECT * FROM rest SEMI JOIN aligned USING (rank)) AS r JOIN calls AS c ON c.rank = r.rank AND c.back = r.back
 UNION ALL
 SELECT r.rank, c.id, r.id
 FROM (SELECT * FROM rest ANTI JOIN aligned USING (rank)) AS r
-ASOF JOIN calls AS c ON c.rank = r.rank AND c.recipe = r.recipe AND r.ts + clock_slack_ns() >= c.ts
+ASOF JOIN calls AS c ON c.graph = r.graph AND r.ts + clock_slack_ns() >= c.ts

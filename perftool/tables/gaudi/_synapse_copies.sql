@@ -1,7 +1,8 @@
--- Gaudi: which host call asked for which transfer. The calls know direction and size, the device lanes the time.
--- They are paired in order when there are equally many, else a transfer belongs to the last call before it.
+-- Gaudi: the host call that requested each transfer. The calls hold direction and size, the device lanes the time. They
+-- are paired in order if their numbers are equal, per direction if both sides state it; else a transfer belongs to the
+-- last call before it.
 --
--- needs: slices, tracks, roles, _device_work
+-- needs: slices, tracks, roles, _device_work, _method_calls
 -- empty without: roles.role=transfer, _device_work
 -- column work: BIGINT, device event (slices.id)
 -- column call: BIGINT, host call (slices.id)
@@ -14,25 +15,34 @@ WITH calls AS (
     SELECT s.id, s.rank, t.tid, s.ts, s."end",
            CASE arg(r.args, 'direction') WHEN '0' THEN 'host_to_device' WHEN '1' THEN 'device_to_host'
                                          WHEN '2' THEN 'device_to_device' END AS direction,
-           int_arg(r.args, 'size') AS bytes, row_number() OVER (PARTITION BY s.rank ORDER BY s.ts, s.id) AS ordinal
+           int_arg(r.args, 'size') AS bytes
     FROM slices AS s JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
     WHERE s.side = 'host' AND s.cat = 'runtime' AND s.name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'transfer')
+        AND s.id NOT IN (SELECT id FROM _method_calls WHERE again)
 ),
 transfers AS (
-    SELECT id, rank, ts, row_number() OVER (PARTITION BY rank ORDER BY ts, id) AS ordinal
-    FROM _device_work WHERE transfer AND engine IS NOT NULL AND set_aside IS NULL
+    SELECT id, rank, ts, direction FROM _device_work WHERE transfer AND engine IS NOT NULL AND set_aside IS NULL
 ),
-paired_ranks AS (
-    SELECT rank FROM (SELECT rank, count(*) AS n FROM calls GROUP BY rank)
-    JOIN (SELECT rank, count(*) AS n FROM transfers GROUP BY rank) USING (rank, n)
+silent AS (
+    SELECT rank FROM calls WHERE direction IS NULL UNION SELECT rank FROM transfers WHERE direction IS NULL
+),
+asked AS (SELECT *, CASE WHEN rank NOT IN (SELECT rank FROM silent) THEN direction ELSE '' END AS way FROM calls),
+made AS (SELECT *, CASE WHEN rank NOT IN (SELECT rank FROM silent) THEN direction ELSE '' END AS way FROM transfers),
+equal AS (
+    SELECT rank, way FROM (SELECT rank, way, count(*) AS n FROM asked GROUP BY ALL)
+    JOIN (SELECT rank, way, count(*) AS n FROM made GROUP BY ALL) USING (rank, way, n)
+),
+in_order AS (
+    SELECT m.id AS work, a.id AS call
+    FROM (SELECT *, row_number() OVER (PARTITION BY rank, way ORDER BY ts, id) AS ordinal FROM made SEMI JOIN equal USING (rank, way)) AS m
+    JOIN (SELECT *, row_number() OVER (PARTITION BY rank, way ORDER BY ts, id) AS ordinal FROM asked) AS a USING (rank, way, ordinal)
 ),
 pairs AS (
-    SELECT t.id AS work, c.id AS call
-    FROM transfers AS t JOIN paired_ranks USING (rank) JOIN calls AS c ON c.rank = t.rank AND c.ordinal = t.ordinal
+    SELECT work, call FROM in_order
     UNION ALL
-    SELECT t.id, c.id
-    FROM (SELECT * FROM transfers ANTI JOIN paired_ranks USING (rank)) AS t
-    ASOF JOIN calls AS c ON c.rank = t.rank AND t.ts + clock_slack_ns() >= c.ts
+    SELECT m.id, a.id
+    FROM (SELECT * FROM made ANTI JOIN equal USING (rank, way)) AS m
+    ASOF JOIN asked AS a ON a.rank = m.rank AND a.way = m.way AND m.ts + clock_slack_ns() >= a.ts
 ),
 ops AS (
     SELECT s.rank, t.tid, s.name, s.ts, s."end" FROM slices AS s JOIN tracks AS t ON t.id = s.track

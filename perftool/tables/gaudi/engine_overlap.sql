@@ -1,5 +1,5 @@
--- One row per rank with engines: which of Gaudi's engines work alone and which together, over the window. Lanes of an
--- engine count once.
+-- One row per rank with engines: the time in which Gaudi's engines work alone and together, over the window. Lanes of
+-- an engine count once.
 --
 -- needs: _engine_masks, windows
 -- empty without: _engine_masks
@@ -13,12 +13,12 @@
 -- column together_ns: BIGINT, MME and TPC work at the same time
 -- column mme_alone_ns: BIGINT, the MME works and nothing else
 -- column tpc_alone_ns: BIGINT, the TPC works and nothing else
--- column dma_alone_ns: BIGINT, copies run and nothing else
+-- column dma_alone_ns: BIGINT, copies run and nothing else, excluding internal ones of the runtime or the profiler
 SELECT m.rank, min(t.steps) AS steps, min(t.dur) AS window_ns,
        sum(m.ns)::BIGINT AS busy_ns,
        coalesce(sum(m.ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,
        coalesce(sum(m.ns) FILTER (mask & 2 = 2), 0)::BIGINT AS tpc_ns,
-       coalesce(sum(m.ns) FILTER (mask & 4 = 4), 0)::BIGINT AS dma_ns,
+       coalesce(sum(m.ns) FILTER (mask & 20 > 0), 0)::BIGINT AS dma_ns,
        coalesce(sum(m.ns) FILTER (mask & 3 = 3), 0)::BIGINT AS together_ns,
        coalesce(sum(m.ns) FILTER (mask = 1), 0)::BIGINT AS mme_alone_ns,
        coalesce(sum(m.ns) FILTER (mask = 2), 0)::BIGINT AS tpc_alone_ns,

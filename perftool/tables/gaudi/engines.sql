@@ -1,5 +1,5 @@
--- One row per engine group of a device, over the window. Lanes of a group that overlap count once, kernels
--- that only wait not at all.
+-- One row per engine group of a device, over the window. Overlapping lanes of a group count once; kernels that only
+-- wait do not count.
 --
 -- needs: device_ops, windows
 -- empty without: device_ops

@@ -1,11 +1,11 @@
--- One row per recipe (compiled Gaudi graph) that ran.
+-- One row per recipe (compiled Gaudi graph) that ran. Two recipes may share an id: their names or handles differ.
 --
--- needs: device_ops, launches, steps
+-- needs: device_ops, launches, steps, _recipe_parts
 -- empty without: device_ops.recipe
 -- column rank: INTEGER, distributed rank
--- column recipe: BIGINT, Synapse id of the recipe; 16 bit, so it wraps in long runs
--- column name: VARCHAR, name given by the bridge
--- column launches: BIGINT, how often it was launched
+-- column recipe: BIGINT, Synapse's id of the recipe: one of 8,190, so another recipe may have it too
+-- column name: VARCHAR, name given by the bridge, NULL when the trace shows none
+-- column launches: BIGINT, number of launches
 -- column first_step: INTEGER, step in which it first ran
 -- column ts: BIGINT, first time it ran, in ns
 -- column busy_ns: BIGINT, union of its device work over all lanes
@@ -13,32 +13,34 @@
 -- column tpc_ns: BIGINT, union of its TPC work
 -- column dma_ns: BIGINT, union of its DMA work
 -- column kernels: BIGINT, names of distinct kernels in it
+-- column kernel_names: VARCHAR[], these names in order, with # for the numbers that the graph compiler makes up
 WITH work AS (
-    SELECT d.*, arg(r.args, 'recipeName') AS recipe_name
-    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id WHERE d.valid AND d.recipe IS NOT NULL
+    SELECT d.rank, d.name, d.engine, d.ts, d."end", p.graph, p.recipe, p.name AS recipe_name
+    FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE d.valid
 ),
 lanes AS (
-    SELECT rank, recipe * 4 + CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END AS class, ts, "end"
+    SELECT rank, graph * 4 + CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END AS class, ts, "end"
     FROM work
-    UNION ALL SELECT rank, recipe * 4, ts, "end" FROM work
+    UNION ALL SELECT rank, graph * 4, ts, "end" FROM work
 ),
 unions AS (
-    SELECT rank, class // 4 AS recipe, class % 4 AS part, ns FROM interval_lengths(lanes)
+    SELECT class // 4 AS graph, class % 4 AS part, ns FROM interval_lengths(lanes)
 ),
 busy AS (
-    SELECT rank, recipe, max(ns) FILTER (part = 0) AS busy_ns, coalesce(max(ns) FILTER (part = 1), 0) AS mme_ns,
+    SELECT graph, max(ns) FILTER (part = 0) AS busy_ns, coalesce(max(ns) FILTER (part = 1), 0) AS mme_ns,
            coalesce(max(ns) FILTER (part = 2), 0) AS tpc_ns, coalesce(max(ns) FILTER (part = 3), 0) AS dma_ns
-    FROM unions GROUP BY ALL
+    FROM unions GROUP BY graph
 ),
 described AS (
-    SELECT rank, recipe, first(recipe_name ORDER BY ts, recipe_name) AS name, min(ts) AS ts, count(DISTINCT name) AS kernels
-    FROM work GROUP BY ALL
+    SELECT rank, graph, min(recipe) AS recipe, min(recipe_name) AS name, min(ts) AS ts, count(DISTINCT name) AS kernels,
+           list_sort(list(DISTINCT regexp_replace(name, '0x[0-9a-f]+(_\d+)?', '#', 'gi'))) AS kernel_names
+    FROM work GROUP BY rank, graph
 ),
-launched AS (SELECT rank, recipe, count(*) AS launches FROM launches WHERE recipe IS NOT NULL GROUP BY ALL)
+launched AS (SELECT p.graph, count(*) AS launches FROM launches AS l JOIN _recipe_parts AS p USING (id) GROUP BY p.graph)
 SELECT d.rank, d.recipe, d.name, coalesce(l.launches, 0) AS launches, s.step AS first_step, d.ts,
-       b.busy_ns, b.mme_ns, b.tpc_ns, b.dma_ns, d.kernels
+       b.busy_ns, b.mme_ns, b.tpc_ns, b.dma_ns, d.kernels, d.kernel_names
 FROM described AS d
-JOIN busy AS b USING (rank, recipe)
-LEFT JOIN launched AS l USING (rank, recipe)
+JOIN busy AS b USING (graph)
+LEFT JOIN launched AS l USING (graph)
 ASOF LEFT JOIN steps AS s ON s.rank = d.rank AND d.ts >= s.ts
-ORDER BY d.rank, b.busy_ns DESC, d.recipe
+ORDER BY d.rank, b.busy_ns DESC, d.recipe, d.name

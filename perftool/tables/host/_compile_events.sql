@@ -1,7 +1,7 @@
--- Every event that is a compilation or part of one, with what it compiles when the trace says so.
+-- Every event that is a compilation or part of one, with its recipe when recorded.
 --
--- needs: slices, _names
--- empty without: _names.compiles
+-- needs: slices, _name_roles
+-- empty without: _name_roles.compiles
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
@@ -13,6 +13,6 @@ SELECT s.id, s.rank, s.ts, s."end",
             THEN coalesce(nullif(arg(r.args, 'recipeName'), ''), nullif(arg(r.args, 'recipeId'), '0')) END AS recipe,
        n.compiles AS source
 FROM slices AS s
-JOIN _names AS n ON n.name = s.name AND n.cat = s.cat AND n.compiles IS NOT NULL
+JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat AND n.compiles IS NOT NULL
 JOIN raw AS r ON r.rowid = s.id
 WHERE s.side = 'host'

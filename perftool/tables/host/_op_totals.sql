@@ -1,4 +1,4 @@
--- Self time of each rank by op, inside the window. The annotation of a step is none.
+-- Self time of each rank by op, inside the window. Step annotations do not count as ops.
 --
 -- needs: ops, windows
 -- empty without: ops

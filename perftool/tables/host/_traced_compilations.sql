@@ -1,6 +1,6 @@
--- One row per compilation of a graph that a trace shows. The events of one compilation, on whatever lanes, are one row.
+-- One row per graph compilation in a trace. The events of one compilation, on any lanes, form one row.
 --
--- needs: _compile_events, _step_bounds, device_ops
+-- needs: _compile_events, _step_bounds, device_ops, _recipe_parts
 -- empty without: _compile_events or device_ops.recipe
 -- column id: BIGINT, slices.id of its first event, NULL when none was recorded
 -- column rank: INTEGER, distributed rank
@@ -28,9 +28,8 @@ traced AS (
 -- Recipes are numbered as they are compiled: one that first runs after the first step was compiled (or loaded
 -- from disk) late, even when the trace recorded no compile event.
 named AS (
-    SELECT d.rank, arg(r.args, 'recipeName') AS recipe, min(d.ts) AS ts
-    FROM device_ops AS d JOIN raw AS r ON r.rowid = d.id
-    WHERE d.recipe IS NOT NULL AND arg(r.args, 'recipeName') LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
+    SELECT d.rank, p.name AS recipe, min(d.ts) AS ts
+    FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE p.name LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
     GROUP BY ALL
 ),
 first_steps AS (SELECT rank, min("end") AS "end" FROM _step_bounds WHERE step IS NOT NULL GROUP BY rank),

@@ -7,9 +7,9 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column file: VARCHAR, source file as recorded, NULL for modules and built-in functions
--- column line: INTEGER, line that the function begins at, or, from a call stack, that made the call; NULL with the file
+-- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file
 -- column function: VARCHAR, its name; for a module its name, for example nn.Module: Linear_0
--- column call_line: INTEGER, line of the user's own function that made the call; NULL where the trace does not tell (record and perftool.profile write it)
+-- column call_line: INTEGER, line of the user's own function that made the call; NULL where it is not recorded (record and perftool.profile write it)
 -- column stack: VARCHAR, the whole call stack of an op, the innermost line first; NULL for a function
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
@@ -19,7 +19,7 @@ WITH names AS (
 parts AS (
     SELECT name, regexp_extract(name, '^(.+)\((\d+)\): (.+)$', ['file', 'line', 'function']) AS part FROM names
 ),
--- The recorder of this program writes what PyTorch leaves out.
+-- This program's recorder adds data that PyTorch omits.
 callers AS (
     SELECT rowid AS id, int_arg(args, 'Call line')::INTEGER AS call_line FROM raw
     WHERE cat = 'python_function' AND args LIKE '%"Call line"%'

@@ -1,6 +1,7 @@
--- One row per host call that submitted work to a device.
+-- One row per host call that submitted work to a device. Where the CPU is the device, an op that computes is its own
+-- launch.
 --
--- needs: _runtime, _device_work, _links
+-- needs: _runtime, _device_work, _links, _cpu_work, slices
 -- empty without: _links
 -- column id: BIGINT, the call (slices.id)
 -- column rank: INTEGER, distributed rank
@@ -16,6 +17,7 @@
 -- column device_end: BIGINT, end of the last of them
 -- column queue_ns: BIGINT, time between the start of the call and the start of the device work
 -- column parent: BIGINT, slice in which the call was made
+-- column own_work: BOOLEAN, whether it does the work itself, where the CPU is the device
 WITH submitted AS (
     SELECT l.launch AS id, count(*) AS device_ops, min(w.ts) AS device_ts, max(w."end") AS device_end,
            min(w.recipe) FILTER (w.engine IS NOT NULL) AS recipe
@@ -23,6 +25,9 @@ WITH submitted AS (
     GROUP BY l.launch
 )
 SELECT r.id, r.rank, r.track, r.name, r.ts, r."end" - r.ts AS dur, r."end", r.correlation, s.recipe,
-       s.device_ops, s.device_ts, s.device_end, s.device_ts - r.ts AS queue_ns, r.parent
+       s.device_ops, s.device_ts, s.device_end, s.device_ts - r.ts AS queue_ns, r.parent, false AS own_work
 FROM _runtime AS r
 JOIN submitted AS s USING (id)
+UNION ALL
+SELECT w.id, w.rank, w.track, w.name, w.ts, w."end" - w.ts, w."end", NULL, NULL, 1, w.ts, w."end", 0, s.parent, true
+FROM _cpu_work AS w JOIN slices AS s USING (id)

@@ -16,7 +16,7 @@
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column concrete_inputs: VARCHAR, scalar arguments as JSON, when recorded
 -- column external_id: BIGINT, id that runtime calls and kernels refer to
--- column sequence: BIGINT, number that joins a forward op to its backward
+-- column sequence: BIGINT, number that links a forward op to its backward op
 -- column fwd_thread: BIGINT, for backward ops: thread of the forward op
 -- column call_stack: VARCHAR, Python call stack, when recorded
 WITH inner_time AS (

@@ -1,6 +1,6 @@
 -- One row per call of an optimizer's step.
 --
--- needs: slices, roles, launches
+-- needs: slices, roles, launches, device_ops
 -- empty without: roles.role=optimizer_step
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -11,9 +11,11 @@
 -- column end: BIGINT, end in ns
 -- column ops: BIGINT, framework ops directly or indirectly inside
 -- column launched: BIGINT, units of device work submitted inside
+-- column fused_ns: BIGINT, what a fused update takes at most, estimated, where the CPU computes; NULL elsewhere, and for fused updates
 WITH steps AS (
     SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end"
-    FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
+    -- No stack is as deep.
+    FROM slices WHERE side = 'host' AND depth < 128 AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 ops AS (
     SELECT id, track AS lane, ts, "end" FROM slices WHERE cat = 'cpu_op' AND track IN (SELECT track FROM steps)
@@ -26,7 +28,28 @@ submitted AS (
     SELECT p.outside AS id, sum(c.device_ops) AS launched
     FROM interval_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
     GROUP BY p.outside
+),
+-- On the CPU a fused update takes its time before the first op of the loop and after the last, as the loop does. In
+-- between it runs at the speed of memory: it reads parameter, gradient and states once and writes back all but the
+-- gradient. Ops of the loop show how long that takes: addcdiv_ reads three tensors and writes one; each add_ of SGD reads
+-- two and writes one, one for the parameter, and one for its momentum if mul_ shows that. Steps are still counted tensor
+-- by tensor, as the shortest add_.
+loops AS (
+    SELECT s.id, min(d.ts) - s.ts + s."end" - max(d."end") AS around_ns,
+           CASE WHEN contains(lower(s.class), 'adam') THEN 2 ELSE 1 END AS states,
+           count(*) FILTER (d.name = 'aten::addcdiv_') * min(d.dur) FILTER (d.name = 'aten::add_') AS counting_ns,
+           sum(d.dur) FILTER (d.name = 'aten::addcdiv_') AS quotient_ns,
+           sum(d.dur) FILTER (d.name = 'aten::add_') AS sum_ns, bool_or(d.name = 'aten::mul_') AS momentum
+    FROM (FROM device_ops WHERE op = id) AS d ASOF JOIN steps AS s ON s.track = d.track AND d.ts >= s.ts
+    WHERE d."end" <= s."end" AND NOT contains(lower(s.class), 'fused')
+    GROUP BY s.id, s.class, s.ts, s."end" HAVING NOT bool_or(starts_with(d.name, 'aten::_fused_'))
+),
+fused AS (
+    SELECT id, around_ns + CASE WHEN quotient_ns > 0 THEN coalesce(counting_ns, 0) + quotient_ns * (3 + 2 * states) / 4
+                                WHEN momentum THEN sum_ns * 5 / 6 ELSE sum_ns END AS fused_ns
+    FROM loops
 )
 SELECT s.id, s.rank, s.track, s.class, s.ts, s."end" - s.ts AS dur, s."end",
-       coalesce(i.ops, 0) AS ops, coalesce(l.launched, 0)::BIGINT AS launched
-FROM steps AS s LEFT JOIN inside AS i USING (id) LEFT JOIN submitted AS l ON l.id = s.id
+       coalesce(i.ops, 0) AS ops, coalesce(l.launched, 0)::BIGINT AS launched,
+       CASE WHEN f.fused_ns IS NOT NULL THEN least(f.fused_ns, s."end" - s.ts)::BIGINT END AS fused_ns
+FROM steps AS s LEFT JOIN inside AS i USING (id) LEFT JOIN submitted AS l ON l.id = s.id LEFT JOIN fused AS f ON f.id = s.id

@@ -1,9 +1,9 @@
--- One row per host call that is slow once: creation of the context, loading of modules, the first launch of a kernel.
+-- One row per host call that is slow only once: context creation, module loading, the first launch of a kernel.
 --
 -- Such a call takes more than a millisecond and a hundred times as long as most calls of its name, or of all calls when
 -- it is the only one. A launch must be the first of its kernel. Waits and copies last as long as the device works.
 --
--- needs: _runtime, _names, tracks, launches, device_ops
+-- needs: _runtime, _name_roles, tracks, launches, device_ops
 -- empty without: _runtime
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
@@ -13,7 +13,7 @@
 -- column end: BIGINT, end in ns
 WITH calls AS (
     SELECT r.id, r.rank, r.track, r.name, r.ts, r."end", r."end" - r.ts AS dur
-    FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
+    FROM _runtime AS r JOIN _name_roles AS n ON n.name = r.name AND n.cat = 'runtime'
     -- Gaudi shows its start-up as compilations.
     WHERE NOT n.waits AND NOT n.copies AND r.rank NOT IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),

@@ -1,8 +1,8 @@
--- One row per time the host waits for the device. Reading a value that is in host memory already is not a wait and
--- has no row.
+-- One row per wait of the host for the device, even if several lanes show it. Reading a value in host memory is no wait
+-- and has no row.
 --
--- needs: slices, tracks, ops, roles, _runtime, _names, _device_work
--- empty without: roles.role=scalar_read or _names.waits
+-- needs: slices, tracks, ops, roles, _runtime, _name_roles, _device_work, _method_calls
+-- empty without: roles.role=scalar_read or _name_roles.waits
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
@@ -14,17 +14,21 @@
 -- column end: BIGINT, end in ns
 -- column location: VARCHAR, Python call stack, when recorded
 WITH calls AS (
-    -- Gaudi shows the runtime calls of a thread on lanes of other processes, so threads are told by tid.
-    SELECT r.id, r.rank, r.track, t.tid, r.name, r.ts, r."end", r.parent, n.waits, n.copies
-    FROM _runtime AS r JOIN _names AS n ON n.name = r.name AND n.cat = 'runtime'
+    -- Gaudi shows the runtime calls of a thread on lanes of other processes, so threads are identified by tid, if they
+    -- have one.
+    SELECT r.id, r.rank, r.track, CASE WHEN m.id IS NULL THEN t.tid ELSE '' END AS tid, r.name, r.ts, r."end", r.parent,
+           n.waits, n.copies
+    FROM _runtime AS r JOIN _name_roles AS n ON n.name = r.name AND n.cat = 'runtime'
     JOIN tracks AS t ON t.id = r.track
-    WHERE n.waits OR n.copies
+    LEFT JOIN _method_calls AS m ON m.id = r.id
+    WHERE (n.waits OR n.copies) AND NOT coalesce(m.again, false)
 ),
 readers AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'scalar_read'),
--- The outermost of the ops that fetch a value: aten::equal and aten::is_nonzero call aten::item, and that the dense read.
+-- The outermost of the ops that fetch a value: aten::equal and aten::is_nonzero call aten::item, which calls the dense
+-- read.
 candidates AS (
-    SELECT o.id, o.rank, o.track, t.tid, o.name, o.ts, o."end", o.call_stack
-    FROM ops AS o JOIN tracks AS t ON t.id = o.track LEFT JOIN slices AS p ON p.id = o.parent
+    SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", o.call_stack
+    FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN (SELECT name FROM readers) AND coalesce(p.name, '') NOT IN (SELECT name FROM readers)
 ),
 -- Only a read during which the host calls for data, or data comes from the device, waits for the device.
@@ -38,12 +42,18 @@ reads AS (
     WHERE f.ts >= c.ts
 ),
 copy_ops AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'copy'),
+-- A wait on a lane without a thread id may belong to any thread.
+threads AS (
+    SELECT id AS track, tid FROM tracks WHERE side = 'host'
+    UNION ALL SELECT id, '' FROM tracks WHERE side = 'host' AND rank IN (SELECT rank FROM calls WHERE tid = '')
+),
 -- Where a wait has no parent, on the lanes of Gaudi's runtime, a copy on its thread may still be around it.
 copiers AS (
-    SELECT o.rank, t.tid, o.name, o.ts, o."end" FROM ops AS o JOIN tracks AS t ON t.id = o.track
+    SELECT o.rank, t.tid, o.name, o.ts, o."end" FROM ops AS o JOIN threads AS t ON t.track = o.track
     WHERE o.name IN (SELECT name FROM copy_ops)
         AND o.rank IN (SELECT rank FROM calls WHERE waits AND parent IS NULL)
 ),
+reading AS (SELECT r.id, r.rank, t.tid, r.ts, r."end" FROM reads AS r JOIN threads AS t ON t.track = r.track),
 others AS (
     SELECT w.*, CASE WHEN w.parent IS NULL AND c."end" >= w."end" THEN c.name ELSE p.name END AS op,
            CASE WHEN w.parent IS NULL AND c."end" >= w."end" THEN 'cpu_op' ELSE p.cat END AS parent_cat
@@ -51,8 +61,9 @@ others AS (
     LEFT JOIN slices AS p ON p.id = w.parent
     ASOF LEFT JOIN copiers AS c ON c.rank = w.rank AND c.tid = w.tid AND w.ts >= c.ts
     -- Waits inside a scalar read are that read.
-    ASOF LEFT JOIN reads AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
-    WHERE w.waits AND (r.id IS NULL OR r."end" < w."end")
+    ASOF LEFT JOIN reading AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
+    -- Of nested waits, only the outermost counts.
+    WHERE w.waits AND (r.id IS NULL OR r."end" < w."end") AND coalesce(w.parent, -1) NOT IN (SELECT id FROM calls WHERE waits)
 )
 SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end" - ts AS dur, "end", call_stack AS location
 FROM reads

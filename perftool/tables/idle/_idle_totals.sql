@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, gap_causes.cause
 -- column total_ns: BIGINT, time
--- column count: BIGINT, in how many parts of gaps
+-- column count: BIGINT, number of parts of gaps
 -- column ts: BIGINT, start of the longest part in ns
 -- column longest_ns: BIGINT, its length
 SELECT rank, cause AS name, sum(dur)::BIGINT AS total_ns, count(*) AS count,

@@ -1,18 +1,20 @@
--- Every stretch of time in which nothing changes, and what goes on in it: the bit of an activity in mask is set
--- while it goes on, on any lane of the rank. One sweep, for the breakdown of steps, the causes of idle time and the summary.
+-- Every stretch of time without a change, and its activities: mask has the bit of each activity on any lane of the
+-- rank. One sweep serves the breakdown of steps, the causes of idle time and the summary.
 --
--- Device (kernels that only wait do not count as work): compute, collective, the same under an op of a process group
--- (group_compute, group_collective), copy, fill. Any host thread: process_group. Host threads that do not feed the
--- device: other_call into the runtime, other_loading, other_op. Host threads that feed it: call, copy_call (a call that
--- copies), fallback, graph_build, loading, op, optimizer_op, group_op (of a process group), optimizer and
--- group_annotation (their annotations), python, wrapper (Python around compiled code); start_up, calls that are slow once. Waits of these threads: device_wait,
--- compile. submitted_late and submitted_early: the work that ends a gap has been submitted, inside the gap or before it.
--- input_copy: host calls that copy inputs to the device.
+-- Device (kernels that only wait do not count as work): compute, collective, both under an op of a process group
+-- (group_compute, group_collective), copy, fill; cpu_compute where the CPU is the device. Any host thread:
+-- process_group. Host threads that do not feed the device: other_call into the runtime, other_loading, other_op. Host
+-- threads that feed it: call, copy_call (a call that copies), fallback, graph_build, loading, op, optimizer_op,
+-- group_op (of a process group), optimizer and group_annotation (their annotations), python, wrapper (Python around
+-- compiled code), start_up (calls that are slow once). Waits of these threads: device_wait, compile, queue_wait (for
+-- the next batch or message), pipe_wait, lock_wait, sleeping, autograd_wait (for the autograd threads). capturing and
+-- recorder: the phases capture and profiler. submitted_late and submitted_early: the work that ends a gap has been
+-- submitted, inside the gap or before it. input_copy: host calls that copy inputs to the device.
 --
 -- maker: sweep_timeline
--- needs: slices, _marks, _step_bounds
+-- needs: slices, _activity_intervals, _step_bounds
 -- empty without: slices
--- drops: _marks
+-- drops: _activity_intervals
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns

@@ -1,20 +1,20 @@
--- What a fix can give back at most, one row per rank, as shares of the window.
+-- Upper bounds on the gain of a fix, one row per rank, as shares of the window.
 --
--- Work taken from the host shortens a step by the idle time of its device at most. Work taken from the device shortens
--- it by the time at most that the host is held up: inside waits, in calls that block because the queue is full, and
--- while it has nothing left to submit. A call counts as blocked when it takes ten times the median of its name and
--- more than 50 us, and the device works meanwhile.
+-- Less host work shortens a step by at most the idle time of the device. Less device work shortens it by at most the
+-- time that the host is blocked: inside waits, in calls that block because the queue is full, and while it has nothing
+-- left to submit. A call counts as blocked if it takes ten times the median of its name and more than 50 us, and the
+-- device works meanwhile. If the CPU is the device, its work blocks its own thread.
 --
--- Nothing that is measured in the start-up of a process is a gain of its steady step, nor what a recording shows that
--- lacks most of its events.
+-- Measurements during process start-up or graph capture, or from a recording that lacks most of its events, prove no
+-- gain for a steady step.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
--- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time, without what the start-up takes once
--- column unsteady: VARCHAR, why no evidence of this rank tells a gain of the steady step; NULL when it may
--- column told_by: VARCHAR, code of the rule that tells so
--- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is held up; NULL when the trace does not show what the host submits
+-- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time in the steady phase
+-- column unsteady: VARCHAR, why this rank gives no evidence for a gain of the steady step; NULL when it does
+-- column told_by: VARCHAR, code of the rule that reports this
+-- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After its last submission the host of a recording has nothing left to do.
 submitting AS (
@@ -29,6 +29,7 @@ blocked AS (
 ),
 held AS (
     SELECT rank, track, ts, "end" FROM syncs UNION ALL SELECT rank, track, ts, "end" FROM blocked
+    UNION ALL SELECT rank, track, ts, "end" FROM device_ops WHERE op = id
 ),
 classes AS (
     SELECT h.rank, 1 AS class, greatest(h.ts, s.ts) AS ts, least(h."end", s."end") AS "end"
@@ -42,12 +43,14 @@ waiting AS (
     SELECT rank, sum("end" - ts) FILTER (mask = 3) AS ns FROM interval_sweep(united) GROUP BY rank
 ),
 idle AS (
-    SELECT rank, sum(dur) FILTER (cause <> 'start_up') AS ns, sum(dur) FILTER (cause = 'start_up') AS start_up
+    SELECT rank, sum(dur) FILTER (phase = 'steady') AS ns, sum(dur) AS whole, sum(dur) FILTER (phase = 'startup') AS start_up,
+           sum(dur) FILTER (phase = 'capture') AS capture
     FROM gap_causes GROUP BY rank
 )
--- Where the device never works there is no step that could be shorter.
-SELECT t.rank, CASE WHEN i.ns >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
+-- If the device never works, no step can get shorter.
+SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
+            WHEN i.capture > 0.2 * t.dur THEN 'the recording shows the capture of graphs'
             WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
        CASE WHEN n.thinned THEN 'TRC109' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio

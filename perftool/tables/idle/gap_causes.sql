@@ -1,21 +1,23 @@
 -- One row per part of a gap with one cause. The parts of all gaps add up to the idle time exactly.
 --
--- A part counts for what the threads that feed the device do; workers of a loader, watchdogs and pinning threads are
--- not among them. While these threads show nothing, what ends the silence tells where the host was: in the autograd
--- engine when its next function starts there (autograd), else between two ops (between_ops; Python, unless it was
--- recorded).
+-- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
+-- do not count. While the feeding threads have no events, the recording does not say what the host did. The event that
+-- ends such a silence locates it: in the autograd engine if its next function starts there (autograd), else between two
+-- ops (between_ops).
 --
--- needs: _gaps, _timeline, _states, slices, roles, feeding_tracks
+-- needs: _gaps, _timeline, _mask_meanings, slices, roles, feeding_tracks, phases
 -- empty without: _gaps
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, launch_latency, queued (the work was submitted before the gap began), optimizer, launch_call, framework_op, python, autograd, between_ops or unknown
+-- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, queue, pipe, lock, sleep, python, autograd, between_ops or unknown
+-- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, flow (of the work to its launch) or next event; NULL where nothing was recorded
+-- column phase: VARCHAR, phases.phase in which it begins
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 WITH stretches AS (
     SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first, t.cause
-    FROM (SELECT rank, ts, cause FROM _timeline JOIN _states USING (mask) WHERE device IS NULL) AS t
+    FROM (SELECT rank, ts, cause FROM _timeline JOIN _mask_meanings USING (mask) WHERE device IS NULL) AS t
     ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
 ),
 -- A part begins with its gap, and where the cause changes.
@@ -31,10 +33,21 @@ parts AS (
 autograd AS (
     SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'autograd')
+),
+told AS (
+    SELECT p.gap, p.rank,
+           CASE WHEN p.cause = 'launch_latency' AND p."end" - p.ts >= handover_ns() THEN 'queued'
+                WHEN p.cause <> 'unknown' OR NOT p.resumes THEN p.cause
+                WHEN a.ts IS NOT NULL THEN 'autograd' ELSE 'between_ops' END AS cause,
+           p.cause = 'unknown' AS silent, p.ts, p."end"
+    FROM parts AS p LEFT JOIN autograd AS a ON a.rank = p.rank AND a.ts = p."end"
 )
-SELECT p.gap, p.rank,
-       CASE WHEN p.cause <> 'unknown' OR NOT p.resumes THEN p.cause
-            WHEN a.ts IS NOT NULL THEN 'autograd' ELSE 'between_ops' END AS cause,
-       p.ts, p."end" - p.ts AS dur, p."end"
-FROM parts AS p LEFT JOIN autograd AS a ON a.rank = p.rank AND a.ts = p."end"
-ORDER BY p.gap, p.ts
+SELECT t.gap, t.rank, t.cause,
+       CASE WHEN t.silent THEN CASE WHEN t.cause = 'unknown' THEN NULL ELSE 'next event' END
+            WHEN t.cause IN ('queued', 'launch_latency') THEN 'flow'
+            WHEN t.cause IN ('queue', 'pipe', 'lock', 'sleep', 'python', 'autograd') THEN 'frame'
+            WHEN t.cause = 'framework_op' THEN 'op'
+            WHEN t.cause IN ('dataloader', 'optimizer', 'collective', 'compile') THEN 'annotation' ELSE 'call' END AS proof,
+       p.phase, t.ts, t."end" - t.ts AS dur, t."end"
+FROM told AS t ASOF LEFT JOIN phases AS p ON p.rank = t.rank AND t.ts >= p.ts
+ORDER BY t.gap, t.ts

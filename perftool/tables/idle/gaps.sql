@@ -1,4 +1,4 @@
--- One row per stretch of the window in which the device does nothing, with the cause of most of it.
+-- One row per stretch of the window in which the device is idle, with the cause of most of it.
 --
 -- needs: _gaps, gap_causes, steps
 -- empty without: _gaps
@@ -9,7 +9,7 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column cause: VARCHAR, what the host did during most of it (gap_causes.cause)
--- column cause_ns: BIGINT, how much of the gap that is
+-- column cause_ns: BIGINT, the part of the gap with this cause
 WITH by_cause AS (
     SELECT gap, cause, sum(dur)::BIGINT AS ns FROM gap_causes GROUP BY gap, cause
 ),

@@ -1,4 +1,4 @@
--- Compilations as logs and metrics tell; for compilations.
+-- Compilations reported by logs and metrics; for compilations.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank, when known

@@ -1,4 +1,4 @@
--- Inputs that would tell of fallbacks: with one of them, none means none; for summary.
+-- Inputs that would list fallbacks: with one of them, an empty list means that none happened; for summary.
 --
 -- maker: given
 -- column path: VARCHAR, the file

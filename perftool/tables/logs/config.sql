@@ -1,7 +1,7 @@
 -- One row per setting of the run: start-up banner, DeepSpeed and Gaudi configuration files, environment.
 --
 -- maker: given
--- column source: VARCHAR, banner, deepspeed, gaudi_config, environment or json
+-- column source: VARCHAR, banner, deepspeed, gaudi_config, environment, json or server
 -- column key: VARCHAR, name of the setting, dotted when the file nests
 -- column value: VARCHAR, its text
 -- column rank: INTEGER, rank that printed it, when known

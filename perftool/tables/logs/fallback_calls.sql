@@ -1,5 +1,5 @@
--- One row per execution of an operator on the CPU that the trace shows: by the bridge's own event, or because a log
--- names the operator.
+-- One row per CPU execution of an operator in the trace, identified by the bridge's own event or because a log names
+-- the operator.
 --
 -- needs: slices, tracks, roles, _log_fallbacks
 -- empty without: roles.role=fallback or _log_fallbacks
@@ -12,7 +12,7 @@ WITH events AS (
     SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'fallback')
 ),
--- Most runs have no fallback at all, and then there is no op to look at.
+-- Most runs have no fallbacks, and then no ops are read.
 ops AS (
     SELECT s.id, s.rank, t.tid, s.name AS base, s.ts, s."end"
     FROM slices AS s JOIN tracks AS t ON t.id = s.track

@@ -4,8 +4,8 @@
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the process group
 -- column number: BIGINT, the collective is the number-th of its group
--- column name: VARCHAR, what was called, such as nccl:all_reduce
+-- column name: VARCHAR, name of the call, such as nccl:all_reduce
 -- column state: VARCHAR, scheduled, started or completed
 -- column sizes: VARCHAR, sizes of its inputs
--- column created_ns: BIGINT, when it was called, by the clock of that host
+-- column created_ns: BIGINT, time of the call, by the clock of that host
 -- column place: VARCHAR, line of the program that called it

@@ -1,10 +1,10 @@
--- One row per process group and rank of flight-recorder dumps: how far the rank has come.
+-- One row per process group and rank of flight-recorder dumps: the progress of the rank.
 --
 -- maker: given
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the group
--- column description: VARCHAR, what the program calls it, such as default_pg
--- column members: INTEGER[], ranks of the group, NULL when the dump does not tell
+-- column description: VARCHAR, the program's name for it, such as default_pg
+-- column members: INTEGER[], ranks of the group, NULL when the dump does not state them
 -- column called: BIGINT, number of the last collective that the rank called; 0 for none
--- column completed: BIGINT, number of the last one that is done there; 0 for none
+-- column completed: BIGINT, number of the last one that the rank completed; 0 for none
 -- column path: VARCHAR, the dump

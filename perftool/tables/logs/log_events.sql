@@ -1,9 +1,9 @@
 -- One row per kind of line that a runtime log repeats: evictions, cache hits and misses, graph cuts and their reasons.
 --
 -- maker: given
--- column kind: VARCHAR, what the lines say, for example graph_cut or recipe_evicted
--- column name: VARCHAR, what they are about: the reason of a graph cut, a recipe, a model
--- column count: BIGINT, how many such lines
+-- column kind: VARCHAR, meaning of the lines, for example graph_cut or recipe_evicted
+-- column name: VARCHAR, their subject: the reason of a graph cut, a recipe, a model
+-- column count: BIGINT, number of such lines
 -- column value: DOUBLE, number in the last one
 -- column limit_value: DOUBLE, limit in the last one
 -- column unit: VARCHAR, unit of the numbers

@@ -1,11 +1,11 @@
--- By how much the clocks of two ranks differ, from the ends of the collectives they share. Each collective compares its
--- ranks with the lowest of them.
+-- Clock differences between pairs of ranks, from the ends of shared collectives. Each collective compares its ranks
+-- with the lowest of them.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
 -- column anchor: INTEGER, the lowest rank of the collectives
 -- column rank: INTEGER, another one
--- column offset_ns: BIGINT, what to add to the times of rank to compare them with those of anchor: a median
+-- column offset_ns: BIGINT, offset to add to the times of rank to compare them with those of anchor: a median
 -- column matches: BIGINT, ends compared
 -- column spread_ns: BIGINT, half of them lie within this of the median
 WITH ends AS (

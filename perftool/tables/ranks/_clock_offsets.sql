@@ -1,8 +1,8 @@
--- The clock of each rank against that of the lowest, along the chain of pairs that scatters least; for clocks.
+-- The clock of each rank against that of the lowest, along the chain of pairs with the least spread; for clocks.
 --
 -- maker: align_clocks
 -- needs: _clock_edges
 -- column rank: INTEGER, distributed rank
--- column offset_ns: BIGINT, what to add to its times
+-- column offset_ns: BIGINT, offset to add to its times
 -- column matches: BIGINT, fewest ends compared along the chain
 -- column spread_ns: BIGINT, summed along the chain

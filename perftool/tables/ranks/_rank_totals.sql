@@ -1,11 +1,11 @@
--- What a rank adds to the summary, one row per rank. Times are clipped to its window; signals say what its trace shows
--- at all, so that what is missing is not taken for 0.
+-- The contribution of each rank to the summary. Times are clipped to its window; signals say what its trace contains at
+-- all, so that missing data does not count as 0.
 --
--- needs: steps, _timeline, _states, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
+-- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
--- column unknown_ns: BIGINT, how much of it shows nothing of the device, NULL without device work
+-- column unknown_ns: BIGINT, the part of it that does not show the device, NULL without device work
 -- column steps: BIGINT, complete steps; the whole recording is one when it has none
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
@@ -28,7 +28,7 @@ WITH masks AS (
     SELECT t.rank, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end" GROUP BY t.rank, t.mask
 ),
-moments AS (SELECT m.rank, m.ns, s.* FROM masks AS m JOIN _states AS s USING (mask)),
+moments AS (SELECT m.rank, m.ns, s.* FROM masks AS m JOIN _mask_meanings AS s USING (mask)),
 times AS (
     SELECT rank, sum(ns) FILTER (computing) AS compute, sum(ns) FILTER (communicating) AS collective,
            sum(ns) FILTER (communicating AND NOT computing) AS exposed,
@@ -48,7 +48,7 @@ waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
     JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
--- Gaudi's bridge shows a copy as a call of its own, also where no lane shows the transfer.
+-- Gaudi's bridge shows a copy as a separate call, even if no lane shows the transfer.
 input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')

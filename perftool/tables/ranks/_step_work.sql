@@ -1,4 +1,5 @@
--- What a rank does in each complete step, in the parts in which ranks may differ: why one may come last to collectives.
+-- The activities of a rank in each complete step, by the parts in which ranks may differ: why one may be last at
+-- collectives.
 --
 -- needs: steps, _rank_stretches
 -- empty without: steps
@@ -8,7 +9,7 @@
 -- column copy_ns: BIGINT, the device copies or fills and computes nothing, or it is idle during a copy call
 -- column dataloader_ns: BIGINT, it is idle while the host waits for data
 -- column compile_ns: BIGINT, it is idle while the host compiles
--- column host_ns: BIGINT, it is idle while the host does anything else than wait for it
+-- column host_ns: BIGINT, it is idle while the host does anything but wait for it
 SELECT s.rank, s.step, coalesce(sum(COLUMNS(['compute_ns', 'copy_ns', 'dataloader_ns', 'compile_ns', 'host_ns'])), 0)::BIGINT
 FROM steps AS s LEFT JOIN _rank_stretches AS w ON w.rank = s.rank AND w.ts >= s.ts AND w.ts < s."end"
 WHERE s.step IS NOT NULL AND NOT s.partial

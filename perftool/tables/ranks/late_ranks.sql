@@ -1,13 +1,13 @@
--- One row per step and rank that others waited for alone: it came last to the collectives of a group, and by how much
--- before the next-to-last had come. What a rank waited in one group is no lateness in another, so waiting counts in
--- all groups together. Lengths need no common clock.
+-- One row per step and sole straggler: the rank came last to the collectives of a group, with its delay after the
+-- next-to-last rank. Waiting in one group is no lateness in another, so waiting counts over all groups together.
+-- Lengths need no common clock.
 --
 -- needs: waits, _step_work, ranks
 -- empty without: waits
 -- column rank: INTEGER, distributed rank
 -- column label: VARCHAR, the rank and its host, when known
 -- column step: INTEGER, number of the step
--- column alone_ns: BIGINT, how much less it waited than any other rank of the group: what its lateness costs
+-- column alone_ns: BIGINT, its shortfall in waiting against every other rank of the group: the cost of its lateness
 -- column kept_ns: BIGINT, how much less than the one that waited longest
 -- column waiting: BIGINT, ranks of the run that waited for it
 -- column cause: VARCHAR, what it does longer than the median rank in this step, as in rank_excess; NULL when the trace shows nothing that accounts for half of alone_ns

@@ -1,5 +1,5 @@
--- What each rank does longer in a step than the median rank: why it may come last to collectives. Rows only for two
--- ranks and more with steps.
+-- The excess of each rank over the median rank, per step and activity: why it may come last to collectives. It has rows
+-- only for two or more ranks with steps.
 --
 -- needs: _step_work, waits
 -- empty without: _step_work

@@ -3,16 +3,16 @@
 -- needs: _ranks, _rank_totals, steps, clocks, waits
 -- empty without: _ranks
 -- column rank: INTEGER, distributed rank
--- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when none tells
--- column status: VARCHAR, ok; missing (the run had it, its trace was not given); or unreadable
+-- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when unknown
+-- column status: VARCHAR, ok, missing (the run had it, but its trace was not given) or unreadable
 -- column steps: BIGINT, complete profiler steps
 -- column step_ns: BIGINT, median length of these
 -- column window_ns: BIGINT, length of the window
--- column busy_ns: BIGINT, the device works; NULL without device work, as all that follows from the device
--- column idle_ns: BIGINT, it does not, as far as the trace shows it
+-- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
+-- column idle_ns: BIGINT, idle time of the device, as far as the trace shows it
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and nothing else hides it
+-- column exposed_ns: BIGINT, a collective runs and no other kernel hides it
 -- column waited_ns: BIGINT, part of the collectives spent waiting for other ranks; NULL when none is matched
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns

@@ -1,14 +1,14 @@
--- Where each step starts and ends once the device work it launched is counted in, and whether it counts.
+-- The bounds of each step, including the device work it launched, and whether it counts.
 --
 -- A step on a device lasts until the work it launched is done; the next step starts there. This is the rule of
--- PyTorch's TensorBoard plugin, so that its users find their numbers again. Without steps the whole recording
--- is one.
+-- PyTorch's TensorBoard plugin, so that its users see the same numbers. Without steps the whole recording is one. If
+-- steps were detected rather than marked, the recording may contain only the end of the first one.
 --
--- The first steps of a process compile and start up; what they take says nothing of the steady step. They are left out
--- where others remain: as many as do so for a twentieth of their time, but no more than half of the steps or two, and
--- only when most of the others do not. Else it is a habit of the run.
+-- The first steps of a process compile and start up; their times say nothing about a steady step. They are left out if
+-- others remain: those that do so for a twentieth of their time, but no more than half of the steps or two, and only if
+-- most of the others do not. Otherwise compiling is normal for the run.
 --
--- needs: slices, tracks, launches, _links, _device_work, _compile_events, start_up
+-- needs: slices, tracks, step_marks, launches, _links, _device_work, _compile_events, start_up
 -- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number in the step's name; NULL when the recording has no steps
@@ -19,15 +19,12 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column launched: BIGINT, units of device work launched inside
--- column left_out: VARCHAR, why no per-step number counts the step: incomplete (the recording lacks part of it) or warm-up; NULL when it counts
+-- column left_out: VARCHAR, why per-step numbers exclude the step: incomplete (the recording lacks part of it) or warm-up; NULL when it counts
 -- column partial: BOOLEAN, it is left out
 WITH annotated AS (
-    -- The same annotation may stand on several lanes, or in both categories.
-    SELECT DISTINCT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end"
-    FROM slices
-    WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND is_step(name)
+    SELECT rank, step, name, ts, "end" FROM step_marks
 ),
--- Ranks to look at rather than ranks to leave out: for none of them, no slice is read.
+-- A list of ranks to include, not to exclude: when it is empty, no slice is read.
 without_steps AS (SELECT rank FROM tracks EXCEPT SELECT rank FROM annotated),
 whole AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end"
@@ -47,11 +44,11 @@ host_steps AS (
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM whole
         UNION ALL SELECT rank, NULL, 'whole trace', ts, "end" FROM without_ops)
 ),
-steps AS (SELECT rank AS lane, row_number() OVER (ORDER BY rank, ordinal) AS id, ts, "end", ordinal FROM host_steps),
-calls AS (SELECT rank AS lane, id, ts, "end" FROM launches),
+-- A call belongs only to the last step that begins before it; otherwise overlapping steps would count it twice.
 called AS (
-    SELECT s.lane AS rank, s.ordinal, p.inside AS launch
-    FROM interval_pairs(calls, steps) AS p JOIN steps AS s ON s.id = p.outside
+    SELECT c.rank, s.ordinal, c.id AS launch
+    FROM launches AS c ASOF JOIN host_steps AS s ON s.rank = c.rank AND c.ts >= s.ts
+    WHERE c."end" <= s."end"
 ),
 launched AS (
     SELECT c.rank, c.ordinal, sum(l.device_ops) AS launched, min(l.device_ts) AS device_ts,
@@ -71,7 +68,7 @@ earlier_work AS (
     WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),
--- A loop that ends before its recording does leaves a last step that has only begun.
+-- If a loop ends before its recording does, the last step has only begun: it runs no op, unlike the one before.
 last_ops AS (
     SELECT rank, max(ts) AS last_op
     FROM slices
@@ -96,10 +93,10 @@ bounded AS (
     SELECT *,
            CASE WHEN on_device THEN greatest(host_ts, coalesce(lag("end") OVER w, begin_ts)) ELSE host_ts END AS ts,
            max(ordinal) FILTER (launched > 0) OVER (PARTITION BY rank) AS last_launching,
-           host_end - host_ts AS host_dur, lag(host_end - host_ts) OVER w AS host_dur_before
+           host_end - host_ts AS host_dur, lag(host_ts) OVER w AS host_ts_before, lead(host_ts) OVER w IS NULL AS is_last
     FROM extended WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
 ),
--- A last step with far less device work than the others may have lost the rest of it to the end of the recording.
+-- A last step with far less device work than the others may have been cut off by the end of the recording.
 suspects AS (
     SELECT b.rank, b.ordinal
     FROM bounded AS b
@@ -107,7 +104,7 @@ suspects AS (
         USING (rank)
     WHERE b.ordinal = b.last_launching AND b.ordinal > 0 AND b.launched < 0.8 * others.launched
 ),
--- When it ends with the same op as another step, and the work of its calls was recorded, it is whole and did less.
+-- If it ends with the same op as another step, and the work of its calls was recorded, it is complete and did less.
 submitting AS (SELECT DISTINCT name FROM launches),
 telling AS (
     SELECT rank, id, name, cat, ts FROM slices
@@ -130,24 +127,38 @@ whole_suspects AS (
     JOIN bounded AS p ON p.rank = o.rank AND p.ordinal = o.ordinal
     WHERE b.launched / e.calls >= 0.8 * p.launched / o.calls
 ),
-cut AS (SELECT rank, ordinal FROM suspects ANTI JOIN whole_suspects USING (rank, ordinal)),
--- Time of a step in which it compiles or starts up.
+cut AS (
+    SELECT rank, ordinal FROM suspects ANTI JOIN whole_suspects USING (rank, ordinal)
+    UNION
+    SELECT b.rank, 0 FROM bounded AS b
+    JOIN (SELECT rank, median(launched) FILTER (ordinal > 0) AS launched FROM bounded GROUP BY rank) AS others USING (rank)
+    WHERE b.ordinal = 0 AND b.launched < 0.8 * others.launched
+        AND b.rank IN (SELECT rank FROM step_marks WHERE source = 'optimizer')
+),
+-- Time in a step spent on compilation or start-up: what of it has passed by the end of the step, less what had by its start.
+-- Pairs of events and steps would grow with the square of the recording.
 warming AS (
-    SELECT b.rank, b.ordinal::INTEGER AS class, greatest(b.host_ts, c.ts) AS ts, least(b.host_end, c."end") AS "end"
-    FROM (SELECT rank, ts, "end" FROM _compile_events UNION ALL SELECT rank, ts, "end" FROM start_up) AS c
-    JOIN bounded AS b ON b.rank = c.rank AND b.step IS NOT NULL AND c.ts < b.host_end AND c."end" > b.host_ts
+    SELECT rank, 0 AS class, ts, "end" FROM _compile_events UNION ALL SELECT rank, 0, ts, "end" FROM start_up
+),
+warmed AS (
+    SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
+    FROM interval_union(warming)
 ),
 unsteady AS (
-    SELECT u.rank, b.ordinal
-    FROM interval_lengths(warming) AS u
-    JOIN bounded AS b ON b.rank = u.rank AND b.ordinal = u.class WHERE u.ns > 0.05 * b.host_dur
+    SELECT b.rank, b.ordinal
+    FROM bounded AS b
+    ASOF JOIN warmed AS e ON e.rank = b.rank AND b.host_end >= e.ts
+    ASOF LEFT JOIN warmed AS s ON s.rank = b.rank AND b.host_ts >= s.ts
+    WHERE b.step IS NOT NULL
+        AND e.before + least(b.host_end, e."end") - e.ts - coalesce(s.before + least(b.host_ts, s."end") - s.ts, 0) > 0.05 * b.host_dur
 ),
 judged AS (
     SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
            CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
-           coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND CASE WHEN on_device
-               THEN b.ordinal > last_launching OR c.ordinal IS NOT NULL
-               ELSE last_op < b.host_ts AND host_dur < host_dur_before / 10 END, false) AS incomplete,
+           -- A serving engine marks the ends of its iterations, and a prefill differs from a decode.
+           coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND b.rank NOT IN (SELECT rank FROM step_marks WHERE source = 'iteration') AND CASE WHEN on_device
+               THEN b.ordinal > last_launching OR c.ordinal > 0 OR (c.ordinal = 0 AND u.ordinal IS NULL)
+               ELSE is_last AND last_op < b.host_ts AND last_op >= host_ts_before END, false) AS incomplete,
            u.ordinal IS NOT NULL AS warms
     FROM bounded AS b LEFT JOIN last_ops USING (rank) LEFT JOIN cut AS c ON c.rank = b.rank AND c.ordinal = b.ordinal
     LEFT JOIN unsteady AS u ON u.rank = b.rank AND u.ordinal = b.ordinal

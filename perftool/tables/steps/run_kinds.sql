@@ -1,8 +1,8 @@
--- What each rank does: training or inference, by what its trace shows.
+-- The kind of run of each rank, training or inference, by the evidence in its trace.
 --
--- Training shows itself by a backward pass, an optimizer or the gradients that data parallelism reduces, on the host or
--- in the names of kernels. Inference is the absence of all that in a trace whose ops were recorded, none of them under
--- autograd, which numbers the ops it will differentiate.
+-- A backward pass, an optimizer or the gradient reduction of data parallelism, on the host or in the names of kernels,
+-- proves training. Inference is the absence of all these in a trace with recorded ops, none of them under autograd,
+-- which numbers the ops it will differentiate.
 --
 -- needs: slices, roles, ops
 -- empty without: ops
@@ -12,7 +12,7 @@
 -- column optimizer: BIGINT, slices that belong to an optimizer
 -- column numbered: BIGINT, ops that autograd numbered
 -- column ops: BIGINT, framework ops
--- column compiled: BOOLEAN, it calls what torch.compile made
+-- column compiled: BOOLEAN, it calls code from torch.compile
 -- column captured: BOOLEAN, it launches captured graphs
 WITH names AS (
     SELECT name, cat, bool_or(role = 'backward') AS backward, bool_or(role IN ('optimizer', 'update')) AS optimizer
@@ -23,7 +23,7 @@ signs AS (
     FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat GROUP BY s.rank
 ),
 counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank),
--- What there is no need to advise.
+-- Signs of fixes that are already in use.
 done AS (
     SELECT s.rank, bool_or(r.role = 'compiled') AS compiled, bool_or(r.role = 'graph_launch') AS captured
     FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
@@ -31,7 +31,7 @@ done AS (
 )
 SELECT c.rank,
        CASE WHEN coalesce(s.backward, 0) + coalesce(s.optimizer, 0) > 0 THEN 'training'
-            -- A handful of ops may be any part of anything.
+            -- A few ops may be part of any kind of run.
             WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
        coalesce(d.compiled, false) AS compiled, coalesce(d.captured, false) AS captured

@@ -1,9 +1,9 @@
--- One row per profiler step, or one for the whole recording when there are none. The parts of the breakdown
+-- One row per step, or one for the whole recording when none was marked or found. The parts of the breakdown
 -- exclude each other, in the order of the columns, and add up to the step. In the definition of PyTorch's TensorBoard
 -- plugin a collective is a kernel; compute, collective, copy and fill split the same time as kernel, memcpy, memset and
--- communication by what the device is there for.
+-- communication by the purpose of the device work.
 --
--- needs: _step_bounds, _timeline, _states
+-- needs: _step_bounds, _timeline, _mask_meanings, step_marks
 -- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
@@ -22,29 +22,46 @@
 -- column dataloader: BIGINT, ns of data loading, nothing above
 -- column cpu_op: BIGINT, ns of framework ops, nothing above
 -- column other: BIGINT, the rest of the step
--- column compute: BIGINT, ns in which a kernel ran that is no collective
+-- column compute: BIGINT, ns in which a kernel other than a collective ran
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device did nothing
 -- column copy: BIGINT, ns of copies, nothing of these
 -- column fill: BIGINT, ns of fills, nothing of these
--- column left_out: VARCHAR, why a partial step counts in no number: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
+-- column idle_runtime: BIGINT, ns of runtime calls while the device does nothing: runtime, but where the CPU is the device
+-- column idle_dataloader: BIGINT, the same of dataloader
+-- column idle_cpu_op: BIGINT, the same of cpu_op
+-- column source: VARCHAR, source of its bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
+-- column confidence: VARCHAR, step_marks.confidence
+-- column left_out: VARCHAR, why no number counts a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH
--- Steps may overlap, so time is first shared out between their bounds, of which there are few: comparing every
--- stretch with every step would take a time that grows with the square of the recording.
+-- Steps may overlap, so time is first split at their bounds, of which there are few: comparing every stretch with every
+-- step would be quadratic in the length of the recording.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
--- Of masks there are few.
+-- Distinct masks are few.
 parts AS (
     SELECT b.rank, b.ts, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
 ),
-pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _states AS s USING (mask)),
+pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _mask_meanings AS s USING (mask)),
+-- The last step to begin before a piece, and its overlapping neighbours: only few steps can contain the piece.
+lasting AS (
+    SELECT rank, ordinal, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY ts, ordinal) AS place
+    FROM _step_bounds WHERE "end" > ts
+),
+placed AS (
+    SELECT t.*, l.place FROM pieces AS t ASOF JOIN lasting AS l ON l.rank = t.rank AND t.ts >= l.ts
+),
+held AS (
+    SELECT p.* REPLACE (p.place + o.beside AS place) FROM placed AS p, (SELECT unnest(range(-4, 3)) AS beside) AS o
+),
 shares AS (
     SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
            sum(ns) FILTER (part = 'memset') AS memset, sum(ns) FILTER (part = 'communication') AS communication,
            sum(ns) FILTER (part = 'runtime') AS runtime, sum(ns) FILTER (part = 'dataloader') AS dataloader,
            sum(ns) FILTER (part = 'cpu_op') AS cpu_op, sum(ns) FILTER (use = 'kernel') AS compute,
            sum(ns) FILTER (use = 'communication') AS collective, sum(ns) FILTER (use = 'memcpy') AS copy,
-           sum(ns) FILTER (use = 'memset') AS fill
-    FROM pieces AS t JOIN _step_bounds AS b ON b.rank = t.rank AND t.ts >= b.ts AND t.ts < b."end"
+           sum(ns) FILTER (use = 'memset') AS fill, sum(ns) FILTER (use = 'runtime') AS idle_runtime,
+           sum(ns) FILTER (use = 'dataloader') AS idle_dataloader, sum(ns) FILTER (use = 'cpu_op') AS idle_cpu_op
+    FROM held AS t JOIN lasting AS b ON b.rank = t.rank AND b.place = t.place AND t.ts >= b.ts AND t.ts < b."end"
     GROUP BY b.rank, b.ordinal
 )
 SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial,
@@ -53,7 +70,9 @@ SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, 
        (b."end" - b.ts)
        - (coalesce(kernel, 0) + coalesce(memcpy, 0) + coalesce(memset, 0) + coalesce(communication, 0)
           + coalesce(runtime, 0) + coalesce(dataloader, 0) + coalesce(cpu_op, 0))::BIGINT AS other,
-       coalesce(COLUMNS(['compute', 'collective', 'copy', 'fill']), 0)::BIGINT, b.left_out
+       coalesce(COLUMNS(['compute', 'collective', 'copy', 'fill', 'idle_runtime', 'idle_dataloader', 'idle_cpu_op']), 0)::BIGINT,
+       m.source, m.confidence, b.left_out
 FROM _step_bounds AS b
 LEFT JOIN shares AS s USING (rank, ordinal)
+LEFT JOIN (SELECT rank, min(source) AS source, min(confidence) AS confidence FROM step_marks GROUP BY rank) AS m ON m.rank = b.rank
 ORDER BY b.rank, b.ordinal

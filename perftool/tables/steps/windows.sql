@@ -1,15 +1,15 @@
--- One row per rank: the stretch of time that its numbers speak of, which is its complete steps, or the whole recording
+-- One row per rank: the stretch of time that its numbers cover, which is its complete steps, or the whole recording
 -- without steps.
 --
 -- needs: _step_bounds
 -- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first complete step in ns
--- column dur: BIGINT, length in ns: what shares of the time are shares of, also where there is time between the steps
+-- column dur: BIGINT, length in ns, including time between steps: the denominator of time shares
 -- column end: BIGINT, end of the last complete step in ns
 -- column host_ts: BIGINT, start of the first one on the host, which runs ahead of the device
 -- column host_end: BIGINT, end of the last one on the host
--- column steps: BIGINT, how many there are: what per-step numbers are divided by; 1 for a recording without steps
+-- column steps: BIGINT, number of complete steps, the divisor of per-step numbers; 1 for a recording without steps
 SELECT rank, min(ts) AS ts, max("end") - min(ts) AS dur, max("end") AS "end", min(host_ts) AS host_ts,
        max(host_end) AS host_end, count(*) AS steps
 FROM _step_bounds

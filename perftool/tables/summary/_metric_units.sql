@@ -2,4 +2,4 @@
 --
 -- maker: given
 -- column metric: VARCHAR, name of the number
--- column unit: VARCHAR, ratio, ms, count or bytes
+-- column unit: VARCHAR, ratio, ms, count, bytes or per_s

@@ -1,18 +1,17 @@
--- One row per stretch of what bounds the steps: the chain of host work, device work and delays without which the
--- replayed steps would be shorter. What is not on it takes its time beside it. A stretch of the host is named by the
--- outermost op, call or fetch that it lies in.
+-- One row per stretch of the critical path: the chain of host work, device work and delays without which the replayed
+-- steps would be shorter. Other work overlaps with it. A host stretch has the name of its outermost op, call or fetch.
 --
 -- maker: replay
--- needs: device_ops, launches, syncs, steps, slices, tracks, feeding_tracks, roles, dataloader, _vocabulary
+-- needs: device_ops, launches, syncs, steps, slices, tracks, feeding_tracks, roles, dataloader, _vocabulary, machine_loads
 -- absent: the input has no steps that are replayed
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, steps.step in which it lies
+-- column step: INTEGER, its step (steps.step)
 -- column place: INTEGER, its place on the path of the rank, from 1
 -- column kind: VARCHAR, host, dataloader, kernel, memcpy, memset, collective or delay
--- column task: BIGINT, slices.id of the device work, or of what the host does; NULL where no slice shows it
--- column name: VARCHAR, name of that slice; of a delay what it lies between
+-- column task: BIGINT, slices.id of the device work or the host activity; NULL without a slice
+-- column name: VARCHAR, name of that slice; for a delay, the work before and after it
 -- column track: BIGINT, tracks.id, NULL for a delay
 -- column ts: BIGINT, start in the recording in ns
 -- column dur: BIGINT, length in the recording in ns
 -- column end: BIGINT, end in the recording in ns
--- column bound_ns: BIGINT, how much of the replayed step it takes
+-- column bound_ns: BIGINT, its time in the replayed step

@@ -1,11 +1,11 @@
 -- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
 --
--- needs: steps, _rank_totals, _engine_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals, _metric_units
+-- needs: steps, _rank_totals, _engine_summary, _serving_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals, _metric_units
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, NULL when the input lacks the signal
--- column unit: VARCHAR, ratio, ms, count or bytes
--- column numerator: DOUBLE, what was measured, in ms for ratios of time
--- column denominator: DOUBLE, what it is a share of, in ms for ratios of time
+-- column unit: VARCHAR, ratio, ms, count, bytes or per_s
+-- column numerator: DOUBLE, measured value, in ms for ratios of time
+-- column denominator: DOUBLE, the whole of which it is a share, in ms for ratios of time
 WITH whole AS (
     SELECT sum(window_ns) AS win, sum(window_ns - unknown_ns) FILTER (device) AS device_win,
            sum(unknown_ns) AS unknown, sum(window_ns) FILTER (device) AS device_recorded, sum(busy_ns) AS busy,
@@ -16,10 +16,11 @@ WITH whole AS (
            bool_or(loader) AS loader, bool_or(inputs) AS inputs, bool_or(runtime) AS runtime
     FROM _rank_totals
 ),
--- Shares of a part of the work speak for all of it only where little is unknown.
+-- Fractions are added in the order of their size: in another order the last digit would differ.
+-- Shares of part of the work represent all of it only where little is unknown.
 best AS (
-    SELECT sum(best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns) AS at_peak,
-           sum(recomputed_ns) AS recomputed, sum(passes_ns) AS passes,
+    SELECT sum(best_ns ORDER BY best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns ORDER BY peak_ns) AS at_peak,
+           sum(recomputed_ns ORDER BY recomputed_ns) AS recomputed, sum(passes_ns) AS passes,
            bool_and(bounded_ns >= 0.5 * work_ns) AS bounded_all,
            bool_and(peak_ns IS NOT NULL AND counted_ns >= 0.9 * matrix_ns AND bounded_ns >= 0.5 * work_ns) AS counted_all
     FROM _efficiency_totals
@@ -47,7 +48,7 @@ numbers AS (
     UNION ALL SELECT 'kernel_time_ms', compute / 1e6 FROM whole
     UNION ALL SELECT 'collective_time_ms', collective / 1e6 FROM whole
     UNION ALL SELECT 'compilations', compilations FROM whole WHERE host
-    -- Without a trace there is no window: all that the logs tell of.
+    -- Without a trace there is no window: count all compilations in the logs.
     UNION ALL SELECT 'compilations', count(*) FROM compilations
               HAVING count(*) > 0 AND NOT EXISTS (FROM whole WHERE host)
     UNION ALL SELECT 'syncs_per_step', syncs / greatest(steps, 1) FROM whole WHERE runtime
@@ -58,6 +59,7 @@ measured AS (
     FROM ratios
     UNION ALL SELECT metric, value, NULL, NULL FROM numbers
     UNION ALL SELECT metric, value, numerator, denominator FROM _engine_summary
+    UNION ALL SELECT metric, value, NULL, NULL FROM _serving_summary
     UNION ALL
     SELECT 'fallback_ops', count(DISTINCT base), NULL, NULL
     FROM fallbacks HAVING count(*) > 0 OR (SELECT count(*) FROM _log_fallback_sources) > 0

@@ -1,10 +1,9 @@
--- One row per kind of thing that a reader dropped or repaired, or that came to light when slices were paired. For
--- input_issues.
+-- One row per kind of loss or repair by a reader, or in the pairing of slices. For input_issues.
 --
 -- maker: given
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened
--- column count: BIGINT, how many events, records or lines
+-- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, length of the text concerned, NULL when unknown
--- column offset: BIGINT, place of the first one in bytes of uncompressed input, NULL when unknown
+-- column offset: BIGINT, byte offset of the first one in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence

@@ -1,7 +1,7 @@
--- Which engine a lane of a device shows: the first pattern that fits; for tracks.
+-- Patterns that assign device lanes to engines, by the first match; for tracks.
 --
 -- maker: given
 -- column ordinal: INTEGER, order of the patterns
--- column field: VARCHAR, what is matched: process (names of process and thread in lower case) or base (number of the thread, divided by 1000)
+-- column field: VARCHAR, the matched text: process (names of process and thread in lower case) or base (number of the thread, divided by 1000)
 -- column pattern: VARCHAR, regular expression
 -- column engine: VARCHAR, engine group

@@ -1,5 +1,5 @@
--- The end of every event that is written as begin and end, by a stack for each thread; for _spans. What has no partner
--- becomes an issue. With it come the types event_name, event_category and event_side.
+-- The end of every event recorded as begin and end, matched by a stack per thread; for _spans. Events without a partner
+-- become issues. Its maker also creates the types event_name, event_category and event_side.
 --
 -- maker: pair_slices
 -- needs: tracks, _issues

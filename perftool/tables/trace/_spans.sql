@@ -1,4 +1,4 @@
--- Every complete event with what it is, before it is known how they nest. Dropped once there are slices.
+-- Every complete event with its category, before nesting. Dropped once slices exist.
 --
 -- needs: tracks, _pairs, _categories, _vocabulary
 -- empty without: tracks
@@ -20,7 +20,7 @@ WITH complete AS (
 spellings AS (
     SELECT cat AS spelled, c.* FROM (SELECT DISTINCT cat FROM raw) JOIN _categories AS c ON c.category = lower(cat)
 ),
--- Where the category does not tell work from copies and fills, the name does.
+-- Where the category does not separate work from copies and fills, the name does.
 telling AS (
     SELECT n.name, min(v.role) AS kind
     FROM (SELECT DISTINCT name FROM raw WHERE cat IN (SELECT spelled FROM spellings WHERE by_name)) AS n
@@ -37,5 +37,5 @@ FROM complete AS e
 JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
 LEFT JOIN telling AS n ON n.name = e.name AND c.by_name
--- What is impossible on a device is set aside later.
+-- Impossible events of a device are set aside later.
 WHERE t.side = 'device' OR is_length(e."end" - e.ts)

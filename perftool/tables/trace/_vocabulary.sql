@@ -1,7 +1,8 @@
--- What the files of vendors say of names: the only source of such decisions. For _categories, tracks, _names and others.
+-- The roles of names from the vendor files, the only source of such decisions. For _categories, tracks, _name_roles and
+-- others.
 --
 -- maker: given
--- column vendor: VARCHAR, type of device; NULL for what PyTorch writes everywhere
--- column subject: VARCHAR, what the names are names of: runtime, op, kernel, memcpy, category, process ...
--- column role: VARCHAR, what they say
--- column pattern: VARCHAR, a name in lower case; * stands for any text
+-- column vendor: VARCHAR, type of device; NULL for names that PyTorch writes on every device
+-- column subject: VARCHAR, kind of the named thing: runtime, op, kernel, memcpy, category, process ...
+-- column role: VARCHAR, the role that the name assigns
+-- column pattern: VARCHAR, a name in lower case; * matches any text

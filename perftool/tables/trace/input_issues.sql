@@ -1,10 +1,15 @@
--- One row per kind of thing that a reader dropped or repaired.
+-- One row per kind of loss or repair by a reader.
 --
--- needs: _issues, _pairs
+-- needs: _issues, _overlapping_steps, _pairs, inputs
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened, for example dropped events
--- column count: BIGINT, how many events, records or lines
+-- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, length of the text concerned, NULL when unknown
--- column offset: BIGINT, place of the first one in bytes of uncompressed input, NULL when unknown
+-- column offset: BIGINT, byte offset of the first one in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence
 SELECT * FROM _issues
+UNION ALL
+-- Only comparison with all steps shows whether a step counts.
+SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
+       format('profiler steps that overlap earlier ones, not counted as steps: {:,}', o.steps)
+FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'

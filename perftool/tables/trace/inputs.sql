@@ -2,7 +2,7 @@
 --
 -- maker: given
 -- column path: VARCHAR, as given
--- column kind: VARCHAR, trace, fallback_log, metrics, runtime_log, config, capture or flight_record
+-- column kind: VARCHAR, trace, fallback_log, metrics, runtime_log, config, capture, flight_record, nodes (of Gaudi's trace analyzer) or graph (of its compiler)
 -- column rank: INTEGER, distributed rank
 -- column bytes: BIGINT, size on disk
 -- column events: BIGINT, records used

@@ -1,8 +1,8 @@
--- One row for each thing that a name says: what the files of vendors know of the names that the trace uses.
+-- One row per role of a name: the roles that the vendor files assign to the names in the trace.
 --
--- needs: _names
--- empty without: _names
+-- needs: _name_roles
+-- empty without: _name_roles
 -- column name: VARCHAR, slices.name
 -- column cat: VARCHAR, slices.cat: runtime, cpu_op, user_annotation, kernel or memcpy
 -- column role: VARCHAR, for a host call wait, copy, blocking_copy, graph_build, graph_cut, compile, fallback, graph_launch, release ...; for a kernel collective or wait; perftool/vendors/README.md lists them
-SELECT name, cat, unnest(roles) AS role FROM _names ORDER BY name, cat, role
+SELECT name, cat, unnest(roles) AS role FROM _name_roles ORDER BY name, cat, role

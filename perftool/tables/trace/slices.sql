@@ -1,4 +1,4 @@
--- One row per complete event: an interval on a track. Events written as begin and end are joined to one.
+-- One row per complete event: an interval on a track. Begin and end events are joined into one.
 --
 -- maker: nest_slices
 -- needs: _spans, _vocabulary
@@ -14,5 +14,5 @@
 -- column dur: BIGINT, length in ns; negative when the file says so
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
--- column parent: BIGINT, the innermost of these (slices.id), NULL at depth 0
+-- column parent: BIGINT, the innermost of these open slices (slices.id), NULL at depth 0
 -- column outermost: BOOLEAN, whether no slice of the same category directly around it covers it, profiler steps aside

@@ -6,8 +6,8 @@
 -- column rank: INTEGER, distributed rank of the trace
 -- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)
 -- column tid: VARCHAR, thread id as written in the file
--- column process: VARCHAR, process name, NULL when the file gives none
--- column thread: VARCHAR, thread name, NULL when the file gives none
+-- column process: VARCHAR, process name, NULL when the file has none
+-- column thread: VARCHAR, thread name, NULL when the file has none
 -- column side: VARCHAR, 'host' or 'device'
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); NULL elsewhere
 WITH named AS (
@@ -27,16 +27,18 @@ with_engines AS (
 used AS (
     SELECT rank, pid, tid,
            bool_or(side = 'device' AND kind <> 'device_annotation') AS device_work,
-           bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes
+           bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes,
+           coalesce(bool_and(side = 'host'), false) AS host_work
     FROM (SELECT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
-          -- Of different ones there are few. A list of phases would be hashed, for each event.
+          -- Distinct values are few. A list of phases (IN) would be hashed for each event.
           FROM (SELECT DISTINCT rank, pid, tid, cat FROM raw
                 WHERE ph = 'X' OR ph = 'B' OR ph = 'E' OR ph = 'i' OR ph = 'I' OR ph = 'C'))
     LEFT JOIN _categories USING (category)
     GROUP BY ALL
 ),
 described AS (
-    SELECT u.*, p.process, n.thread, e.process IS NOT NULL AS has_engines,
+    -- Python threads without a kernel thread ID are in process 0, and so is the device of Gaudi.
+    SELECT u.*, p.process, n.thread, e.process IS NOT NULL AND NOT u.host_work AS has_engines,
            lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
     FROM used AS u

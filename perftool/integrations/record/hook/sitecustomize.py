@@ -1,7 +1,5 @@
-"""Python imports this at its start, because ``habana_perf_tool record`` put its folder on the path.
-
-It waits until the program imports PyTorch, and then starts the recorder. A ``sitecustomize`` that the system has of its
-own runs as it would have.
+"""Python imports this at its start, because ``habana_perf_tool record`` put its folder on the path. It waits until the
+program imports PyTorch, and then starts the recorder. The system's own ``sitecustomize`` still runs.
 """
 
 from __future__ import annotations
@@ -16,31 +14,54 @@ _HERE = str(Path(__file__).parent)
 
 
 class _WaitForTorch:
-    """Finds PyTorch as everybody does, and starts the recorder when it has been imported."""
+    """Finds PyTorch in the usual way, and starts the recorder once it has been imported. Finding is not importing: many
+    programs only check whether PyTorch is installed.
+    """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
+        spec = self._found(name, path, target)
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                _begin()
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _begin()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+    def _found(self, name: str, path: object, target: object) -> importlib.machinery.ModuleSpec | None:
+        for finder in [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]:
+            spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, path, target)  # type: ignore[arg-type]
+            if spec is not None:
+                return spec
+        return None
 
 
 def _begin() -> None:
     try:
         from perftool.integrations.record.recorder import begin
-    except ImportError:
-        # This Python is not the one that has the program installed. It says so where it started us.
+    except Exception as error:  # noqa: BLE001 - the program runs as it would have without us
+        _leave_note(f"{sys.executable} cannot import the recorder ({type(error).__name__}: {error})")
         return
     begin()
+
+
+def _leave_note(text: str) -> None:
+    """Tell ``record`` what is wrong, without the package; ``plan.py`` has the form of a note."""
+    import json
+    import os
+
+    try:
+        folder = json.loads(os.environ["PERFTOOL_RECORD"])["notes"]
+        with open(os.path.join(folder, f"{os.getpid()}-stranger.json"), "w", encoding="utf-8") as file:
+            json.dump({"stage": "stranger", "text": text, "trace": None}, file)
+    except (OSError, LookupError, ValueError):
+        return
 
 
 def _run_the_next() -> None:

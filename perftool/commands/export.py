@@ -1,0 +1,66 @@
+"""``export``: writes the tables for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perftool.commands.options import CliSettings
+from perftool.commands.output import said
+from perftool.commands.session import Session, open_run
+from perftool.errors import PerfToolError
+from perftool.output_file import whole_file, whole_folder, write_errors_named
+
+
+def export(
+    cli: CliSettings,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A trace, a folder, a glob, or '-'.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--output-file",
+            "-o",
+            metavar="PLACE",
+            help="Write here: NAME.duckdb, NAME.xlsx, or NAME/ for Parquet files.",
+        ),
+    ],
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Write this table only; repeatable. The default is all.")
+    ] = None,
+) -> None:
+    """Write the tables for DuckDB, pandas, polars or a spreadsheet
+
+    A DuckDB database, a folder of Parquet files, or a workbook (which needs the extra excel), with the documentation of
+    tables and columns. No command reads it back.
+
+    Examples:
+
+      habana_perf_tool export run.json -o run.duckdb
+
+      habana_perf_tool export run.json -o run_parquet/
+
+      habana_perf_tool export run.json -o run.xlsx --table steps --table gaps
+    """
+    from perftool.store.catalog import public_tables
+    from perftool.store.export import WRITERS
+
+    there = [one.name for one in public_tables()]
+    if unknown := next((name for name in table or () if name not in there), None):
+        raise PerfToolError(f"there is no table {unknown!r}; query --tables lists them")
+    suffix = ".parquet" if target.endswith("/") else Path(target).suffix
+    if suffix not in WRITERS or (suffix == ".parquet" and not target.endswith("/")):
+        raise PerfToolError(f"{target}: name a .duckdb or .xlsx file, or a folder that ends in /")
+    place = Path(target)
+    if suffix != ".parquet" and not place.parent.is_dir():
+        raise PerfToolError(f"{target}: cannot be written ({place.parent} is no folder)")
+    session = Session(cli, [path])
+    whole = whole_folder if suffix == ".parquet" else whole_file
+    with (
+        open_run(session, session.inputs([path], [target]), rules=()) as opened,
+        write_errors_named(target),
+        whole(place) as made,
+    ):
+        left_out = opened.whole.export(table or there, WRITERS[suffix], made)
+    session.note([*left_out, *said(target)])

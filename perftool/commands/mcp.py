@@ -1,0 +1,30 @@
+"""``mcp``: serves the analysis to agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perftool.errors import PerfToolError
+
+
+def mcp(
+    root: Annotated[str, typer.Option(metavar="DIR", help="Folder with the runs; nothing else can be read.")],
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Stop a call after this long.")] = 120.0,
+) -> None:
+    """Serve analysis, queries and predictions to agents (MCP)
+
+    Speaks the Model Context Protocol on stdin and stdout. It reads traces below --root, and writes nothing. Needs the
+    extra mcp.
+
+    Examples:
+
+      habana_perf_tool mcp --root runs/
+    """
+    from perftool.commands.agent_tools import serve
+
+    if not Path(root).is_dir():
+        raise PerfToolError(f"{root}: is no folder")
+    serve(Path(root), time_limit)

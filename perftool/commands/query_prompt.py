@@ -1,0 +1,104 @@
+"""The prompt of ``query`` without SQL: history, completion of tables and columns, timing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from perftool.errors import PerfToolError, QueryError
+from perftool.store.catalog import public_tables
+
+_FIRST, _MORE = "perftool> ", "     ...> "
+_HELP = """\
+One SELECT, ended by a semicolon, over the tables of the trace. Tab completes; the arrow keys recall.
+.tables          the tables, with a sentence on each
+.schema TABLE    the columns of a table
+.quit            leave; Ctrl-D too"""
+_KEYWORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
+    *("count(*)", "sum(", "median(", "avg(", "min(", "max(", "quantile_cont("),
+)
+
+Ask = Callable[[str], str]
+"""The text to print for one SELECT. Raises QueryError."""
+
+
+def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -> None:
+    """Answer the statements that ``read`` returns, until it ends; see ``terminal``."""
+    for statement in statements(read, say):
+        begun = time.monotonic()
+        try:
+            answer = ask(statement)
+        except QueryError as error:
+            answer = str(error)
+        say(f"{answer.rstrip()}\n({time.monotonic() - begun:.2f} s)")
+
+
+def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:
+    """The statements that ``read``, given a prompt, returns line by line; ``say`` gets the answers to dot commands."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = read(_MORE if lines else _FIRST)
+        except KeyboardInterrupt:
+            # As in a shell: Ctrl-C drops what was typed.
+            lines = []
+            continue
+        except EOFError:
+            return
+        if not lines and line.strip().startswith("."):
+            if line.strip() in (".quit", ".exit"):
+                return
+            say(_dotted(line.split()))
+            continue
+        lines.append(line)
+        text = "\n".join(lines).strip()
+        if not text:
+            lines = []
+        elif text.endswith(";"):
+            lines = []
+            yield text
+
+
+def _dotted(words: Sequence[str]) -> str:
+    tables = {table.name: table for table in public_tables()}
+    if words == [".tables"]:
+        widest = max(map(len, tables))
+        return "\n".join(f"{table.name:{widest}}  {table.description.partition('. ')[0]}" for table in tables.values())
+    if words[0] == ".schema" and len(words) == 2:
+        table = tables.get(words[1])
+        return f"{table.description}\n{table.schema}" if table else f"there is no table {words[1]}; .tables lists them"
+    return _HELP
+
+
+def terminal() -> Callable[[str], str]:
+    """A function that reads a line after a prompt. Raises PerfToolError without prompt_toolkit."""
+    try:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+    except ImportError:
+        raise PerfToolError(
+            "a prompt needs prompt_toolkit: pip install 'habana-perf-tool[prompt]'; or give the SELECT as an argument"
+        ) from None
+    names = {column.name for table in public_tables() for column in table.columns}
+    words = [*_KEYWORDS, *(table.name for table in public_tables()), *sorted(names), ".tables", ".schema", ".quit"]
+    kept = _history_file()
+    history: History = FileHistory(str(kept)) if kept else InMemoryHistory()
+    session: Any = PromptSession(history=history, completer=WordCompleter(words, ignore_case=True))
+    read: Callable[[str], str] = session.prompt
+    return read
+
+
+def _history_file() -> Path | None:
+    """Where lines are kept from one prompt to the next; None if that folder cannot be made."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(state) / "habana_perf_tool"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return folder / "query_history"

@@ -1,0 +1,152 @@
+"""The one way in: what a command is to do, the files it reads, and the run made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from perftool.commands.numpy_first import load_numpy
+from perftool.commands.options import CliSettings
+from perftool.commands.output import print_notes
+from perftool.commands.progress import progress
+from perftool.commands.settings import show_settings
+from perftool.errors import PerfToolError
+from perftool.output_file import require_no_input
+
+if TYPE_CHECKING:
+    from perftool.engine.analysis import Run
+    from perftool.engine.ranks.schedule import Schedule
+    from perftool.engine.rules.selection import Selector
+    from perftool.engine.settings.settings import Settings
+    from perftool.model.rule import Rule
+    from perftool.readers.files.discover import Inputs
+
+# Variables in which CI systems give the checkout folder.
+_ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+
+
+@dataclass(frozen=True)
+class RuleChoice:
+    """The rules to run, with adjusted thresholds and severities, and warnings about their selection. ``known`` holds
+    all rules, selected or not; ``file_ignores`` are those of the settings, with retired rules by their names of today.
+    """
+
+    rules: tuple[Rule, ...]
+    warnings: tuple[str, ...]
+    known: tuple[Rule, ...]
+    file_ignores: tuple[tuple[str, tuple[Selector, ...]], ...]
+
+
+class Session:
+    """The command line ``cli`` for the inputs ``paths``, and the configuration that applies to them.
+
+    Raises SettingsError. With --show-settings, it prints the settings and ends the program.
+    """
+
+    def __init__(self, cli: CliSettings, paths: Sequence[str]) -> None:
+        from perftool.engine.settings.settings import load_settings
+
+        load_numpy()
+        places = paths or [*cli.given.get("log", ()), *cli.given.get("metrics", ())]
+        self.cli = cli
+        self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.given, cli.trust_config)
+        if cli.show_settings:
+            show_settings(self.settings)
+            raise typer.Exit
+
+    @cached_property
+    def choice(self) -> RuleChoice:
+        """The rules of the settings. Raises RuleError."""
+        from perftool.engine.rules.pack import load_packs
+        from perftool.engine.rules.selection import choose, redirect, require_known
+        from perftool.engine.settings.settings import adjust
+
+        rules = adjust(load_packs(self.settings.rule_packs), self.settings.overrides)
+        chosen = choose(rules, self.settings.selection)
+        warnings, ignores = list(chosen.warnings), []
+        for pattern, chosen_here in self.settings.file_ignores:
+            redirected = redirect(chosen_here, rules)
+            for selector in redirected.selectors:
+                require_known(selector, rules)
+            ignores.append((pattern, redirected.selectors))
+            warnings += redirected.warnings
+        return RuleChoice(chosen.rules, tuple(warnings), tuple(rules), tuple(ignores))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The logs and metrics files of the run."""
+        return (*self.settings.log, *self.settings.metrics)
+
+    def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
+        """The files of the run at ``paths``, as all input options choose them, with notes on those left out.
+
+        With ``each``, they may be of several runs. Raises PerfToolError when there is nothing to read, and when one of
+        ``outputs`` is among the files.
+        """
+        from perftool.readers.files.discover import find_inputs
+
+        settings, any_run = self.settings, each and self.settings.run is None
+        if not paths and not self.texts:
+            raise PerfToolError(f"{self.cli.command} needs PATHS: files, folders, globs, or '-'")
+        found = find_inputs(
+            paths, self.texts, settings.exclude, as_one_run=settings.as_one_run or any_run, run=settings.run
+        )
+        found = self._described(found)
+        require_no_input(outputs, found.files)
+        self.note(found.notes)
+        return found
+
+    def side(self, path: str, run: str | None) -> Inputs:
+        """The files of one of two runs that are compared: logs and captures are not named for either."""
+        from perftool.readers.files.discover import find_inputs
+
+        found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
+        return replace(self._described(found), captures=())
+
+    def alone(self, trace: str) -> Inputs:
+        """The files of a run that is one trace, chosen before among many."""
+        from perftool.readers.files.discover import find_inputs
+
+        return self._described(find_inputs([trace]))
+
+    def _described(self, found: Inputs) -> Inputs:
+        """``found`` with what the settings know of their run."""
+        return replace(found, captures=self.settings.capture, device=self.settings.device)
+
+    def note(self, messages: Sequence[str]) -> None:
+        """Print ``messages`` on stderr, unless the user wants quiet."""
+        print_notes(() if self.cli.is_quiet else messages, self.cli.color)
+
+
+@contextmanager
+def open_run(
+    session: Session, inputs: Inputs, rules: Sequence[Rule] | None = None, schedule: Schedule | None = None
+) -> Iterator[Run]:
+    """The run made of ``inputs`` with the rules and the schedule of ``session``, or others.
+
+    Every command reads traces this way.
+    """
+    from perftool.engine.analysis import analysed
+    from perftool.engine.ranks.choice import choose_schedule
+
+    chosen = session.choice.rules if rules is None else rules
+    where = schedule or choose_schedule(inputs.traces, session.settings.jobs, session.cli.scheduler)
+    with progress(session.cli.is_quiet) as show, analysed(inputs, chosen, where, show) as run:
+        yield run
+
+
+def project_root() -> Path:
+    """The base for relative paths in artefacts: the CI checkout, the git repository, or the working directory."""
+    here = Path.cwd()
+    for variable in _ROOT_VARIABLES:
+        root = os.environ.get(variable)
+        if root and here.resolve().is_relative_to(Path(root).resolve()):
+            return Path(root)
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)

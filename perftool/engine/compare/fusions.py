@@ -1,0 +1,122 @@
+"""Work that one of two runs does in one op and the other in several, and what closes the gap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perftool.engine.compare.op_rates import op_name
+from perftool.model.diff import FusedSide, FusionChange
+from perftool.model.efficiency import OpRate
+
+
+@dataclass(frozen=True)
+class _Fusion:
+    """``fused`` matches the names of ops that do ``work`` at once. Each of ``needed`` matches one of the ops that it
+    takes otherwise; one alone proves nothing."""
+
+    work: str
+    fused: str
+    needed: tuple[str, ...]
+    closes: str
+
+
+_FUSIONS = (
+    _Fusion(
+        "attention", r"attention$|attention_(forward|backward)|fmha|flash_attn", (r"^(bad)?bmm$", r"^_softmax$"),
+        "call F.scaled_dot_product_attention there, too",
+    ),
+    _Fusion(
+        "normalisation", r"layer_norm$|rms_norm$", (r"^(pow|square|var|var_mean)$", r"^(var_)?mean$", r"^rsqrt$"),
+        "call F.rms_norm or F.layer_norm there, or compile it",
+    ),
+    _Fusion(
+        "optimizer", r"^_fused_(adam|adamw|sgd|adagrad)_$", (r"addcdiv_$", r"(lerp|addcmul)_$"),
+        "pass fused=True to the optimizer there, too",
+    ),
+    _Fusion(
+        "gated activation", r"silu_and_mul|gelu_(tanh_)?and_mul", (r"^(silu|gelu)$", r"^mul$"),
+        "compile the activation there, so that the gate is applied in the same pass",
+    ),
+)  # fmt: skip
+_GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
+# One generated kernel for a single op fuses nothing.
+_LEAST_PARTS = 2
+# The side that fuses may keep some of the parts, elsewhere in the model.
+_FEWER = 0.5
+
+
+def fusion_changes(
+    base: Sequence[OpRate], new: Sequence[OpRate], base_steps: int, new_steps: int
+) -> tuple[FusionChange, ...]:
+    """What is fused on one side and not on the other; times per step, the largest difference first."""
+    sides = _per_step(base, base_steps), _per_step(new, new_steps)
+    found = [
+        change
+        for fused, apart in ((0, 1), (1, 0))
+        for change in (
+            *_known(sides[fused], sides[apart], fused == 0),
+            *_generated(sides[fused], sides[apart], fused == 0),
+        )
+    ]
+    return tuple(sorted(found, key=lambda change: (-abs(change.apart.ns - change.fused.ns), change.work)))
+
+
+_Totals = dict[str, tuple[float, float]]
+
+
+def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
+    """Time and calls per step, by the name that all devices share."""
+    totals: _Totals = {}
+    for op in ops:
+        if op.source == "op":
+            ns, calls = totals.get(op_name(op), (0.0, 0.0))
+            totals[op_name(op)] = (ns + op.kernel_ns / steps, calls + op.calls / steps)
+    return totals
+
+
+def _known(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
+    changes = []
+    for fusion in _FUSIONS:
+        together = [name for name in fused if re.search(fusion.fused, name)]
+        parts = [[name for name in apart if re.search(needed, name)] for needed in fusion.needed]
+        if not together or any(re.search(fusion.fused, name) for name in apart) or not all(parts):
+            continue
+        if all(_calls(fused, names) <= _FEWER * _calls(apart, names) for names in parts):
+            named = sorted({name for names in parts for name in names})
+            changes.append(
+                FusionChange(fusion.work, on_base, _side(fused, together), _side(apart, named), fusion.closes)
+            )
+    return changes
+
+
+def _generated(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
+    """Kernels that a compiler made of ops that the other side runs one by one: their names list these ops."""
+    kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
+    if not kernels or any(_GENERATED.match(name) for name in apart):
+        return []
+    text = "".join(f"_{parts}_" for parts in kernels.values())
+    parts = sorted(
+        name for name in apart
+        if f"_{name.strip('_')}_" in text and _calls(fused, [name]) <= _FEWER * _calls(apart, [name])
+    )  # fmt: skip
+    if len(parts) < _LEAST_PARTS:
+        return []
+    return [
+        FusionChange(
+            "generated kernels",
+            on_base,
+            _side(fused, sorted(kernels)),
+            _side(apart, parts),
+            "compile the model there, too",
+        )
+    ]
+
+
+def _calls(totals: _Totals, names: Sequence[str]) -> float:
+    return sum(totals[name][1] for name in names if name in totals)
+
+
+def _side(totals: _Totals, names: Sequence[str]) -> FusedSide:
+    return FusedSide(tuple(names), sum(totals[name][0] for name in names), sum(totals[name][1] for name in names))

@@ -1,0 +1,29 @@
+"""The report section on sequences of kernels that recur."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from perftool.model.chains import Chain, ChainPlace
+from perftool.store.trace_store import TraceStore
+
+# Ranks of one run have the same layers, so one of them speaks for all.
+_CHAINS = """
+SELECT * FROM chains WHERE rank = (SELECT min(rank) FROM chains) ORDER BY chain, place
+"""
+
+
+def chains(store: TraceStore) -> tuple[Chain, ...]:
+    """The chains of the first rank that has any, in their order in the step."""
+    store.build(["chains"])
+    return tuple(_chain(list(rows)) for _, rows in groupby(store.select(_CHAINS), key=lambda row: row["chain"]))
+
+
+def _chain(rows: list[dict[str, Any]]) -> Chain:
+    first = rows[0]
+    columns = ("op", "kernel", "input_dims", "ns", "share", "roofline_ratio")
+    places = tuple(ChainPlace(**{name: row[name] for name in columns}) for row in rows)
+    return Chain(
+        first["rank"], first["repeats"], sum(place.ns for place in places), first["step_share"], first["ts"], places
+    )

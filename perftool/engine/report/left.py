@@ -1,0 +1,108 @@
+"""What is left to gain on a busy device without advice: its largest ops, and how far each is from its best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perftool.model.efficiency import Efficiency, OpRate
+from perftool.model.unmodelled import why_no_model
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ratio
+
+# Of the same op, all shapes and ranks together. One row without a best or a judgement makes the whole unknown.
+_OPS = """
+SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
+       min(input_dims) AS input_dims, sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
+       CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes,
+       CASE WHEN count(best_ns) = count(*) THEN sum(best_ns) / nullif(sum(kernel_ns), 0) END AS roofline_ratio,
+       count(lost_ns) = count(*) AS judged, coalesce(sum(lost_ns), 0)::BIGINT AS lost_ns
+FROM _efficiency_top GROUP BY name ORDER BY kernel_ns DESC, name
+"""
+_ON_CPU = "SELECT 1 FROM launches WHERE own_work LIMIT 1"
+_MOST_NAMED = 4
+_LONGEST_NAME = 52
+# Smaller ones are only counted.
+_LARGE = 0.05
+# Ops named until they make up this share of the work.
+_MOST_OF_IT = 0.8
+# A smaller share of the work in one op cannot move the step.
+_SMALL = 0.02
+# What is lost in all ops together, below which nothing is left to gain in any of them.
+_LITTLE = 0.05
+
+
+@dataclass(frozen=True)
+class LargeOp:
+    """An op of the device's work: its name and ``share``, its share of the best or ``why`` that is unknown."""
+
+    name: str
+    share: float
+    reached: float | None
+    why: str
+    judged: bool
+    lost: float
+
+
+@dataclass(frozen=True)
+class Left:
+    """The ops of the device, the largest first, and what the recording lacks to judge more of them."""
+
+    ops: Sequence[LargeOp]
+    missing: str
+    on_cpu: bool = False
+
+    def sentence(self) -> str:
+        """The largest ops with their shares of the best; then what to record, or that nothing is left."""
+        return f"{self._largest()}. {self._ending()}" if self.ops else ""
+
+    def _largest(self) -> str:
+        named: list[LargeOp] = []
+        for op in self.ops[:_MOST_NAMED]:
+            if sum(one.share for one in named) < _MOST_OF_IT and op.share >= _LARGE:
+                named.append(op)
+        return "Its work: " + "; ".join(map(_named, named))
+
+    def _ending(self) -> str:
+        judged = sum(op.share for op in self.ops if op.judged)
+        lost = sum(op.lost for op in self.ops)
+        unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
+        if lost >= _LITTLE and self.on_cpu:
+            return "The best of a CPU is measured with products and copies, which other ops need not reach."
+        if lost >= _LITTLE:
+            return f"At the rates that the device reaches on good shapes {format_ratio(lost)} of it would go."
+        if unknown >= _LITTLE:
+            return f"Of {format_ratio(unknown)} the best is unknown. {self.missing}".rstrip()
+        return (
+            f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "
+            "small: nothing is left but less work (fewer operations, smaller types, larger batches)."
+        )
+
+
+def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
+    """The ops of ``store`` against what is attainable; none where the input shows no device work."""
+    if efficiency is None:
+        return Left((), "")
+    rows = store.select(_OPS)
+    work = sum(row["kernel_ns"] for row in rows)
+    return Left(tuple(_op(row, work) for row in rows if work), efficiency.missing, bool(store.select(_ON_CPU)))
+
+
+def _op(row: dict[str, object], work: int) -> LargeOp:
+    known = {
+        name: row[name] for name in ("name", "source", "kind", "engine", "input_dims", "calls", "kernel_ns", "bytes")
+    }
+    rate = OpRate(**known, input_types=None, flops=None, tflops=None, tbytes=None, bound=None, roofline_ratio=None)  # type: ignore[arg-type]
+    reached = row["roofline_ratio"]
+    return LargeOp(
+        rate.name, rate.kernel_ns / work, reached if isinstance(reached, float) else None, why_no_model(rate),
+        bool(row["judged"]) or rate.kind == "collective", int(str(row["lost_ns"])) / work,
+    )  # fmt: skip
+
+
+def _named(op: LargeOp) -> str:
+    name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 1]}…"
+    if op.reached is not None:
+        reached = "above its model" if op.reached > 1 else f"at {format_ratio(op.reached)} of its best"
+        return f"{name} {format_ratio(op.share)}, {reached}"
+    return ", ".join(filter(None, (f"{name} {format_ratio(op.share)}", op.why)))

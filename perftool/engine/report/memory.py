@@ -1,0 +1,27 @@
+"""The report section on what fills the memory at its peak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perftool.model.memory import MemoryUse, memory_place
+from perftool.store.trace_store import TraceStore
+
+# Ranks of one run hold about the same, so the fullest speaks for all. A damaged input may name a total smaller than the
+# blocks that live.
+_USES = """
+SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
+       greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved
+FROM _memory_uses WHERE rank = (SELECT arg_max(rank, (allocated, -rank)) FROM _memory_uses) AND bytes > 0
+ORDER BY bytes DESC, kind
+"""
+
+
+def memory_uses(store: TraceStore) -> tuple[MemoryUse, ...]:
+    """What lives at the highest peak of all ranks, the largest kind first; empty without memory events."""
+    store.build(["_memory_uses"])
+    return tuple(_use(**row) for row in store.select(_USES))
+
+
+def _use(device_type: int, device: int, **row: Any) -> MemoryUse:
+    return MemoryUse(device=memory_place(device_type, device), **row)

@@ -1,0 +1,119 @@
+"""How a run is parallel: the roles of its process groups, and who waits in which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from perftool.model.report import Finding, GroupRole, Waiting
+from perftool.store.trace_store import TraceStore
+from perftool.units import ranks_text
+
+# Ranks whose waiting differs by less than a tenth, or by 0.1 ms, wait alike.
+_ALIKE, _ALIKE_NS = 0.1, 100_000
+# A rank waits for the culprit when it waits for half of its lateness.
+_PASSED_ON = 0.5
+_STRAGGLER = "COL103"
+
+
+def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
+    """The roles of the process groups in which ranks meet, those with the smallest distances between ranks first."""
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in store.rows("process_groups"):
+        groups[row["role"]].append(row)
+    waits: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in store.rows("arrivals") if groups else ():
+        waits[row["role"]][row["rank"]] = row["exposed_ns"]
+    roles = [
+        GroupRole(
+            role=role,
+            size=max(len(row["ranks"]) for row in rows),
+            groups=len({tuple(row["ranks"]) for row in rows}),
+            named=rows[0]["named"],
+            wire_ns=_wire_ns(rows),
+            waiting=_alike(waits[role]),
+        )
+        for role, rows in groups.items()
+    ]
+    return tuple(sorted(roles, key=lambda role: (_stride(groups[role.role]), role.role)))
+
+
+def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
+    """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None where the groups do not show it.
+
+    A role counts where its groups are equally large and hold each rank once.
+    """
+    sets: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for row in store.rows("process_groups"):
+        sets[row["role"]].add(tuple(row["ranks"]))
+    even = [role for role in roles if _splits(sets[role.role], ranks)]
+    # A group of all ranks beside others is for what all agree on.
+    split = [role for role in even if role.groups > 1] or even[:1]
+    told = [f"{role.role} {role.size}" for role in split]
+    if not told or (len(split) == 1 and not split[0].named):
+        return None
+    return (" x " if prod(role.size for role in split) == ranks else ", ").join(told)
+
+
+def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
+    """One sentence on the ranks that wait for a culprit in one role and keep others waiting in another.
+
+    The replay proves that they are not late by themselves: with the culprit's work alone shortened, nobody waits.
+    """
+    first = next((found for found in findings if found.advice), None)
+    if first is None or first.code != _STRAGGLER or not first.gain or first.gain.kind != "predicted":
+        return ""
+    late = first.evidence["late_ranks"]
+    if len(late) > 1:
+        return ""
+    waits = {(row["role"], row["rank"]): row["exposed_ns"] for row in store.rows("arrivals")}
+    least = _PASSED_ON * first.evidence["late_ns"]
+    groups = [(row["role"], set(row["ranks"])) for row in store.rows("process_groups")]
+    for role, mates in ((role, ranks - set(late)) for role, ranks in groups if late[0] in ranks):
+        if not mates or any(waits.get((role, rank), 0) < least for rank in mates):
+            continue
+        # In the other role none of them waits, and somebody waits for each of them.
+        others = {name for name, ranks in groups if name != role and ranks & mates}
+        for other in sorted(others):
+            met = [ranks for name, ranks in groups if name == other and ranks & mates]
+            waiting = all(any(waits.get((other, rank), 0) >= least for rank in ranks - mates) for ranks in met)
+            if waiting and mates <= set().union(*met) and all(waits.get((other, rank), 0) < least for rank in mates):
+                ranks, are = ranks_text(sorted(mates)), ("Ranks", "are", "they wait")
+                noun, verb, wait = are if len(mates) > 1 else ("Rank", "is", "it waits")
+                return f"{noun} {ranks} {verb} late to {other} only because {wait} for {late[0]} in {role}."
+    return ""
+
+
+def _splits(groups: set[tuple[int, ...]], ranks: int) -> bool:
+    members = [rank for group in groups for rank in group]
+    return len({len(group) for group in groups}) == 1 and len(members) == len(set(members)) == ranks
+
+
+def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The distance between the ranks of a group."""
+    ranks = rows[0]["ranks"]
+    return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
+
+
+def _wire_ns(rows: Sequence[Mapping[str, Any]]) -> int:
+    """What a rank of the busiest group has on the wire in a step; a group may have several names."""
+    sums: dict[tuple[int, ...], int] = defaultdict(int)
+    for row in rows:
+        sums[tuple(row["ranks"])] += row["wire_ns"]
+    return max(sums.values())
+
+
+def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:
+    """The ranks that wait alike, in the order of the lowest rank of each set."""
+    sets: list[list[int]] = []
+    least = 0
+    for rank in sorted(waits, key=lambda one: (waits[one], one)):
+        ns = waits[rank]
+        if not sets or ns - least > max(_ALIKE_NS, _ALIKE * ns):
+            sets.append([])
+            least = ns
+        sets[-1].append(rank)
+    told = [Waiting(tuple(sorted(ranks)), sum(waits[rank] for rank in ranks) // len(ranks)) for ranks in sets]
+    return tuple(sorted(told, key=lambda one: one.ranks))

@@ -1,0 +1,88 @@
+"""What the host shows of a run whose device left no event in the recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns
+
+# A smaller part of the window gets no clause.
+_FELT = 0.05
+_SIGN = """
+SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat
+WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 1
+"""
+_STATED = "SELECT sign AS name FROM _device_signs WHERE starts_with(sign, 'the backend') ORDER BY rank LIMIT 1"
+# On the CPU the backward pass runs on the thread that asks for it.
+_BACKWARD = """
+SELECT 'a thread for the backward pass alone' AS name FROM slices
+WHERE cat = 'cpu_op' AND depth = 0 GROUP BY rank, track
+HAVING bool_and(name IN (SELECT name FROM roles WHERE role = 'autograd')) LIMIT 1
+"""
+_CALLS = "SELECT 1 FROM slices WHERE cat = 'runtime' LIMIT 1"
+# The longest stretch without an op on the threads that feed the device, and the innermost annotation around it.
+_SILENCE = """
+WITH busy AS (
+    SELECT s.rank, 0 AS class, s.ts, s."end" FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track
+    WHERE s.side = 'host' AND s.cat IN ('cpu_op', 'runtime') AND s.outermost AND NOT is_step(s.name)
+),
+silent AS (
+    SELECT rank, "end" AS ts, lead(ts) OVER (PARTITION BY rank ORDER BY ts) - "end" AS dur FROM interval_union(busy)
+),
+longest AS (SELECT s.* FROM silent AS s JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end"
+            WHERE s.dur IS NOT NULL ORDER BY s.dur DESC, s.ts LIMIT 1)
+SELECT l.dur, w.dur AS whole, arg_min(a.name, a.dur) AS place,
+       arg_min(a.name IN (SELECT name FROM roles WHERE role = 'autograd_wait'), a.dur) AS autograd
+FROM longest AS l JOIN windows AS w USING (rank)
+LEFT JOIN slices AS a ON a.rank = l.rank AND a.side = 'host' AND a.cat = 'user_annotation' AND NOT is_step(a.name)
+    AND a.ts <= l.ts + l.dur / 2 AND a."end" >= l.ts + l.dur / 2
+GROUP BY l.dur, w.dur
+"""
+_READS = """
+SELECT o.name, sum(o.dur)::BIGINT AS dur FROM ops AS o
+JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.ts AND o.ts < w."end"
+LEFT JOIN slices AS p ON p.id = o.parent
+WHERE o.name IN (SELECT name FROM roles WHERE role = 'scalar_read')
+    AND coalesce(p.name, '') NOT IN (SELECT name FROM roles WHERE role = 'scalar_read')
+GROUP BY o.name ORDER BY dur DESC, o.name LIMIT 1
+"""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What shows device use (``sign``), and the host's activity in words."""
+
+    sign: str
+    shown: str
+
+
+def unseen(store: TraceStore) -> Unseen | None:
+    """The host's view of a run whose device left no event; None for any other run."""
+    # The store of several tasks has the windows, and not the work in them.
+    if store.has_rows("device_ops") or store.has_rows("device_windows"):
+        return None
+    store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
+    signs = store.select(_SIGN)
+    # Calls into a runtime tell enough of the device for the rules.
+    if not signs and not store.select(_CALLS):
+        signs = store.select(_STATED) or store.select(_BACKWARD)
+    return Unseen(signs[0]["name"], _shown(store)) if signs else None
+
+
+def _shown(store: TraceStore) -> str:
+    silence = next(iter(store.select(_SILENCE)), None)
+    if silence is None:
+        return ""
+    clauses = []
+    if silence["dur"] > _FELT * silence["whole"]:
+        place = f" in {silence['place']}" if silence["place"] else ""
+        why = ": it waits there for the threads of the autograd engine, which were not recorded"
+        clauses.append(
+            f"The host shows no op for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
+            f"{why if silence['autograd'] else ', and nothing tells what it does there'}."
+        )
+    read = next(iter(store.select(_READS)), None)
+    if read and read["dur"] > _FELT * silence["whole"]:
+        clauses.append(f"It spends {format_ns(read['dur'])} in {read['name']}, which waits for the device.")
+    return " ".join(clauses)

@@ -1,0 +1,38 @@
+"""Grades the severity of a finding by its cost and certainty, in the same way for all rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perftool.model.choices import Confidence, Severity
+from perftool.model.report import Finding
+from perftool.model.rule import Rule
+
+# A loss of at least this share of the step, weighted by its certainty, is a warning. ``diff --fail-if`` and ``trend``
+# use the same share for a change that matters.
+WARNING_SHARE = 0.05
+# A replay gives the gain itself; evidence gives an upper bound.
+KIND_WEIGHTS = {"predicted": 1.0, "bound": 0.5}
+CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low": 0.25}
+
+
+def graded(finding: Finding, rule: Rule) -> Finding:
+    """``finding`` of ``rule`` with a severity that follows from its cost.
+
+    The rule's own severity holds if the user set it, the rule states an error or concerns the trace, or the finding has
+    no gain. A symptom whose time is counted as the gain of its cause is an info.
+    """
+    if rule.severity_is_set or rule.severity == "error" or not finding.advice:
+        return finding
+    if finding.gain is None:
+        return replace(finding, severity="info") if finding.explained_by else finding
+    return replace(finding, severity=severity_of(finding))
+
+
+def severity_of(finding: Finding) -> Severity:
+    """The severity of ``finding`` by its gain: the share of the step, weighted by certainty."""
+    gain = finding.gain
+    if gain is None:
+        return finding.severity
+    sure = KIND_WEIGHTS[gain.kind] * CONFIDENCE_WEIGHTS[finding.confidence]
+    return "warning" if gain.share_of_step * sure >= WARNING_SHARE else "info"

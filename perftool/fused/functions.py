@@ -1,0 +1,114 @@
+"""Gaudi's kernels that correspond to one op of PyTorch, under their own names."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from perftool.fused.dispatch import choose, native, register_everywhere
+
+_KERNELS, _NORMALIZATION = "hpex.kernels", "hpex.normalization"
+
+register_everywhere("CTCLoss", _KERNELS)
+register_everywhere("CustomSoftmax", _KERNELS)
+register_everywhere("FusedRMSNorm", _NORMALIZATION)
+
+
+class AppliedOp:
+    """A class with the `apply` of a `torch.autograd.Function`, with positional arguments as there.
+
+    It does not derive from Function, though it may run some: torch.compile replaces the `apply` of every subclass
+    by its own, and cannot capture an `apply` that chooses among algorithms.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """TypeError for a subclass whose overrides would never be called."""
+        for name in ("forward", "backward"):
+            if name in cls.__dict__:
+                raise TypeError(f"{cls.__name__}.{name} would never be called: here the op is its `apply` alone")
+
+
+def natively_applied(op: str, module: str, *arguments: Any) -> torch.Tensor | None:
+    """The result of Gaudi's class if it is selected for the first argument, a tensor; else None."""
+    if choose(op, arguments[0].device.type).name != "habana":
+        return None
+    result: torch.Tensor = native(module, op).apply(*arguments)
+    return result
+
+
+class CTCLoss(AppliedOp):
+    """Connectionist temporal classification, as `torch.nn.functional.ctc_loss`."""
+
+    @staticmethod
+    def apply(
+        log_probs: torch.Tensor,
+        targets: torch.Tensor,
+        input_lengths: torch.Tensor,
+        target_lengths: torch.Tensor,
+        blank: int = 0,
+        reduction: str = "mean",
+        zero_infinity: bool = False,
+        /,
+    ) -> torch.Tensor:
+        """The loss, 0-dim unless `reduction` is "none"; shapes and errors as in PyTorch."""
+        arguments = (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        loss = natively_applied("CTCLoss", _KERNELS, *arguments)
+        return F.ctc_loss(*arguments) if loss is None else loss
+
+
+class CustomSoftmax(AppliedOp):
+    """Softmax over the last dimension of bfloat16 tensors."""
+
+    @staticmethod
+    def apply(inp: torch.Tensor, flavor: int, /) -> torch.Tensor:
+        """The softmax of `inp` [..., size]. `flavor` 0 is exact, and 1 and 2 are faster and less exact on a Gaudi;
+        here all three are exact. ValueError for another dtype or flavor.
+        """
+        if (outputs := natively_applied("CustomSoftmax", _KERNELS, inp, flavor)) is not None:
+            return outputs
+        if inp.dtype != torch.bfloat16:
+            raise ValueError(f"CustomSoftmax needs a bfloat16 tensor, not {inp.dtype}")
+        if flavor not in (0, 1, 2):
+            raise ValueError(f"flavor must be 0, 1 or 2, not {flavor}")
+        return torch.softmax(inp, -1)
+
+
+class RmsNormBwdMode(Enum):
+    """How a Gaudi splits the backward pass; the values of `bwd_mode`."""
+
+    DEFAULT = 0
+    STATIC_CASE_GC_SLICE_ENABLED = 1
+
+
+class FusedRMSNorm(AppliedOp):
+    """Normalisation by the root of the mean square; call `FusedRMSNorm.apply` as on Gaudi."""
+
+    @staticmethod
+    def apply(
+        data_in: torch.Tensor,
+        gamma: torch.Tensor,
+        eps: float,
+        use_stages: bool = True,
+        bwd_mode: int = 0,
+        fast_math: bool = False,
+        /,
+    ) -> torch.Tensor:
+        """The rows of `data_in` [..., size] normalised, times `gamma` [size].
+
+        With two dtypes, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data with a
+        float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi and
+        change nothing elsewhere. ValueError for a `gamma` of another size.
+        """
+        if (
+            outputs := natively_applied(
+                "FusedRMSNorm", _NORMALIZATION, data_in, gamma, eps, use_stages, bwd_mode, fast_math
+            )
+        ) is not None:
+            return outputs
+        if gamma.shape != data_in.shape[-1:]:
+            raise ValueError(f"gamma needs the size of the rows, {data_in.size(-1)}, not {list(gamma.shape)}")
+        dtype = torch.promote_types(data_in.dtype, gamma.dtype)
+        return F.rms_norm(data_in.to(dtype), gamma.shape, gamma.to(dtype), eps)

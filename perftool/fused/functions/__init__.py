@@ -1,1 +1,0 @@
-"""Ops that are one expression of PyTorch, and what they share with attention: the `apply` of a Function."""

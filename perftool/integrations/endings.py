@@ -1,0 +1,196 @@
+"""Saves a recording before the process ends, however it ends; also handles forked children of a recording process. A
+program may end by a signal, by ``os._exit``, or by becoming another program, and Python's ``atexit`` notices none of
+these. During a recording we intercept them, save, and let the program end as it was about to.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import torch
+
+# By default these end a program. Ctrl-C is an exception in Python, so ``atexit`` and ``with`` see it.
+_ENDING = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
+    if hasattr(signal, name)
+]  # fmt: skip
+_LEAVING = ("_exit", "abort", "execv", "execve")
+# If the main thread is stuck in native code for longer, nothing is saved, and the program ends as it would have. A rank
+# that waits in a collective becomes free when its peer has saved and exited. Launchers send SIGKILL after 30 s.
+_PATIENCE_S = 20.0
+
+
+class Endings:
+    """Calls ``save`` once before this process ends, from ``watch`` until ``release``. A forked child does nothing."""
+
+    def __init__(self, save: Callable[[], None]) -> None:
+        self._save = save
+        self._lock = threading.RLock()
+        # Entered while the profiler works or a recording is saved. Signals wait until that is done.
+        self.busy = False
+        self._saving = False
+        self._pending: int | None = None
+        self._patched: dict[str, Any] = {}
+        self._handled: list[int] = []
+        self._watchman: _Watchman | None = None
+        self._watching = False
+
+    def watch(self) -> None:
+        """Start intercepting the end of this process."""
+        if self._watching:
+            return
+        self._watching = True
+        atexit.register(self._end)
+        mind_children()
+        _WATCHING.append(self)
+        for name in _LEAVING:
+            if original := getattr(os, name, None):
+                self._patched[name] = original
+                setattr(os, name, self._before(original))
+        if threading.current_thread() is threading.main_thread():
+            self._handled = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+            for number in self._handled:
+                signal.signal(number, self._signalled)
+            self._watchman = _Watchman(self._handled, lambda: self.busy)
+
+    def release(self) -> None:
+        """Stop intercepting, and restore everything that nobody else has changed since."""
+        if not self._watching:
+            return
+        self._watching = False
+        atexit.unregister(self._end)
+        _WATCHING.remove(self)
+        for name, original in self._patched.items():
+            if getattr(getattr(os, name), "__wrapped__", None) is original:
+                setattr(os, name, original)
+        self._patched.clear()
+        if self._watchman is not None:
+            self._watchman.close()
+            self._watchman = None
+        if threading.current_thread() is threading.main_thread():
+            for number in self._handled:
+                if signal.getsignal(number) == self._signalled:
+                    signal.signal(number, signal.SIG_DFL)
+        self._handled = []
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Delay signals that would end the process until this block, in which the profiler works, is done."""
+        with self._lock:
+            outer, self.busy = self.busy, True
+            try:
+                yield
+            finally:
+                self.busy = outer
+                if self._pending is not None and not outer:
+                    self._signalled(self._pending)
+
+    def _end(self) -> None:
+        if self._watching and self._lock.acquire(timeout=_PATIENCE_S):
+            try:
+                if self._watching and not self._saving:
+                    self._saving = True
+                    # A launcher often ends the rest of a job while it saves: that signal waits, too.
+                    with self.undisturbed():
+                        try:
+                            self._save()
+                        finally:
+                            self.release()
+            finally:
+                self._saving = False
+                self._lock.release()
+
+    def _signalled(self, number: int, frame: FrameType | None = None) -> None:
+        if self._watchman is not None:
+            self._watchman.answered.set()
+        if self.busy:
+            self._pending = number
+            return
+        self._end()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def leave(*args: Any, **named: Any) -> Any:
+            if not self.busy or threading.current_thread() is not threading.main_thread():
+                self._end()
+            return original(*args, **named)
+
+        leave.__wrapped__ = original  # type: ignore[attr-defined]
+        return leave
+
+
+class _Watchman:
+    """A thread that ends the process by its signal if the main thread cannot handle it."""
+
+    def __init__(self, numbers: list[int], is_busy: Callable[[], bool]) -> None:
+        self._is_busy = is_busy
+        self.answered = threading.Event()
+        self._numbers = set(numbers)
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        taken = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        if taken != -1:
+            # asyncio, or other code, already uses this.
+            signal.set_wakeup_fd(taken)
+        threading.Thread(target=self._watch, name="perftool-signals", daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(ValueError):
+            present = signal.set_wakeup_fd(-1)
+            if present not in (-1, self._write):
+                signal.set_wakeup_fd(present)
+        os.close(self._write)
+
+    def _watch(self) -> None:
+        while heard := os.read(self._read, 1):
+            if heard[0] not in self._numbers:
+                continue
+            while not self.answered.wait(_PATIENCE_S):
+                if self._is_busy():
+                    # The profiler holds the interpreter lock while it writes a large recording.
+                    continue
+                libc = ctypes.CDLL(None)
+                libc.signal(ctypes.c_int(heard[0]), ctypes.c_void_p(0))
+                os.kill(os.getpid(), heard[0])
+        os.close(self._read)
+
+
+_WATCHING: list[Endings] = []
+_minded = False
+
+
+def mind_children() -> None:
+    """From now on a forked child of this process does not record, and can end.
+
+    PyTorch's profiler has a thread that a child does not have, and when the child ends, it waits for that thread
+    forever (libkineto's ConfigLoader, on its condition variable).
+    """
+    global _minded
+    if not _minded and hasattr(os, "register_at_fork"):
+        _minded = True
+        os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    for endings in list(_WATCHING):
+        endings._lock = threading.RLock()
+        endings.release()
+    sys.setprofile(None)
+    with suppress(AttributeError):
+        torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        # The handler registered last runs first: C's buffers are flushed, and no destructor runs.
+        libc.on_exit(libc._exit, None)
+        libc.__cxa_atexit(libc.fflush, None, None)

@@ -1,0 +1,238 @@
+"""The machine during the recorded steps: its cores, their users, and how long threads waited for a core. The trace gets
+it as one JSON object. docs/recording.md describes it; ``perftool/store/machines.py`` reads it.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from perftool.integrations.activities import ProfilerAction
+from perftool.integrations.peaks import measured_peaks
+from perftool.model.processors import cores_allowed, cores_quota, instruction_sets, processor_name
+
+VERSION = 1
+# Threads to list: those that waited longest.
+_MOST_THREADS = 64
+# Settings that keep libraries from using all features of the processor.
+_LIMITS = (
+    "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "LD_PRELOAD",
+)  # fmt: skip
+_RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+Schedule = Callable[[int], ProfilerAction]
+
+
+@dataclass(frozen=True)
+class _Used:
+    """Usage of one thread or process so far, in ns: time on a core, and time ready to run without one."""
+
+    name: str
+    cpu_ns: int
+    delay_ns: int
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Usage at one moment. ``busy_ns`` and ``stolen_ns`` cover the allowed cores."""
+
+    at_ns: int
+    cpu_ns: int
+    threads: Mapping[int, _Used]
+    workers: Mapping[int, _Used]
+    busy_ns: int | None
+    stolen_ns: int | None
+    pressure_ns: int | None
+    load: float | None
+
+
+class Watch:
+    """Measures from the first recorded step to the last. The calls of the profiler's schedule tell it about steps."""
+
+    def __init__(self, usual: Schedule | None) -> None:
+        self._usual = usual
+        self._begin: _Moment | None = None
+        self._window: tuple[_Moment, _Moment] | None = None
+        self._last_ns: int | None = None
+        self._action: ProfilerAction | None = None
+        self._quiet_steps: list[int] = []
+        self._steps: list[int] = []
+
+    def schedule(self, step: int) -> ProfilerAction:
+        """The usual schedule's action for ``step``, which begins now."""
+        assert self._usual is not None
+        action = self._usual(step)
+        with suppress(Exception):
+            self._step_begins(action)
+        return action
+
+    def end(self) -> None:
+        """The recording stops now, regardless of the schedule."""
+        with suppress(Exception):
+            if self._begin is not None:
+                self._window, self._begin = (self._begin, _now()), None
+
+    def begin(self) -> None:
+        """The recording starts now."""
+        with suppress(Exception):
+            self._begin, self._steps = _now(), []
+
+    @property
+    def usual_step_ns(self) -> int | None:
+        """The median step so far without the profiler; None before there was one."""
+        return round(median(self._quiet_steps)) if self._quiet_steps else None
+
+    def facts(self) -> dict[str, Any]:
+        """The object for the trace. Values that this system does not report are None."""
+        self.end()
+        allowed = cores_allowed()
+        found: dict[str, Any] = {
+            "version": VERSION,
+            "steps": {
+                "recorded": len(self._steps),
+                "recorded_ns": round(median(self._steps)) if self._steps else None,
+                "before_ns": self.usual_step_ns,
+            },
+            "machine": {
+                "processor": processor_name(),
+                "instruction_sets": instruction_sets(),
+                "cores": os.cpu_count(),
+                "cores_allowed": None if allowed is None else len(allowed),
+                "cores_quota": cores_quota(),
+            },
+            "process": {
+                "torch": str(torch.__version__),
+                "threads": torch.get_num_threads(),
+                "interop_threads": torch.get_num_interop_threads(),
+                "loader_workers": _loader_workers(),
+                "limits": {name: os.environ[name] for name in _LIMITS if name in os.environ},
+            },
+        }
+        if self._window is not None:
+            found["window"] = _used_between(*self._window)
+        # With an accelerator, the CPU's peaks do not matter, and the run need not wait for this.
+        if not torch.accelerator.is_available():
+            with suppress(Exception):
+                found["peaks"] = _peaks()
+        return found
+
+    def _step_begins(self, action: ProfilerAction) -> None:
+        now = time.monotonic_ns()
+        was, recording = self._action in _RECORDING, action in _RECORDING
+        whole = self._action == ProfilerAction.RECORD_AND_SAVE
+        if self._last_ns is not None and self._action != ProfilerAction.WARMUP:
+            # Starting the profiler takes time, so that step is unlike the others.
+            (self._steps if was else self._quiet_steps).append(now - self._last_ns)
+        if was and (whole or not recording):
+            self.end()
+        if recording and (whole or not was):
+            self.begin()
+        self._action, self._last_ns = action, time.monotonic_ns()
+
+
+def _peaks() -> dict[str, Any]:
+    peaks = measured_peaks()
+    return {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
+
+
+def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
+    threads = _differences(begin.threads, end.threads)
+    workers = _differences(begin.workers, end.workers)
+    return {
+        "wall_ns": end.at_ns - begin.at_ns,
+        "cpu_ns": end.cpu_ns - begin.cpu_ns,
+        "workers_cpu_ns": sum(one["cpu_ns"] for one in workers) if workers else 0,
+        "machine_cpu_ns": _difference(begin.busy_ns, end.busy_ns),
+        "stolen_ns": _difference(begin.stolen_ns, end.stolen_ns),
+        "pressure_ns": _difference(begin.pressure_ns, end.pressure_ns),
+        "load_before": begin.load,
+        "load_after": end.load,
+        "threads": sorted(threads, key=lambda one: (-one["delay_ns"], one["tid"]))[:_MOST_THREADS],
+        "workers": sorted(workers, key=lambda one: (-one["delay_ns"], one["tid"]))[:_MOST_THREADS],
+    }
+
+
+def _differences(begin: Mapping[int, _Used], end: Mapping[int, _Used]) -> list[dict[str, Any]]:
+    """The usage of each thread or process of ``end`` since ``begin``; new ones began at zero."""
+    found = []
+    for tid, used in end.items():
+        before = begin.get(tid, _Used("", 0, 0))
+        cpu, delay = used.cpu_ns - before.cpu_ns, used.delay_ns - before.delay_ns
+        if cpu or delay:
+            found.append({"tid": tid, "name": used.name, "cpu_ns": cpu, "delay_ns": delay})
+    return found
+
+
+def _difference(begin: int | None, end: int | None) -> int | None:
+    return None if begin is None or end is None else end - begin
+
+
+def _now() -> _Moment:
+    pids = [child.pid for child in multiprocessing.active_children() if child.pid]
+    busy, stolen = _machine()
+    return _Moment(
+        at_ns=time.monotonic_ns(),
+        cpu_ns=time.process_time_ns(),
+        threads=dict(_used(Path("/proc/self/task"), None)),
+        workers=dict(_used(Path("/proc"), pids)),
+        busy_ns=busy,
+        stolen_ns=stolen,
+        pressure_ns=_pressure(),
+        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    )
+
+
+def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Used]]:
+    """The usage of the threads or processes with folders in ``folder``; those that end meanwhile are left out."""
+    with suppress(OSError):
+        for tid in os.listdir(folder) if chosen is None else map(str, chosen):
+            with suppress(OSError, ValueError):
+                cpu, delay, _ = (folder / tid / "schedstat").read_text(encoding="ascii").split()
+                name = (folder / tid / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                yield int(tid), _Used(name, int(cpu), int(delay))
+
+
+def _machine() -> tuple[int | None, int | None]:
+    """Time in ns that the allowed cores were busy for any process, and that a hypervisor took from them."""
+    allowed = cores_allowed()
+    if allowed is None:
+        return None, None
+    try:
+        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None, None
+    tick = 10**9 // os.sysconf("SC_CLK_TCK")
+    busy = stolen = 0
+    for line in lines:
+        name, *numbers = line.split()
+        if name[:3] == "cpu" and name[3:].isdecimal() and int(name[3:]) in allowed:
+            user, nice, system, _, _, hard, soft, steal = map(int, numbers[:8])
+            busy += tick * (user + nice + system + hard + soft)
+            stolen += tick * steal
+    return busy, stolen
+
+
+def _pressure() -> int | None:
+    """Time in ns for which some thread of the machine wanted a core and had none."""
+    with suppress(OSError, ValueError, LookupError):
+        some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
+        return 1000 * int(some.rpartition("total=")[2])
+    return None
+
+
+def _loader_workers() -> int | None:
+    """The number of workers of the data loader with the most workers; None without a loader."""
+    found = [one for one in gc.get_objects() if issubclass(type(one), (DataLoader, _BaseDataLoaderIter))]
+    return max((getattr(one, "num_workers", getattr(one, "_num_workers", 0)) for one in found), default=None)

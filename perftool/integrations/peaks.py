@@ -1,0 +1,90 @@
+"""Measured peaks of a device: the rate of matrix products by type, and the memory bandwidth.
+
+A rate from instruction sets, cores and clock would need the clock under that load, which no machine states; a rate
+measured with PyTorch also reflects its limits: its threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+
+import torch
+
+# Larger than the caches of most machines; two of them are allocated.
+_COPIED_BYTES = 64 << 20
+# Other processes rarely interrupt a short copy.
+_COPIES = 16
+_SIZES = (256, 512, 1024, 2048, 4096, 8192)
+# A type without its own instructions is emulated, and larger products would take seconds.
+_LONGEST_S = 0.02
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# Accelerators have units for these types, and larger caches; launching a short copy would take longer than the copy.
+_MORE_DTYPES = {"fp16": torch.float16}
+_MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """FLOP/s of matrix products by type, and bytes/s of memory, read and written together."""
+
+    products: Mapping[str, float]
+    memory_bandwidth: float
+
+
+def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
+    """The best rates within ``seconds`` per kind of work on ``device``; on the CPU with PyTorch's threads."""
+    dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
+    with torch.inference_mode(), torch.device(device):
+        products = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
+        return Peaks(products, _bandwidth(seconds, device))
+
+
+def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
+    best = 0.0
+    for size in _SIZES:
+        operand = torch.ones(size, size, dtype=dtype)
+        result = torch.empty_like(operand)
+        took = _least(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
+        best = max(best, 2 * size**3 / took)
+        # The next product takes eight times as long.
+        if 8 * took > max(_LONGEST_S, seconds):
+            break
+    return best
+
+
+def _bandwidth(seconds: float, device: str) -> float:
+    """The best of short copies, each between memory that is no longer cached."""
+    size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
+    source, target = (torch.ones(size // 4).chunk(copies) for _ in range(2))
+    pairs = cycle(zip(source, target, strict=True))
+
+    def copy() -> None:
+        a, b = next(pairs)
+        b.copy_(a)
+
+    return 2 * size / copies / _least(copy, seconds, device)
+
+
+def _least(work: Callable[[], object], seconds: float, device: str) -> float:
+    """The shortest run of ``work`` within ``seconds``, in s, after a warm-up run."""
+    work()
+    _wait(device)
+    best, until = float("inf"), time.perf_counter() + seconds
+    while True:
+        begun = time.perf_counter()
+        work()
+        _wait(device)
+        now = time.perf_counter()
+        best = min(best, now - begun)
+        if now >= until:
+            return max(best, 1e-9)
+
+
+def _wait(device: str) -> None:
+    """Wait for the launched work of an accelerator; the CPU works synchronously."""
+    if device != "cpu":
+        torch.get_device_module(device).synchronize()

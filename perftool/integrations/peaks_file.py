@@ -1,0 +1,45 @@
+"""Writes the measured peaks of this machine's device to a file, for the option --device."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+
+import torch
+
+from perftool.integrations.peaks import Peaks, measured_peaks
+from perftool.model.processors import processor_name
+
+# Seconds per kind of work: enough for clocks to settle and for an undisturbed run.
+_SECONDS = 1.0
+
+
+def peaks_document(device: str) -> str:
+    """The measured peaks of ``device`` (cpu, cuda, hpu) in the form of an entry of devices.toml."""
+    return written(_name(device), device, measured_peaks(_SECONDS, device), datetime.now(timezone.utc))
+
+
+def written(name: str, kind: str, peaks: Peaks, when: datetime) -> str:
+    """``peaks`` of the device ``name``, measured at the time ``when``, as TOML."""
+    threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
+    source = f"measured on {when:%Y-%m-%d} with PyTorch {torch.__version__}{threads}"
+    rates = [("matrix", dtype, rate) for dtype, rate in peaks.products.items()]
+    # Products in 32 bit run on the vector units of a CPU.
+    rates += [("vector", "fp32", peaks.products["fp32"])] if kind == "cpu" else []
+    lines = [
+        "# Rates in FLOP/s, bandwidth in bytes/s. For: habana_perf_tool analyze TRACE --device THIS_FILE",
+        f"name = {json.dumps(name)}",
+        f"type = {json.dumps('rocm' if kind == 'cuda' and torch.version.hip else kind)}",
+        f"source = {json.dumps(source)}",
+        f"memory_bandwidth = {peaks.memory_bandwidth:.4g}",
+        "peaks = [",
+        *(f'    {{ dtype = "{dtype}", unit = "{unit}", rate = {rate:.4g} }},' for unit, dtype, rate in rates),
+        "]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _name(device: str) -> str:
+    if device == "cpu":
+        return processor_name() or "CPU"
+    return str(torch.get_device_module(device).get_device_name())

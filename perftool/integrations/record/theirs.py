@@ -1,0 +1,91 @@
+"""Recordings that the program makes itself: where it writes them, and which would be lost."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from perftool.integrations.activities import ProfilerAction, torch_profiler
+from perftool.integrations.endings import Endings
+from perftool.integrations.process import new_trace
+from perftool.integrations.record.plan import Note, Plan
+from perftool.integrations.recording import never_in_the_way
+from perftool.integrations.saving import save_trace
+
+_RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+_OURS = "perftool.integrations.record.recorder"
+_RESCUED = "the program ended before it wrote its own recording; record wrote it"
+_FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
+
+
+class Theirs:
+    """Watches the profilers of the program, and saves recordings that they still hold when the program ends."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._profiler: weakref.ref[torch_profiler.profile] | None = None
+        self._running = False
+        self._written: Any = None
+        self._endings = Endings(self._rescue)
+        self._around("start", self._starts)
+        self._around("step", lambda *_: None)
+        self._around("stop", self._stops)
+        self._around("export_chrome_trace", self._writes)
+
+    def _around(self, name: str, told: Callable[..., None]) -> None:
+        original = getattr(torch_profiler.profile, name)
+
+        @wraps(original)
+        def call(profiler: Any, *args: Any, **named: Any) -> Any:
+            if getattr(profiler.on_trace_ready, "__module__", None) == _OURS:
+                return original(profiler, *args, **named)
+            with self._endings.undisturbed():
+                result = original(profiler, *args, **named)
+                with never_in_the_way("the program's own recording could not be monitored"):
+                    told(profiler, *args)
+            return result
+
+        setattr(torch_profiler.profile, name, call)
+
+    def _starts(self, profiler: torch_profiler.profile) -> None:
+        self._profiler, self._running = weakref.ref(profiler), True
+        self._endings.watch()
+
+    def _stops(self, profiler: torch_profiler.profile) -> None:
+        self._running = False
+        self._rest(profiler)
+
+    def _writes(self, profiler: torch_profiler.profile, path: str | os.PathLike[str] = "", *others: Any) -> None:
+        # If the disk is full, PyTorch raises no error and leaves no file.
+        if os.path.isfile(path):
+            self._written = _result(profiler)
+            self._rest(profiler)
+            self._plan.note(Note("saved", _FOUND, os.path.abspath(path)))
+
+    def _rest(self, profiler: torch_profiler.profile) -> None:
+        """Stop watching when nothing can be lost any more."""
+        if not self._running and _result(profiler) is self._written:
+            self._endings.release()
+
+    def _rescue(self) -> None:
+        profiler = self._profiler() if self._profiler else None
+        if profiler is None:
+            return
+        with never_in_the_way("the program's own recording could not be saved"):
+            if self._running and profiler.current_action in _RECORDING:
+                profiler.stop()
+            if (result := _result(profiler)) is None or result is self._written:
+                return
+            folder = Path(self._plan.folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            saved = save_trace(profiler, new_trace(folder))
+            self._plan.note(Note("saved", _RESCUED, str(saved)))
+
+
+def _result(profiler: torch_profiler.profile) -> Any:
+    """The recording held by ``profiler``, or None."""
+    return getattr(profiler.profiler, "kineto_results", None)

@@ -1,0 +1,203 @@
+"""Writes a recording to disk first, as PyTorch produces it. Our additions follow, and may fail. Every recorder of ours
+saves here: ``perftool.profile``, Lightning's profiler, the Trainer's callback and ``record``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perftool.errors import is_interrupt
+from perftool.integrations.activities import torch_profiler
+from perftool.integrations.call_lines import NO_CALLS, Calls, calls_of, with_lines
+from perftool.model.own_code import INSTALLED_KEY
+from perftool.model.recorded_on import RECORDED_KEY
+from perftool.output_file import gzipped, whole_file
+
+Made = TypeVar("Made")
+Facts = Mapping[str, Any]
+
+# Used when a trace's own folder is full: a memory disk is often the last one with room.
+_SHARED_MEMORY = Path("/dev/shm")
+_ELSEWHERE = "perftool-trace-"
+# Few traces are larger; with less free space, the disk with most room is used at once.
+_PLENTY_BYTES = 1 << 30
+_PIECE_BYTES = 4 << 20
+_EVENT_START = b"\n  {"
+_HEAD = re.compile(rb"\s*\{")
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Our additions to a trace: the line of each call, and ``facts`` about the machine and the recording."""
+
+    calls: Calls = NO_CALLS
+    facts: Facts | None = None
+
+
+def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[], Facts] | None = None) -> Path:
+    """Save what ``profiler`` recorded, and return the file: ``path``, which ends in ``.json.gz``, if all goes well.
+
+    The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (where stacks
+    were recorded) and ``facts`` are added, and the result is compressed into a new file, which replaces the plain one
+    once it is complete. If any of that fails, a warning says what is missing, and the rest is kept. If the folder is
+    full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could be written.
+    """
+    plain = _export(profiler, path)
+    calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
+    told = _extra("what is known of the machine", facts) if facts else None
+    folders = dict.fromkeys((path.parent, plain.parent))
+    for additions, missing in ((Additions(calls, told), "what is added to it"), (Additions(), "compression")):
+        for folder in folders:
+            with _may_fail(missing if folder == plain.parent else ""):
+                return _packed(plain, folder / path.name, additions)
+    return plain
+
+
+@contextmanager
+def _may_fail(missing: str) -> Iterator[None]:
+    """Turn a failure into a warning that the trace is saved without ``missing``, or into nothing if that is empty."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the trace is safe, whatever happens to an extra
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        if missing:
+            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+            warnings.warn(f"perftool: the trace is saved without {missing} ({reason})", stacklevel=4)
+
+
+def _extra(what: str, made: Callable[[], Made]) -> Made | None:
+    """The result of ``made``; if it fails, None and a warning."""
+    found: list[Made] = []
+    with _may_fail(what):
+        found.append(made())
+    return found[0] if found else None
+
+
+def _export(profiler: torch_profiler.profile, path: Path) -> Path:
+    """Write the plain trace to the folder of ``path``, or to another one if that is full; return the file.
+
+    PyTorch tries once. If it fails, it prints an error, raises nothing, and leaves what it wrote in a file with
+    ``.tmp``. Newer versions can write a second time, in Python.
+    """
+    name = path.name.removesuffix(".gz")
+    places = sorted((path.parent, *_other_places()), key=_free_bytes, reverse=True)
+    first = path.parent if _free_bytes(path.parent) > _PLENTY_BYTES else places[0]
+    cut: list[Path] = []
+    for folder, options in ((first, {}), *((place, {"use_python_export": True}) for place in places)):
+        plain = folder / name
+        with suppress(Exception):
+            profiler.export_chrome_trace(str(plain), **options)
+        if _is_whole(plain):
+            _remove([*cut, *(place / name for place in places if place not in (folder, path.parent))])
+            if folder != path.parent:
+                warnings.warn(f"perftool: {_why_not(path.parent)}; the trace goes to {plain}", stacklevel=3)
+            return plain
+        cut += [file for file in (plain, Path(f"{plain}.tmp")) if file.is_file() and file not in cut]
+    cut.sort(key=lambda file: file.stat().st_size)
+    if not cut or not cut[-1].stat().st_size:
+        raise OSError(_why_not(path.parent))
+    longest = cut.pop()
+    _remove([*cut, *(place / name for place in places if place not in (longest.parent, path.parent))])
+    plain = longest.with_name(name)
+    os.replace(longest, plain)
+    lost = f"the trace is cut off, and what there is of it is in {plain}"
+    warnings.warn(f"perftool: {_why_not(path.parent)}; {lost}", stacklevel=3)
+    return plain
+
+
+def _other_places() -> Iterator[Path]:
+    """New folders for a trace whose own folder is full."""
+    for parent in (Path(tempfile.gettempdir()), _SHARED_MEMORY):
+        with suppress(OSError):
+            yield Path(tempfile.mkdtemp(prefix=_ELSEWHERE, dir=parent))
+
+
+def _free_bytes(folder: Path) -> int:
+    """How many bytes may be written to ``folder``."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"0")
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether ``file`` exists and ends like a trace."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(-min(64, file.stat().st_size), os.SEEK_END)
+            return opened.read().rstrip().endswith((b"}", b"]"))
+    except OSError:
+        return False
+
+
+def _remove(files: Iterable[Path]) -> None:
+    """Remove ``files``, which need not exist, and their folders if we created them."""
+    for file in files:
+        file.unlink(missing_ok=True)
+        if file.parent.name.startswith(_ELSEWHERE):
+            shutil.rmtree(file.parent, ignore_errors=True)
+
+
+def _why_not(folder: Path) -> str:
+    """Why nothing more can be written to ``folder``, if that is known."""
+    if not folder.is_dir():
+        return f"{folder} no longer exists"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PIECE_BYTES))
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror or error})"
+    return f"{folder} has no room for the trace, or its files may not be as long"
+
+
+def _packed(plain: Path, target: Path, additions: Additions) -> Path:
+    """Compress ``plain`` with ``additions`` into ``target``, and remove it. There is a complete file at any time."""
+    replaced = plain if target.parent == plain.parent else target
+    with open(plain, "rb") as source, whole_file(replaced) as place, open(place, "wb") as packed:
+        packed.writelines(gzipped(with_additions(_pieces(source.read), additions)))
+        packed.flush()
+    if target.parent == plain.parent:
+        os.replace(plain, target)
+    else:
+        _remove([plain])
+    return target
+
+
+def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The output of ``read``, in large pieces, each of which ends at the end of an event."""
+    rest = b""
+    while data := read(_PIECE_BYTES):
+        data = rest + data
+        cut = data.rfind(_EVENT_START)
+        at = cut if cut > 0 else len(data) if len(data) > 4 * _PIECE_BYTES else 0
+        if at:
+            yield data[:at]
+        rest = data[at:]
+    if rest:
+        yield rest
+
+
+def with_additions(pieces: Iterable[bytes], additions: Additions) -> Iterator[bytes]:
+    """The trace in ``pieces`` with ``additions``: members at its top level, and an argument of each call."""
+    top: dict[str, Any] = {}
+    if additions.facts:
+        top[RECORDED_KEY] = additions.facts
+    if additions.calls is not NO_CALLS:
+        top[INSTALLED_KEY] = sorted(additions.calls.installed)
+    text = "".join(f'\n    "{key}": {json.dumps(value)},' for key, value in top.items()).encode()
+    for number, piece in enumerate(with_lines(pieces, additions.calls)):
+        head = _HEAD.match(piece) if number == 0 and text else None
+        yield piece[: head.end()] + text + piece[head.end() :] if head else piece

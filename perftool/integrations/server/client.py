@@ -1,0 +1,109 @@
+"""An HTTP client for a language-model server, vLLM or SGLang. It contacts only the given host, uses no proxy, and
+follows no redirect.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from perftool.errors import InputError
+
+_SHORT_S = 30
+# A server answers once its profile is written, which takes minutes for long profiles with stacks.
+_STOP_S = 1800
+# The metrics page of a large server has about 100 kB.
+_LONGEST = 64 << 20
+_NO_PROFILER = """\
+the server has no profiler: start vLLM with \
+--profiler-config '{"profiler": "torch", "torch_profiler_dir": "/a/folder"}' \
+(before version 0.13 with VLLM_TORCH_PROFILER_DIR=/a/folder), SGLang with SGLANG_TORCH_PROFILER_DIR=/a/folder"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server by its address. Its methods raise InputError, naming the address, if the request fails."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address, as the user would type it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def metrics(self) -> bytes | None:
+        """The metrics page; None if the server has none."""
+        status, body = self._ask("GET", "/metrics", _SHORT_S)
+        return body if status == http.client.OK else None
+
+    def start_profile(self) -> None:
+        """Start the profiler."""
+        status, _ = self._ask("POST", "/start_profile", _SHORT_S)
+        self._require(status, "the profiler cannot be started")
+
+    def stop_profile(self) -> None:
+        """Stop the profiler; returns when the server says that the traces are written."""
+        status, _ = self._ask("POST", "/stop_profile", _STOP_S)
+        self._require(status, "the profiler cannot be stopped")
+
+    def _require(self, status: int, what: str) -> None:
+        if status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
+            raise InputError(f"{self.url}: {_NO_PROFILER}")
+        if 300 <= status < 400:
+            raise InputError(f"{self.url}: answers with a redirect, which is not followed; name the server itself")
+        if status != http.client.OK:
+            raise InputError(f"{self.url}: {what} (HTTP {status})")
+
+    def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
+        connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
+        connection = connect(self.host, self.port, timeout=seconds)
+        # The timeout of a connection starts anew with each byte, and a server may send one at a time without end.
+        late = threading.Timer(seconds, _cut, [connection])
+        late.daemon = True
+        try:
+            late.start()
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read(_LONGEST + 1)
+            if not late.is_alive():
+                raise TimeoutError("timed out")
+        # A host such as a..b raises UnicodeError.
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or error or type(error).__name__
+            raise InputError(f"{self.url}: does not answer ({why})") from None
+        finally:
+            late.cancel()
+            connection.close()
+        if len(body) > _LONGEST:
+            raise InputError(f"{self.url}: answers with more than {_LONGEST >> 20} MB")
+        return answer.status, body
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End ``connection``, so that whoever reads from it gets an error or the end."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def server_at(address: str) -> Server:
+    """The server at ``http://HOST:PORT``. Raises InputError for anything else."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    plain = parts.path in ("", "/") and not (parts.query or parts.fragment)
+    # A message ends in a log, where a password must not be.
+    if "@" in address:
+        raise InputError("--server: must be http://HOST:PORT, without a user and a password")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
+        raise InputError(f"--server {address}: must be http://HOST:PORT")
+    return Server(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))

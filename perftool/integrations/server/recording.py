@@ -1,0 +1,123 @@
+"""One recording of a server: its metrics page before and after, and the traces that its profiler wrote in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from perftool.errors import InputError
+from perftool.integrations.server.client import Server
+from perftool.integrations.server.profile_folder import profile_folder
+from perftool.output_file import write_file
+from perftool.readers.serving import metrics_page
+
+_ENDINGS = ("*.pt.trace.json", "*.pt.trace.json.gz", "*.trace.json.gz")
+# File systems keep times to two seconds at worst.
+_CLOCK_S = 2.0
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The ``traces`` and metrics ``pages`` of a recording; without traces, ``missing`` says why.
+
+    ``idle``: the pages show that no token was generated meanwhile.
+    """
+
+    traces: tuple[Path, ...]
+    pages: tuple[Path, ...]
+    missing: str | None
+    idle: bool
+
+
+def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
+    """Profile ``server`` for ``seconds``; its files are then in ``folder``, even if the traces are not found.
+    ``profiles`` is the server's folder for traces, if the user names it. Raises InputError when the server has no
+    profiler or does not answer; Ctrl-C ends the profile early.
+    """
+    before = server.metrics()
+    begun = time.time() - _CLOCK_S
+    server.start_profile()
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.stop_profile()
+    after = server.metrics()
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = tuple(
+        _saved(folder / f"metrics_{name}.txt", page) for name, page in (("before", before), ("after", after)) if page
+    )
+    written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)
+    traces = tuple(_taken(trace, folder) for trace in _new_traces(written, begun))
+    return Recorded(traces, pages, None if traces else _why_none(written, folder), _idle(before, after))
+
+
+def _idle(before: bytes | None, after: bytes | None) -> bool:
+    if before is None or after is None:
+        return False
+    tokens = [metrics_page.read(page).pages[0].totals.get("output_tokens") for page in (before, after)]
+    return tokens[0] is not None and tokens[0] == tokens[1]
+
+
+def _saved(path: Path, content: bytes) -> Path:
+    write_file((content,), path)
+    return path
+
+
+def _is_here(host: str) -> bool:
+    """Whether ``host`` is an address of this machine: only those can be bound."""
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _new_traces(folder: Path | None, begun: float) -> list[Path]:
+    """The traces in ``folder`` written since ``begun``, in seconds since 1970."""
+    if folder is None:
+        return []
+    found = {trace for ending in _ENDINGS for trace in folder.rglob(ending)}
+    return sorted(trace for trace in found if _is_new(trace, begun))
+
+
+def _is_new(trace: Path, begun: float) -> bool:
+    """Whether ``trace`` is a regular file written since ``begun``. The folder may hold anything: pipes, links, files
+    that vanish meanwhile."""
+    try:
+        found = trace.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_mtime >= begun
+
+
+def _taken(trace: Path, folder: Path) -> Path:
+    """``trace`` in ``folder``, so that the recording is one folder: a link where the file system can, else a copy."""
+    target = folder / trace.name
+    if target.exists():
+        return target
+    try:
+        os.link(trace, target)
+    except OSError:
+        try:
+            shutil.copy2(trace, target)
+        except OSError as error:
+            raise InputError(f"{trace}: cannot be copied ({error.strerror or error})") from None
+    return target
+
+
+def _why_none(written: Path | None, folder: Path) -> str:
+    if written is None:
+        return (
+            f"the traces are where the server wrote them, which is not known here: copy them into {folder} and analyze "
+            "that folder, or name the place with --profile-folder"
+        )
+    return f"{written}: holds no new trace; does the server write its traces there?"

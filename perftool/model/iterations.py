@@ -1,0 +1,64 @@
+"""What a recording shows of a serving engine's iterations, for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServingPhase:
+    """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
+
+    ``total_ns`` is their time, ``share`` that of the window; ``batch`` is the mean over this time, None where no
+    annotation has it. ``prompt_tokens`` is None where the annotations lack it.
+    """
+
+    name: str
+    iterations: int
+    total_ns: int
+    share: float
+    median_ns: int
+    p99_ns: int
+    batch: float | None
+    prompt_tokens: int | None
+    generated_tokens: int | None
+
+
+@dataclass(frozen=True)
+class TokenGaps:
+    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest, 0 for none."""
+
+    median_ns: int
+    p99_ns: int
+    longest_ns: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The iterations of the rank ``rank``, the lowest that has any.
+
+    ``window_ns`` lasts from the first iteration to the end of the last; in ``without_requests_ns`` of it no iteration
+    ran or was prepared. ``decode_ns`` splits a mean decode by stage, and holds only stages that the recording shows;
+    it is empty without any. ``batch_limit`` is max_num_seqs, None when no input states it;
+    ``token_gaps`` None where no request generates twice.
+    """
+
+    rank: int
+    window_ns: int
+    without_requests_ns: int
+    phases: tuple[ServingPhase, ...]
+    decode_ns: Mapping[str, int]
+    batch_limit: int | None = None
+    token_gaps: TokenGaps | None = None
+
+    @property
+    def generated_per_s(self) -> float:
+        """Tokens that requests generated per second of the window, without the first of each request."""
+        return sum(phase.generated_tokens or 0 for phase in self.phases) / (self.window_ns / 1e9)
+
+    @property
+    def prompt_per_s(self) -> float:
+        """Prompt tokens per second of the window."""
+        return sum(phase.prompt_tokens or 0 for phase in self.phases) / (self.window_ns / 1e9)

@@ -1,0 +1,29 @@
+"""What fills the memory of a device when most is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The memory that one kind of block takes at the peak of ``device`` of ``rank``, at ``ts_ns``.
+
+    ``count`` is None where the blocks were made before the recording. ``makers`` lists the ops that made most of it.
+    ``allocated`` is the whole peak, ``reserved`` what the allocator holds then, None where it does not say.
+    """
+
+    rank: int
+    device: str
+    ts_ns: int
+    kind: str
+    bytes: int
+    count: int | None
+    makers: str
+    allocated: int
+    reserved: int | None
+
+
+def memory_place(device_type: int | None, device: int | None) -> str:
+    """Where the blocks of a device are, in words; PyTorch's device type of the host is 0."""
+    return f"device {device or 0}" if device_type and device_type > 0 else "host memory"

@@ -1,0 +1,80 @@
+"""Records about a server of a language model: its buckets, its load over time, what clients and counters measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+BucketOrigin = Literal["warmed", "missed", "added"]
+Statistic = Literal["mean", "median", "p99", "total", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A shape of the server: ``batch`` requests of ``query`` tokens each, with ``blocks`` of context in all.
+
+    ``warmed`` buckets were prepared before serving, ``missed`` shapes were met while serving without a bucket, and
+    ``added`` ones the server made for these. ``query`` or ``blocks`` is None where the release has no such dimension.
+    """
+
+    phase: str
+    batch: int
+    query: int | None
+    blocks: int | None
+    origin: BucketOrigin
+    rank: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingInterval:
+    """A line of statistics, of the time since the one before. ``time_ns`` counts from midnight of the log's first day.
+
+    Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at its end.
+    Drafts are of speculative decoding; ``acceptance_length`` is the mean number of tokens that a step of it produces.
+    """
+
+    engine: str
+    time_ns: int | None
+    prompt_tokens_per_s: float | None = None
+    generation_tokens_per_s: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    cache_ratio: float | None = None
+    prefix_hit_ratio: float | None = None
+    preemptions: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    acceptance_length: float | None = None
+    rank: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingNumber:
+    """One number: times in ms where ``name`` ends so, rates per second, else counts."""
+
+    name: str
+    statistic: Statistic
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """What one run of a benchmark client measured; its printed form is rounded, so not ``exact``."""
+
+    numbers: tuple[ServingNumber, ...]
+    exact: bool = True
+
+    @property
+    def requests(self) -> float:
+        """The number of requests that succeeded, 0 when the result does not state it."""
+        return next((one.value for one in self.numbers if one.name == "requests"), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """A saved ``/metrics`` page: totals of each known name since the server's start, which ``started`` identifies."""
+
+    started: float | None
+    totals: dict[str, float]

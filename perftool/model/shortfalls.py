@@ -1,0 +1,123 @@
+"""Attainable shares of a device's peak, and reasons why an op falls short of them, from ``shortfalls.toml``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli
+
+_FILE = Path(__file__).parent.parent / "shortfalls.toml"
+
+
+@dataclass(frozen=True)
+class Attainable:
+    """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (patterns of names).
+
+    Kind ``memory`` stands for the share of the bandwidth. No ``dtypes`` means all of them.
+    """
+
+    devices: tuple[str, ...]
+    kinds: tuple[str, ...]
+    share: float
+    source: str
+    dtypes: tuple[str, ...] = ()
+    estimate: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A pattern for the tile in the name of a kernel. ``counts_threads``: its grid counts threads instead of blocks;
+    ``persistent``: one block computes several tiles."""
+
+    pattern: str
+    counts_threads: bool = False
+    persistent: bool = False
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The compute capability (times 10) of kernels with such a name; None where the name itself states it."""
+
+    pattern: str
+    capability: int | None = None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason why an op is slow: ``when`` is a condition in SQL, the texts are templates over the same columns.
+
+    ``on`` says where it can hold. On the CPU the work of an op is the op itself.
+    """
+
+    name: str
+    when: str
+    because: str
+    fix: str
+    short_fix: str
+    on: Literal["accelerator", "cpu", "any"] = "accelerator"
+
+    @property
+    def condition(self) -> str:
+        """``when``, where the reason can hold."""
+        where = {"any": "", "cpu": " AND kernel = name", "accelerator": " AND kernel IS DISTINCT FROM name"}
+        return f"({self.when}){where[self.on]}"
+
+
+@dataclass(frozen=True)
+class Shortfalls:
+    """All of ``shortfalls.toml``."""
+
+    attainable: tuple[Attainable, ...]
+    tile: tuple[Tile, ...]
+    generation: tuple[Generation, ...]
+    reason: tuple[Reason, ...]
+
+
+@cache
+def shortfalls() -> Shortfalls:
+    """The content of the file."""
+    read = tomli.loads(_FILE.read_text(encoding="utf-8"))
+    return Shortfalls(
+        tuple(map(_attainable, read["attainable"])),
+        tuple(Tile(**row) for row in read["tile"]),
+        tuple(Generation(**row) for row in read["generation"]),
+        tuple(Reason(**row) for row in read["reason"]),
+    )
+
+
+def _attainable(row: dict[str, Any]) -> Attainable:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Attainable(**values)
+
+
+def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable | None:
+    """The entry for ops of ``kind`` on ``device`` (a name of devices.toml) with operands of ``dtype``."""
+    for entry in shortfalls().attainable:
+        if (
+            kind in entry.kinds
+            and (not entry.dtypes or dtype in entry.dtypes)
+            and any(fnmatchcase(device, pattern) for pattern in entry.devices)
+        ):
+            return entry
+    return None
+
+
+def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
+    """Rows and columns of the tile stated in the name of ``kernel``."""
+    for tile in shortfalls().tile:
+        if found := re.search(tile.pattern, kernel):
+            return tile, int(found[1]), int(found[2])
+    return None
+
+
+def generation_of(kernel: str) -> int | None:
+    """The target compute capability (times 10) of ``kernel``, by its name."""
+    for generation in shortfalls().generation:
+        if found := re.search(generation.pattern, kernel):
+            return generation.capability or int(found[1])
+    return None

@@ -1,0 +1,44 @@
+"""Why ops and kernels have no model."""
+
+from __future__ import annotations
+
+import re
+
+from perftool.model.efficiency import OpRate
+
+NO_MODEL = "no model of this op"
+_WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
+# vLLM's product of a mixture names types (result, tokens, weights) and tile: Triton's ``matmul_ogs``.
+_OGS = re.compile(r"_matmul_ogs_[NT]+_\w+?x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x\d+")
+_WHY = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (
+            r"SplitLookup|embedding_(?:backward_)?codegen|codegen_lookup|embedding_codegen",
+            "widths of its tables and rows found: not recorded",
+        ),
+        (r"unified_attention.*\(window\)$", "size of its window: not recorded"),
+        (r"unified_attention", "lengths of its sequences: no annotation has them"),
+        (r"::moe_forward", "sizes of its weights: not recorded"),
+        (r"^triton_tem_", "a template whose arguments do not show its sizes"),
+        (r"^triton_", "it picks rows by index: what it reads is not recorded"),
+    )
+)
+
+
+def why_no_model(op: OpRate) -> str:
+    """Why the work of ``op`` is unknown; empty if it is known, and for collectives."""
+    if op.bytes is not None or op.kind == "collective":
+        return ""
+    if op.source != "op":
+        return _WITHOUT_OP.get(op.source, "no op launched it") + _named(op.name)
+    if op.input_dims is None:
+        return "shapes not recorded"
+    special = next((reason for pattern, reason in _WHY if pattern.search(op.name)), "")
+    return special or (NO_MODEL if op.kind is None else "arguments not recorded")
+
+
+def _named(kernel: str) -> str:
+    """What the name of ``kernel`` says in place of shapes."""
+    found = _OGS.match(kernel)
+    return f" ({found[1]} by {found[2]}, tiles of {found[3]} x {found[4]} x {found[5]})" if found else ""

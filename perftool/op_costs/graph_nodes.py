@@ -1,0 +1,42 @@
+"""Operations of the nodes of a compiled Gaudi graph, by the names of their kernels. Slowest dimension first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+Shape = tuple[int, ...]
+_PRODUCTS = {"gemm", "batch_gemm", "masked_batch_gemm"}
+# Channels are the fastest dimension of what a convolution reads and writes.
+_FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
+
+
+def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
+    """Operations of one run of a node: a multiplication and an addition are two. None without a model for its kernel.
+
+    A product has 2 m k n, where m x n is its result and k what its operands share, whichever of them is transposed. A
+    convolution multiplies each element of a result with all weights of its channel; so do its gradients, with those of
+    the gradient of the result.
+    """
+    if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
+        return None
+    if guid in _PRODUCTS:
+        return _product(inputs[0], inputs[1], outputs[0])
+    if guid.startswith(_FORWARD):
+        return _convolution(outputs[0], inputs[1])
+    if guid.startswith(_OF_INPUT):
+        return _convolution(inputs[0], inputs[1])
+    return _convolution(inputs[0], outputs[0]) if guid.startswith(_OF_WEIGHT) else None
+
+
+def _product(a: Shape, b: Shape, result: Shape) -> int | None:
+    if min(map(len, (a, b, result))) < 2:
+        return None
+    m, n = result[-2:]
+    shared, rest = divmod(prod(a[-2:]), m)
+    return 2 * prod(result) * shared if not rest and prod(b[-2:]) == shared * n else None
+
+
+def _convolution(result: Shape, weights: Shape) -> int | None:
+    of_channel, rest = divmod(prod(weights), result[-1])
+    return None if rest else 2 * prod(result) * of_channel

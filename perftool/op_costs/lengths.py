@@ -1,0 +1,39 @@
+"""The sequence lengths of a batch, from vLLM's annotation around a step.
+
+New: ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)`` has, for the requests that
+start and for those that go on, the sums over sequences of q queries and k keys: q, k, q q and q k. Old:
+``execute_context_1(888_788544)_generation_0(0)`` has the sums of q and of its square, for the start alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perftool.op_costs.call import NoModelError
+
+_SUMS = re.compile(r"\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)")
+_OLD = re.compile(r"context_\d+\((\d+)_(\d+)\)_generation_0\(0\)")
+_LONGEST = 15
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Sums over the sequences of a batch: queries, keys, and pairs of both under a causal mask."""
+
+    queries: int
+    keys: int
+    pairs: float
+
+
+def lengths_of(annotation: str) -> Lengths:
+    """The sums that ``annotation`` states; NoModelError where it states none."""
+    sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
+    if sums:
+        queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))
+        return Lengths(queries, keys, products - squares / 2)
+    if old := _OLD.search(annotation):
+        queries, squares = (int(number[:_LONGEST]) for number in old.groups())
+        # At least the keys of the queries themselves.
+        return Lengths(queries, queries, squares / 2)
+    raise NoModelError("lengths are not in an annotation")

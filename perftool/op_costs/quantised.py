@@ -1,0 +1,112 @@
+"""Products with weights of few bits, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
+bitsandbytes' and PyTorch's own.
+
+The operations are those of a plain product. Bytes are those of the tensors as they are stored, packed weights and
+scales included. Products of 8-bit operands run at the rate of 8 bit; where only the weights have few bits, they are
+widened first, and the rate is that of the other operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perftool.op_costs.call import Call, NoModelError, Tensor
+from perftool.op_costs.cost import Cost, moved
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """``a`` is the position of the rows, ``weight`` that of the matrix (None where it differs by version); ``columns``
+    finds its columns. ``result`` is the position of a result that is given, ``made`` the type of one that is not (that
+    of the rows without it). ``packed_rows`` elements of ``a`` share a byte."""
+
+    columns: Callable[[Call, Tensor, Tensor], int]
+    a: int = 0
+    weight: int | None = 1
+    result: int | None = None
+    made: str | None = None
+    packed_rows: int = 1
+
+    def sizes(self, call: Call) -> tuple[int, int, int]:
+        """Rows, columns and terms."""
+        a = call.tensor(self.a)
+        weight = a if self.weight is None else call.tensor(self.weight)
+        if not a.dims or len(weight.dims) < 2:
+            raise NoModelError("not a product")
+        rows = a.shaped(a.dims[:-1]).count
+        return rows, self.columns(call, a, weight), a.dims[-1] * self.packed_rows
+
+    def __call__(self, call: Call) -> Cost:
+        m, n, k = self.sizes(call)
+        a = call.tensor(self.a)
+        given = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
+        kind = call.tensor(self.result).type if self.result is not None else self.made or a.type
+        result = Tensor((m, n), kind)
+        # A result that is given by its shape alone is not read.
+        read = [one for one in given if one.dims != (m, n) or one is given[0]]
+        dtype = "fp4" if self.packed_rows > 1 else a.rate_name
+        return Cost(2 * m * n * k, moved(*read, result), "matrix", dtype)
+
+
+def _rows(call: Call, a: Tensor, weight: Tensor) -> int:
+    """A matrix that is stored by its columns."""
+    return _fitting(weight.dims[0], a.dims[-1], weight.dims[1])
+
+
+def _last(call: Call, a: Tensor, weight: Tensor) -> int:
+    return _fitting(weight.dims[1], a.dims[-1], weight.dims[0])
+
+
+def _fitting(columns: int, wanted: int, terms: int) -> int:
+    if wanted != terms:
+        raise NoModelError("not a product")
+    return columns
+
+
+def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
+    """Eight weights of 4 bit in a number, along the columns."""
+    return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
+
+
+def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
+    """Several weights in a number, along the terms."""
+    return weight.dims[1]
+
+
+def _named(call: Call, a: Tensor, weight: Tensor) -> int:
+    """Rows, columns and terms are consecutive arguments, whose position differs by version."""
+    for at in range(len(call.scalars) - 2):
+        try:
+            sizes = [call.numbers(place) for place in (at, at + 1, at + 2)]
+        except NoModelError:
+            continue
+        if sizes[0] == [a.dims[0]] and sizes[2] == [a.dims[-1]] and len(sizes[1]) == 1:
+            return sizes[1][0]
+    raise NoModelError("sizes are not recorded")
+
+
+def _by_scales(call: Call, a: Tensor, weight: Tensor) -> int:
+    """``_weight_int4pack_mm``: scales and zero points by group, column."""
+    scales = call.tensor(3)
+    if len(scales.dims) != 3:
+        raise NoModelError("not a product")
+    return scales.dims[1]
+
+
+_HALF = "c10::BFloat16"
+QUANTISED: dict[str, Quantised] = {
+    "_C::cutlass_scaled_mm": Quantised(_last, a=1, weight=2, result=0),
+    "_C::cutlass_scaled_mm_azp": Quantised(_last, a=1, weight=2, result=0),
+    "_C::cutlass_scaled_fp4_mm": Quantised(_rows, a=1, weight=2, result=0, packed_rows=2),
+    "_C::gptq_marlin_gemm": Quantised(_named, weight=None), "_C::marlin_gemm": Quantised(_named, weight=None),
+    "_C::awq_gemm": Quantised(_packed), "_C::gptq_gemm": Quantised(_packed_terms),
+    "sgl_kernel::fp8_scaled_mm": Quantised(_last, made=_HALF),
+    "sgl_kernel::int8_scaled_mm": Quantised(_last, made=_HALF),
+    "aiter::gemm_a8w8": Quantised(_rows, result=4), "aiter::gemm_a8w8_blockscale": Quantised(_rows, made=_HALF),
+    "aiter::gemm_a8w8_bpreshuffle": Quantised(_rows, made=_HALF),
+    "vllm::w8a8_triton_block_scaled_mm_func": Quantised(_rows, made=_HALF),
+    "vllm::w8a8_block_fp8_matmul": Quantised(_rows, made=_HALF),
+    "bitsandbytes::int8_linear_matmul": Quantised(_rows, made="int"),
+    "aten::_weight_int4pack_mm": Quantised(_by_scales), "aten::_weight_int8pack_mm": Quantised(_rows),
+}  # fmt: skip

@@ -1,0 +1,101 @@
+"""Reads the statistics that a server of a language model logs every few seconds: vLLM (V0 and V1) and SGLang."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from perftool.model.records import LogReading
+from perftool.model.serving import ServingInterval
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.log_time import DAY_NS
+
+_VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch. #", "SpecDecoding metrics: "
+CORES = (_VLLM, _SGLANG, _DRAFTS)
+# Ten days of a line per second take a quarter of a GB.
+_MOST = 1_000_000
+
+_REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
+_ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
+_Fields = dict[str, tuple[re.Pattern[str], float]]
+# The pattern of each number, and its unit.
+_VLLM_RATES: _Fields = {
+    "prompt_tokens_per_s": (re.compile(rf"Avg prompt throughput: {_REAL}"), 1),
+    "generation_tokens_per_s": (re.compile(rf"Avg generation throughput: {_REAL}"), 1),
+    "cache_ratio": (re.compile(rf"KV cache usage: {_REAL}%"), 0.01),
+    # V0 prints the rate of the device and that of the host on a line of their own.
+    "prefix_hit_ratio": (re.compile(rf"(?<!External )[Pp]refix cache hit rate: {_REAL}%"), 0.01),
+}
+_VLLM_COUNTS = {
+    "running": re.compile(rf"Running: {_WHOLE} reqs"),
+    # V0 calls them pending.
+    "waiting": re.compile(rf"(?:Waiting|Pending): {_WHOLE} reqs"),
+    "preemptions": re.compile(rf"Preemptions: {_WHOLE}"),
+}
+_SGLANG_RATES: _Fields = {
+    "generation_tokens_per_s": (re.compile(rf"gen throughput \(token/s\): {_REAL}"), 1),
+    "cache_ratio": (re.compile(rf"token usage: {_REAL}"), 1),
+}
+_SGLANG_COUNTS = {
+    "running": re.compile(rf"#running-req: {_WHOLE}"),
+    "waiting": re.compile(rf"#queue-req: {_WHOLE}"),
+}
+_DRAFT_COUNTS = {
+    "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
+    "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
+}
+_LENGTH: _Fields = {"acceptance_length": (re.compile(rf"Mean acceptance length: {_REAL}"), 1)}
+
+
+class IntervalScanner:
+    """Collects statistics from the lines of a log, fed in order."""
+
+    def __init__(self, tally: IssueTally) -> None:
+        self._tally = tally
+        self._intervals: list[ServingInterval] = []
+        self._day_ns, self._last_ns = 0, 0
+
+    def feed(self, line: LogLine) -> None:
+        """Process one line."""
+        text = line.text
+        if _VLLM in text:
+            self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})
+        elif text.startswith(_SGLANG):
+            self._add(line, {**_rates(_SGLANG_RATES, text), **_counts(_SGLANG_COUNTS, text)})
+        elif _DRAFTS in text and self._intervals:
+            # vLLM prints it right behind the statistics of the same interval.
+            drafts: dict[str, Any] = {**_counts(_DRAFT_COUNTS, text), **_rates(_LENGTH, text)}
+            self._intervals[-1] = replace(self._intervals[-1], **drafts)
+
+    def reading(self) -> LogReading:
+        """The intervals so far."""
+        return LogReading(intervals=tuple(self._intervals), kind="runtime_log")
+
+    def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
+        if len(self._intervals) >= _MOST:
+            self._tally.note("too many intervals", f"only the first {_MOST:,} are kept", line.number)
+            return
+        engine = _ENGINE.search(line.text)
+        name, time_ns = engine[1] if engine else "", self._time(line.prefix.time_ns)
+        self._intervals.append(ServingInterval(name, time_ns, **numbers, rank=line.rank, line=line.number))
+
+    def _time(self, time_ns: int | None) -> int | None:
+        """Nanoseconds that keep growing past midnight, where a line has no year."""
+        if time_ns is None or time_ns >= DAY_NS:
+            return time_ns
+        # Lines of several processes may swap, but by less than half a day.
+        self._day_ns += DAY_NS if time_ns < self._last_ns - DAY_NS // 2 else 0
+        self._last_ns = time_ns
+        return self._day_ns + time_ns
+
+
+def _rates(fields: _Fields, text: str) -> dict[str, float]:
+    found = ((name, pattern.search(text), unit) for name, (pattern, unit) in fields.items())
+    return {name: float(match[1]) * unit for name, match, unit in found if match}
+
+
+def _counts(fields: dict[str, re.Pattern[str]], text: str) -> dict[str, int]:
+    found = ((name, pattern.search(text)) for name, pattern in fields.items())
+    return {name: int(match[1]) for name, match in found if match}

@@ -1,0 +1,52 @@
+"""Lines of a server of a language model that state an event or a setting: vLLM, and its plugin for Gaudi."""
+
+from __future__ import annotations
+
+import re
+
+from perftool.model.records import ConfigEntry, LogReading
+from perftool.readers.logs.bridge_patterns import known_line
+from perftool.readers.text.log_lines import LogLine
+
+SERVING_PATTERNS = (
+    # V0 prints every fiftieth preemption, with the number so far (from 0).
+    known_line(
+        "is preempted by",
+        r"is preempted by (?:PreemptionMode\.)?(?P<name>\w{1,40})"
+        r"(?:.{0,400}cumulative_preemption=(?P<value>\d{1,18}))?",
+        "preemption",
+        "count",
+    ),
+    known_line("will be overwritten!", r"Your configuration (?P<name>.{1,200}?) will be overwritten!", "flag_ignored"),
+    known_line("Warmup finished in", r"Warmup finished in (?P<value>\d{1,9})(?:\.\d+)? secs", "warmup", "s"),
+    known_line("Profiler stopped successfully", r"", "profile_written"),
+    known_line("Skipping warmup", r"", "warmup_skipped"),
+    known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
+)
+# V0 prints all arguments.
+CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
+# What a finding needs to name; the whole list may hold keys and paths.
+_SETTING = re.compile(
+    r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
+    r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size)"
+    r"'?(?:=|: )(?P<value>[\w.]{1,40})"
+)
+
+
+class SettingScanner:
+    """Collects the settings that a server prints at its start."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, ConfigEntry] = {}
+
+    def feed(self, line: LogLine) -> None:
+        """Process one line; a later one overrules an earlier one, which may be a default."""
+        if any(core in line.text for core in CORES):
+            for found in _SETTING.finditer(line.text):
+                if found["value"] != "None":
+                    key = found["key"]
+                    self._entries[key] = ConfigEntry("server", key, found["value"], line.rank, line.number)
+
+    def reading(self) -> LogReading:
+        """The last value of each setting."""
+        return LogReading(config=tuple(self._entries.values()), kind="runtime_log")

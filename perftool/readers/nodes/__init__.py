@@ -1,0 +1,60 @@
+"""Readers of recipe nodes, from Gaudi's profiler and graph compiler."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perftool.errors import InputError
+from perftool.readers.files.stream import reads_once
+
+HOST_TRACE = ".host_trace.json"
+
+
+def is_bundle(path: str) -> bool:
+    """Whether the file has the name of a native profiler's archive and no JSON content, as old releases wrote.
+
+    Raises InputError when it cannot be opened.
+    """
+    return path.lower().endswith(".hltv") and not first_bytes(path).lstrip().startswith((b"{", b"["))
+
+
+def holds_host_trace(path: str) -> bool:
+    """Whether the file is an archive of the native profiler that contains host calls."""
+    if reads_once(path) or not is_bundle(path):
+        return False
+    # Imported here: only archives need its modules.
+    from perftool.readers.nodes.bundle import has_host_trace
+
+    return has_host_trace(path)
+
+
+@contextmanager
+def as_trace(path: str) -> Iterator[str]:
+    """The file that holds the trace of ``path``: itself, or a copy of the host calls in an archive.
+
+    Raises InputError for an archive without host calls; errors inside the block name ``path`` instead of the copy.
+    """
+    if reads_once(path) or not is_bundle(path):
+        yield path
+        return
+    from perftool.readers.nodes.bundle import copy_host_trace
+
+    with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
+        copy = Path(folder) / f"{Path(path).stem}{HOST_TRACE}"
+        try:
+            copy_host_trace(path, copy)
+            yield str(copy)
+        except InputError as error:
+            raise InputError(str(error).replace(str(copy), path)) from None
+
+
+def first_bytes(path: str) -> bytes:
+    """The first four bytes. Raises InputError when the file cannot be opened."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None

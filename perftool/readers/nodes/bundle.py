@@ -1,0 +1,242 @@
+"""Reads ``.hltv`` archives of Gaudi's native profiler for its viewer: a zip or a gzipped tar, by its first bytes.
+
+It reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
+``synprof_parser`` reads the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
+their full names, which are never used for writing; links and nested archives are ignored; and bounds limit the number
+of members, the size of each, and its ratio to the compressed size.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from perftool.errors import InputError
+from perftool.model.inputs import UNREAD, ImportIssue, ReadingKind
+from perftool.model.records import LogReading, combine
+from perftool.readers.files.rank_name import rank_of
+from perftool.readers.files.stream import ByteStream
+from perftool.readers.nodes import analyzed_nodes, first_bytes, post_graph
+
+MOST_MEMBERS = 20_000
+MOST_MEMBER_BYTES = 1 << 30
+# JSON compresses to a twentieth, rarely to a hundredth.
+MOST_RATIO = 200
+_ANY_RATIO_BYTES = 32 << 20
+# A directory entry of a zip is 46 bytes, a name, and little else.
+_MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
+_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
+_LONGEST_END = (64 << 10) + 22 + 20 + 56
+_BLOCK = 1 << 20
+# Damaged members that are reported one by one; the others are counted.
+_MOST_ISSUES = 10
+
+_ANALYZER = "views/trace_analyzer.json"
+_HOST = "prof-data/host/host_trace.json"
+_GRAPH = re.compile(r"prof-data/post-graph/[^/\\]+\.json")
+_RAW = re.compile(r"prof-data/bin/[^/\\]+")
+
+
+def read(path: str, rank: int | None = None) -> LogReading:
+    """The nodes in the archive, and a note about members that only ``synprof_parser`` reads.
+
+    Damaged members are left out and counted. Raises InputError when nothing useful remains, and beyond the bounds.
+    """
+    rank = rank_of(path) if rank is None else rank
+    readings: list[LogReading] = []
+    issues: list[ImportIssue] = []
+    raw, host = 0, False
+    with _Members(path) as members:
+        for name, content in members:
+            raw += _RAW.fullmatch(name) is not None
+            host = host or name == _HOST
+            reader = _reader(name)
+            if reader is None:
+                continue
+            try:
+                readings.append(reader(b"".join(content()), rank, f"{path}: {name}"))
+            except _BoundError:
+                raise
+            except InputError as error:
+                issues.append(ImportIssue("damaged member", 1, str(error)))
+        issues += members.issues
+    if len(issues) > _MOST_ISSUES:
+        rest = len(issues) - _MOST_ISSUES
+        issues[_MOST_ISSUES:] = [ImportIssue("damaged member", rest, f"and {rest:,} more members are damaged")]
+    if not readings and not host:
+        what = "a raw hardware trace alone, which synprof_parser --csv turns into CSV" if raw else "nothing of use here"
+        raise InputError("; ".join([f"{path}: holds {what}", *(issue.message for issue in issues)]))
+    if raw:
+        issues.append(
+            ImportIssue(UNREAD, raw, f"raw hardware traces, which synprof_parser --csv turns into CSV: {raw}")
+        )
+    kind: ReadingKind = "nodes" if any(reading.nodes for reading in readings) else "graph"
+    return combine((*readings, LogReading(issues=tuple(issues))), kind=kind)
+
+
+def _reader(name: str) -> Callable[[bytes, int | None, str], LogReading] | None:
+    if name == _ANALYZER:
+        return analyzed_nodes.read_view
+    return post_graph.read if _GRAPH.fullmatch(name) else None
+
+
+def has_host_trace(path: str) -> bool:
+    """Whether the archive holds host calls. False if it is damaged or beyond the bounds before them."""
+    try:
+        with _Members(path) as members:
+            return any(name == _HOST for name, _ in members)
+    except InputError:
+        return False
+
+
+def copy_host_trace(path: str, into: Path) -> None:
+    """Write the trace of host calls to the file ``into``. Raises InputError when there is none."""
+    with _Members(path) as members:
+        for name, content in members:
+            if name == _HOST:
+                with into.open("wb") as target:
+                    for block in content():
+                        target.write(block)
+                return
+    raise InputError(f"{path}: holds no trace of the host ({_HOST})")
+
+
+class _BoundError(InputError):
+    """The archive is larger than any real one."""
+
+
+_Content = Callable[[], Iterator[bytes]]
+
+
+class _Members:
+    """The names and contents of the regular files of an archive, in order; use as a context manager.
+
+    Read a content, if at all, before the next member. ``issues`` reports an archive that ends early.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open = ExitStack()
+        self.issues: list[ImportIssue] = []
+
+    def __enter__(self) -> _Members:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.close()
+
+    def __iter__(self) -> Iterator[tuple[str, _Content]]:
+        begins = first_bytes(self._path)
+        if not begins.startswith((_ZIP, _ZIP_END, _GZIP)):
+            raise InputError(f"{self._path}: is neither a zip nor a gzipped tar, which an .hltv file is")
+        members = self._tar() if begins.startswith(_GZIP) else self._zip()
+        for count, (name, content) in enumerate(members, 1):
+            if count > MOST_MEMBERS:
+                raise _BoundError(f"{self._path}: holds more than {MOST_MEMBERS:,} files, which no profiler writes")
+            if content is not None:
+                yield name.removeprefix("./"), content
+
+    def _zip(self) -> Iterator[tuple[str, _Content | None]]:
+        _require_small_directory(self._path)
+        try:
+            archive = self._open.enter_context(zipfile.ZipFile(self._path))
+        except _DAMAGE as error:
+            raise InputError(f"{self._path}: the archive is damaged or cut off ({error})") from None
+        for info in archive.infolist():
+            link = stat.S_ISLNK(info.external_attr >> 16)
+            yield info.filename, None if link or info.is_dir() else partial(self._unzipped, archive, info)
+
+    def _unzipped(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+        if info.flag_bits & 1:
+            raise InputError(f"{self._path}: {info.filename} is encrypted")
+        most = max(_ANY_RATIO_BYTES, MOST_RATIO * info.compress_size)
+        try:
+            with archive.open(info) as file:
+                yield from self._bounded(info.filename, file, most)
+        except _DAMAGE as error:
+            raise InputError(f"{self._path}: {info.filename} is damaged or cut off ({error})") from None
+
+    def _tar(self) -> Iterator[tuple[str, _Content | None]]:
+        stream = self._open.enter_context(ByteStream(self._path))
+        try:
+            with tarfile.open(fileobj=_Decompressed(stream), mode="r|") as archive:
+                for info in archive:
+                    # The holes of a sparse file cost nothing to pack; no profiler writes one.
+                    plain = info.isreg() and not info.issparse()
+                    yield info.name, partial(self._untarred, archive, info) if plain else None
+        except _DAMAGE as error:
+            # The members before the damage are sound.
+            why = stream.issues[0].message if stream.issues else str(error)
+            self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged or cut off: {why}"))
+
+    def _untarred(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
+        try:
+            if file := archive.extractfile(info):
+                yield from self._bounded(info.name, file, MOST_MEMBER_BYTES)
+        except _DAMAGE as error:
+            raise InputError(f"{self._path}: {info.name} is damaged or cut off ({error})") from None
+
+    def _bounded(self, name: str, file: IO[bytes], most: int) -> Iterator[bytes]:
+        """The content, limited to ``most`` bytes, whatever size the archive declares."""
+        size = 0
+        while block := file.read(_BLOCK):
+            size += len(block)
+            if size > min(most, MOST_MEMBER_BYTES):
+                raise _BoundError(f"{self._path}: {name} grows to more than {size >> 20} MB: an archive bomb")
+            yield block
+
+
+_DAMAGE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
+)  # fmt: skip
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of a compressed stream as a file, up to a maximum compression ratio."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream, self._blocks = stream, stream.blocks()
+        self._rest = memoryview(b"")
+        self._given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill ``buffer`` with the next bytes; 0 at the end. Raises InputError for a bomb."""
+        if not self._rest:
+            self._rest = memoryview(next(self._blocks, b""))
+            self._given += len(self._rest)
+            if self._given > max(_ANY_RATIO_BYTES, MOST_RATIO * self._stream.size):
+                raise _BoundError(f"{self._stream.path}: is packed more than {MOST_RATIO}-fold: an archive bomb")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def _require_small_directory(path: str) -> None:
+    """Raise InputError for a zip with too large a directory, since zipfile reads it whole."""
+    with open(path, "rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(-min(size, _LONGEST_END), io.SEEK_END)
+        tail = file.read()
+    at, at64 = tail.rfind(_ZIP_END), tail.rfind(_ZIP64_END)
+    directory = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+    if at64 >= 0:
+        directory = max(
+            directory if directory != 0xFFFF_FFFF else 0, int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
+        )
+    if directory > _MOST_DIRECTORY_BYTES:
+        raise _BoundError(f"{path}: holds more files than the {MOST_MEMBERS:,} that a profiler writes")

@@ -1,0 +1,133 @@
+"""Reads compiled graphs from the graph compiler: ``prof-data/post-graph/*.json`` or GRAPH_VISUALIZATION=1.
+
+The keys are those of ``post_graph_serializer.cpp`` in the open Gaudi software. The file has the fastest dimension of
+a shape first; this reader puts the slowest first, as PyTorch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perftool.errors import InputError
+from perftool.model.nodes import GraphNode, GraphTensor
+from perftool.model.records import LogReading
+from perftool.readers.files.rank_name import rank_of
+from perftool.readers.files.stream import whole
+from perftool.readers.nodes.json_list import list_under
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.trace import envelope
+
+# A graph of a large model has some ten thousand nodes of a few kB.
+MOST_BYTES = 512 << 20
+_HEAD = 256 << 10
+_KEY = b'"graphs"'
+_TELLING = (b'"recipe_debug_id"', b'"is_logical"', b'"exec_order_idx"', b'"input_tensors"', b'"max_shape"')
+_ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
+_MOST_DIMENSIONS = 32
+_MOST_NUMBER = 1 << 48
+
+
+def begins_graphs(data: bytes) -> bool:
+    """Whether ``data`` is the beginning of a file with compiled graphs."""
+    head = data[:_HEAD]
+    return _KEY in head and "graphs" in envelope.top_keys(head) and any(word in head for word in _TELLING)
+
+
+def read_file(path: str, rank: int | None = None) -> LogReading:
+    """The device nodes of the file at ``path``; its name states the rank. Raises the errors of ``read``."""
+    return read(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
+
+
+def read(data: bytes, rank: int | None, path: str) -> LogReading:
+    """The device nodes in ``data``. Raises InputError, naming ``path``, for any other content."""
+    graphs = list_under("graphs", data, path)
+    if graphs is None:
+        raise InputError(f"{path}: is no post-graph file: it has no list of graphs")
+    tally = IssueTally()
+    nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, tally)]
+    return LogReading(graph_nodes=tuple(nodes), issues=tally.issues(), kind="graph")
+
+
+def _nodes(graph: Mapping[str, Any], rank: int | None, tally: IssueTally) -> Iterator[GraphNode]:
+    tensors = {
+        one["name"]: tensor
+        for one in _tables(graph.get("tensors"))
+        if isinstance(one.get("name"), str) and (tensor := _tensor(one)) is not None
+    }
+    for node in _tables(graph.get("nodes")):
+        if node.get("is_logical") is True:
+            continue
+        if (made := _node(graph, node, tensors, rank)) is None:
+            tally.note("node", "nodes of a graph without a name or an engine were left out")
+        else:
+            yield made
+
+
+def _node(
+    graph: Mapping[str, Any], node: Mapping[str, Any], tensors: Mapping[str, GraphTensor], rank: int | None
+) -> GraphNode | None:
+    name, engine = _text(node.get("name")), _engine(node.get("engine"))
+    if name is None or engine is None:
+        return None
+    fused = node.get("fused_node_graph")
+    inner = _tables(fused.get("nodes")) if isinstance(fused, dict) else []
+    origins = node.get("origin_nodes")
+    return GraphNode(
+        recipe=_whole(graph.get("recipe_debug_id")),
+        recipe_name=_text(graph.get("name")),
+        node=name,
+        node_id=_whole(node.get("id")),
+        engine=engine,
+        guid=_text(node.get("guid")) or "",
+        inputs=_operands(node.get("input_tensors"), tensors),
+        outputs=_operands(node.get("output_tensors"), tensors),
+        # The compiler writes zero for a missing estimate.
+        expected_cycles=_whole(node.get("mme_expected_compute_cycles")) or None,
+        expected_dma_us=_number(node.get("dma_expected_duration")) or None,
+        utilisation=_number(node.get("mme_compute_utilization")) or None,
+        strategy=_text(node.get("mme_node_strategy")),
+        fused_ops=tuple(guid for one in inner if (guid := _text(one.get("guid")))),
+        origins=tuple(filter(None, map(_text, origins))) if isinstance(origins, list) else (),
+        rank=rank,
+    )
+
+
+def _engine(value: object) -> str | None:
+    return next((engine for engine in _ENGINES if isinstance(value, str) and engine in value.upper()), None)
+
+
+def _operands(names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
+    listed = names if isinstance(names, list) else []
+    return tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
+
+
+def _tensor(found: Mapping[str, Any]) -> GraphTensor | None:
+    shape = found.get("max_shape")
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or any(_whole(size) is None for size in shape):
+        return None
+    allocation = _text(found.get("allocation"))
+    return GraphTensor(
+        tuple(reversed(shape)), _text(found.get("dtype")), _whole(found.get("dtype_bit_size")), allocation
+    )
+
+
+def _tables(found: object) -> list[Mapping[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(value: object) -> int | None:
+    """``value`` if it is a whole number that fits a table."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < _MOST_NUMBER else None
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value < _MOST_NUMBER else None

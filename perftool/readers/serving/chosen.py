@@ -1,0 +1,38 @@
+"""The numbers of a run, from the benchmark results and the metrics pages that were found for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
+
+_TIME = "_ms"
+
+
+def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
+    """The result with the most requests, and the last of those, but an exact one rather than its printed form.
+
+    The others are warm-ups, or a second, smaller load.
+    """
+    return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
+
+
+def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
+    """The numbers between the first and the last page of one server; since its start when there is one page.
+
+    Pages of the server with the most output tokens count: a folder may hold those of a restarted one. Totals only
+    grow, so they order the pages.
+    """
+    ordered = sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
+    if not ordered:
+        return
+    last = ordered[-1]
+    first = next(page for page in ordered if page.started == last.started)
+    before = first.totals if first is not last else {}
+    grown = {name: value - before.get(name, 0) for name, value in last.totals.items()}
+    for name, value in grown.items():
+        if name.endswith(_TIME):
+            if value >= 0 and grown[f"{name} count"] >= 1:
+                yield ServingNumber(name, "mean", value / grown[f"{name} count"])
+        elif value >= 0 and not name.endswith(" count"):
+            yield ServingNumber(name, "total", value)

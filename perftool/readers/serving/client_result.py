@@ -1,0 +1,117 @@
+"""Reads results of ``vllm bench serve`` and ``sglang.bench_serving``, which share their labels and keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from perftool.model.records import LogReading
+from perftool.model.serving import ClientResult, ServingNumber, Statistic
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
+
+TITLE = "= Serving Benchmark Result ="
+# Each result has some fifty lines.
+_MOST_LINES, _MOST_RESULTS = 200, 1000
+# More than any client counts or measures.
+_MOST = 1e15
+
+_Name = tuple[str, Statistic]
+_LABELS: dict[str, _Name] = {
+    "Successful requests": ("requests", "total"),
+    "Failed requests": ("failed_requests", "total"),
+    "Benchmark duration (s)": ("duration_s", "value"),
+    "Total input tokens": ("prompt_tokens", "total"),
+    "Total generated tokens": ("output_tokens", "total"),
+    "Request throughput (req/s)": ("requests_per_s", "value"),
+    "Output token throughput (tok/s)": ("output_tokens_per_s", "value"),
+}
+_KEYS: dict[str, _Name] = {
+    "completed": ("requests", "total"),
+    "failed": ("failed_requests", "total"),
+    "duration": ("duration_s", "value"),
+    "total_input_tokens": ("prompt_tokens", "total"),
+    "total_output_tokens": ("output_tokens", "total"),
+    "request_throughput": ("requests_per_s", "value"),
+    "output_throughput": ("output_tokens_per_s", "value"),
+}
+_TIMES = {"TTFT": "ttft_ms", "TPOT": "tpot_ms", "ITL": "itl_ms", "E2EL": "latency_ms", "E2E Latency": "latency_ms"}
+_STATISTICS: dict[str, Statistic] = {"Mean": "mean", "Median": "median", "P99": "p99"}
+for _shown, _statistic in _STATISTICS.items():
+    for _time, _name in _TIMES.items():
+        _LABELS[f"{_shown} {_time} (ms)"] = (_name, _statistic)
+        _KEYS[f"{_shown} {_time} ms".lower().replace(" ", "_")] = (_name, _statistic)
+_ROW = re.compile(r"\s*([^:]{3,60}):\s+(\d{1,15}(?:\.\d{1,12})?)\s*$")
+_END = re.compile(r"={40,}\s*$")
+
+
+def is_result(keys: Iterable[str]) -> bool:
+    """Whether a JSON object with these keys is the result of a benchmark client."""
+    return {"completed", "mean_ttft_ms"} <= set(keys)
+
+
+class ResultScanner:
+    """Collects the printed results from the lines of a log, fed in order."""
+
+    def __init__(self) -> None:
+        self._results: list[ClientResult] = []
+        self._numbers: dict[_Name, float] = {}
+        self._left = 0
+
+    @property
+    def in_result(self) -> bool:
+        """Whether a result is still open, so that every line matters."""
+        return self._left > 0
+
+    def feed(self, line: LogLine) -> None:
+        """Process one line."""
+        if TITLE in line.text:
+            self._close()
+            self._left = _MOST_LINES
+        elif self._left and _END.match(line.text):
+            self._close()
+        elif self._left:
+            self._left -= 1
+            found = _ROW.match(line.text)
+            if found and found[1] in _LABELS:
+                self._numbers[_LABELS[found[1]]] = float(found[2])
+
+    def reading(self) -> LogReading:
+        """The results so far; one that was cut counts with what it has."""
+        self._close()
+        return LogReading(results=tuple(self._results), kind="runtime_log")
+
+    def _close(self) -> None:
+        if self._numbers and len(self._results) < _MOST_RESULTS:
+            self._results.append(ClientResult(_numbers(self._numbers), exact=False))
+        self._numbers, self._left = {}, 0
+
+
+def read(source: Source, _rank: int | None = None) -> LogReading:
+    """Read a JSON result, or several in one file, each beginning a line. Raises InputError when it cannot be read."""
+    tally = IssueTally()
+    text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
+    results: list[ClientResult] = []
+    decoder, at = json.JSONDecoder(), 0
+    while (begin := text.find("{", at)) >= 0 and len(results) < _MOST_RESULTS:
+        try:
+            found, at = decoder.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            tally.note("bad JSON", "a result is not whole JSON and is left out")
+            break
+        if isinstance(found, dict) and is_result(found):
+            numbers = {_KEYS[key]: float(value) for key, value in found.items() if _counts(key, value)}
+            results.append(ClientResult(_numbers(numbers)))
+    return LogReading(results=tuple(results), issues=tally.issues(), kind="serving")
+
+
+def _counts(key: str, value: object) -> bool:
+    """Whether ``value`` is a possible number of a known ``key``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return key in _KEYS and number and 0 <= value < _MOST  # type: ignore[operator]
+
+
+def _numbers(found: dict[_Name, float]) -> tuple[ServingNumber, ...]:
+    return tuple(ServingNumber(*name, value) for name, value in found.items())

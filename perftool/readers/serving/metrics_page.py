@@ -1,0 +1,103 @@
+"""Reads a saved ``/metrics`` page of vLLM or SGLang, in the text format of Prometheus.
+
+Values of several engines are added. Of a histogram, its sum and its count are kept: the mean is exact, while
+percentiles would be as coarse as the buckets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from perftool.model.records import ConfigEntry, LogReading
+from perftool.model.serving import MetricsPage
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_lines import Source, read_lines
+
+_SAMPLE = re.compile(
+    r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
+)
+_OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
+# Our names of totals, and what the servers call them, newest first; _sum and _count follow for histograms.
+_TOTALS = {
+    "preemptions": ("vllm:num_preemptions_total",),
+    "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
+    "output_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total"),
+    "prefix_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "drafts": ("vllm:spec_decode_num_drafts_total",),
+    "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "requests": ("vllm:request_success_total", "sglang:num_requests_total"),
+    "iterations": ("vllm:iteration_tokens_total_count",),
+}
+_TIMES = {
+    "ttft_ms": ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"),
+    # Until it was renamed, vLLM's time per output token measured the gaps between tokens.
+    "itl_ms": (
+        "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds", "sglang:inter_token_latency_seconds",
+    ),
+    "tpot_ms": ("vllm:request_time_per_output_token_seconds",),
+    "latency_ms": ("vllm:e2e_request_latency_seconds", "sglang:e2e_request_latency_seconds"),
+    "queue_ms": ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds"),
+    "prefill_ms": ("vllm:request_prefill_time_seconds",),
+    "decode_ms": ("vllm:request_decode_time_seconds",),
+}  # fmt: skip
+# More than any server counts or sums up, in seconds or tokens.
+_MOST = 1e15
+_STARTED = "vllm:generation_tokens_created"
+_SETTINGS = "vllm:cache_config_info"
+_KEPT = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
+_LABEL = re.compile(r'(\w{1,60})="([^"\\]{0,200})"')
+
+
+def is_page(lines: Iterable[str]) -> bool:
+    """Whether a text is a metrics page of a known server."""
+    return any(_OF_SERVER.match(line) for line in lines)
+
+
+def read(source: Source, rank: int | None = None) -> LogReading:
+    """The totals of one page, and the settings in it. Raises InputError when the file cannot be opened or read."""
+    tally = IssueTally()
+    sums: dict[str, float] = {}
+    settings: tuple[ConfigEntry, ...] = ()
+    for line in read_lines(source, tally):
+        if (found := _SAMPLE.match(line.text)) is None:
+            continue
+        value = _number(found["value"])
+        if value is None and not _is_unset(found["value"]):
+            tally.note("bad value", "a value of the metrics page is no number", line.number)
+        elif value is None:
+            continue
+        elif found["name"] == _SETTINGS:
+            labels = dict(_LABEL.findall(found["labels"] or ""))
+            settings = tuple(
+                ConfigEntry("server", key, labels[key], rank, line.number) for key in _KEPT if key in labels
+            )
+        else:
+            sums[found["name"]] = sums.get(found["name"], 0) + value
+    page = MetricsPage(sums.get(_STARTED), _known(sums))
+    return LogReading(pages=(page,), config=settings, issues=tally.issues(), kind="serving")
+
+
+def _is_unset(text: str) -> bool:
+    """Whether a gauge has no value yet."""
+    return text.lower() == "nan"
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < _MOST else None
+
+
+def _known(sums: dict[str, float]) -> dict[str, float]:
+    """The totals under our names; of a time its sum in ms, and under ``<name> count`` its number."""
+    found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
+    for name, spellings in _TIMES.items():
+        for one in spellings[::-1]:
+            if f"{one}_sum" in sums and f"{one}_count" in sums:
+                found[name], found[f"{name} count"] = sums[f"{one}_sum"] * 1000, sums[f"{one}_count"]
+    return found

@@ -1,0 +1,152 @@
+"""Turns a snapshot of PyTorch's CUDA allocator, saved as JSON, into the events that ``profile_memory=True`` writes.
+
+``torch.cuda.memory._snapshot()`` holds the segments of the allocator at its end, and the allocations and releases
+before that, which ``torch.cuda.memory._record_memory_history()`` records. Totals are counted back from the segments.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from perftool.errors import InputError
+from perftool.readers.files.stream import reads_once
+from perftool.readers.trace.envelope import top_keys
+
+_KEYS = {"segments", "device_traces"}
+CONVERT = (
+    "is a pickled memory snapshot, which is never loaded; save it as JSON: "
+    "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
+)
+_PICKLE = b"\x80"
+_HEAD = 4096
+# What an action adds to the allocated and to the reserved bytes, in sizes. A release counts when it is asked for.
+_ALLOCATED = {"alloc": 1, "free_requested": -1}
+_RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+_MOST_FRAMES = 64
+_MOST_SIZE = 2**53
+# As Python values a snapshot takes ten times the memory of its text.
+_MOST = 256 << 20
+
+
+def is_snapshot(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is a snapshot written as JSON."""
+    return any(key.encode() in head for key in _KEYS) and bool(_KEYS.intersection(top_keys(head)))
+
+
+def is_snapshot_file(path: str) -> bool:
+    """Whether the file at ``path`` is a snapshot written as JSON."""
+    return not reads_once(path) and is_snapshot(_head(path))
+
+
+def is_pickled_snapshot(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is a snapshot as ``_dump_snapshot`` writes it."""
+    return head.startswith(_PICKLE) and b"segments" in head
+
+
+@contextmanager
+def snapshot_as_trace(path: str) -> Iterator[str]:
+    """The file that holds the trace of ``path``: itself, or a copy of the history in a snapshot.
+
+    Raises InputError for a pickled snapshot, and for one without a history.
+    """
+    head = b"" if reads_once(path) else _head(path)
+    if is_pickled_snapshot(head):
+        raise InputError(f"{path}: {CONVERT}")
+    if not is_snapshot(head):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
+        copy = Path(folder) / "memory_snapshot.json"
+        write_trace(path, copy)
+        yield str(copy)
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_HEAD)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None
+
+
+def write_trace(path: str, place: Path) -> None:
+    """Write the snapshot at ``path`` as a trace to ``place``. Raises InputError for one that is damaged."""
+    data = Path(path).read_bytes() if Path(path).stat().st_size <= _MOST else b""
+    if not data:
+        raise InputError(f"{path}: is a memory snapshot of more than 256 MiB; record fewer events with max_entries")
+    try:
+        snapshot = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: is a damaged memory snapshot ({error})") from None
+    traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
+    if not isinstance(traces, list) or not any(traces):
+        raise InputError(
+            f"{path}: is a memory snapshot without a history; call torch.cuda.memory._record_memory_history() first"
+        )
+    segments = _segments(snapshot)
+    events = [
+        event for device, entries in enumerate(traces) for event in _events(device, entries, segments.get(device, ()))
+    ]
+    place.write_bytes(orjson.dumps({"traceEvents": events}))
+
+
+def _segments(snapshot: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]:
+    """The segments of each device."""
+    found = snapshot.get("segments")
+    segments: dict[int, list[Mapping[str, Any]]] = {}
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, dict) and isinstance(device := one.get("device"), int):
+            segments.setdefault(device, []).append(one)
+    return segments
+
+
+def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    listed = entries if isinstance(entries, list) else []
+    told = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
+    allocated = sum(_size(one.get("allocated_size")) for one in segments)
+    reserved = sum(_size(one.get("total_size")) for one in segments)
+    # The segments tell the totals at the end.
+    allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in told)
+    reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in told)
+    for number, one in enumerate(told):
+        action, size = one["action"], _size(one.get("size"))
+        reserved += _RESERVED.get(action, 0) * size
+        if action not in _ALLOCATED:
+            continue
+        bytes_ = _ALLOCATED[action] * size
+        allocated += bytes_
+        args = {
+            "Device Type": 1,
+            "Device Id": device,
+            "Addr": one.get("addr"),
+            "Bytes": bytes_,
+            "Total Allocated": allocated,
+            "Total Reserved": reserved,
+            "Call stack": _stack(one.get("frames")),
+        }
+        # PyTorch 2.0 and before wrote no times.
+        place = {"pid": "allocator", "tid": device, "ts": one.get("time_us", number)}
+        yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **place, "args": args}
+
+
+def _stack(frames: Any) -> str:
+    """The Python frames, the innermost first, as the profiler writes them."""
+    told = [one for one in frames[:_MOST_FRAMES] if isinstance(one, dict)] if isinstance(frames, list) else []
+    return ";".join(f"{one['filename']}({one['line']}): {one['name']}" for one in told if _is_python(one))
+
+
+def _is_python(frame: Mapping[str, Any]) -> bool:
+    file, name = frame.get("filename"), frame.get("name")
+    # A name may be a list that nests too deeply to be written as text.
+    typed = isinstance(file, str) and isinstance(frame.get("line"), int) and isinstance(name, str)
+    return typed and str(file).endswith(".py")
+
+
+def _size(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value <= _MOST_SIZE else 0

@@ -1,0 +1,51 @@
+"""Cores of the host: work that moves to other processes still needs one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ratio
+
+_LOADS = "SELECT * FROM machine_loads WHERE rank = $rank"
+# The system counts the busy time of each core in ticks of 10 ms; an error at the start and one at the end.
+_TICK_NS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Cores:
+    """The cores of the recording machine, in cores' worth of time: how many the run may use, how many it used, and how
+    many others used. None if the trace does not say.
+    """
+
+    usable: float | None = None
+    own: float | None = None
+    others: float = 0.0
+
+    def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
+        """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores; and a clause on
+        what is missing if ``predicted_ns`` is impossible, or possibly so. The work of the step does not change, and
+        other programs keep their cores. Threads that wait in a busy loop count as working, so the true minimum may be
+        shorter. ``on_device`` says that the model computes elsewhere.
+        """
+        if self.usable is None or self.own is None:
+            lacks = "how many cores the machine has for workers, the trace does not say"
+            return 0, None if on_device else lacks
+        left = self.usable - self.others
+        least_ns = measured_ns if left <= self.own else round(measured_ns * self.own / left)
+        if least_ns <= predicted_ns:
+            return 0, None
+        busy = min(1.0, (self.own + self.others) / self.usable)
+        return least_ns, f"workers need cores, and the {self.usable:g} of this machine were {format_ratio(busy)} busy"
+
+
+def cores_of(store: TraceStore, rank: int) -> Cores:
+    """The cores of the machine on which ``rank`` was recorded."""
+    store.build(["machine_loads"])
+    row = next(iter(store.select(_LOADS, {"rank": rank})), None)
+    if row is None or row["own_ns"] is None or row["cores"] is None:
+        return Cores()
+    wall, own, others = row["wall_ns"], row["own_ns"], 0.0
+    if row["busy_ns"] is not None:
+        others = max(0.0, row["busy_ns"] - own - _TICK_NS * row["cores"]) / wall
+    return Cores(row["cores"], own / wall, others)

@@ -1,0 +1,188 @@
+"""The arrivals of ranks at collectives, and their work in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perftool.replay.limits import ACROSS_NS, ROUNDED_NS
+from perftool.replay.ranks.meetings import CAUSES, NEVER, Arrivals
+from perftool.replay.ranks.peers import Comings, peers_of, usual_of
+from perftool.replay.recording import NONE, Int64s
+
+Columns = Mapping[str, Any]
+
+
+def arrivals_of(
+    found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]]
+) -> tuple[Arrivals, dict[int, int]]:
+    """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank."""
+    all_of = _comings(found, ranks, steps)
+    come = _Come(all_of)
+    for at, who in enumerate(ranks["rank"].tolist()):
+        low, high = np.searchsorted(stretches["rank"], [who, who + 1])
+        parts = {name: values[low:high] for name, values in stretches.items()}
+        come.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
+    kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
+    peers, roles = peers_of(all_of, kind, come.orders, stages)
+    # Work after the last collective makes no recorded rank wait.
+    usual = usual_of(all_of, come.work, peers, roles, come.orders)
+    compared = {
+        name: (values, usual.excess(come.cause_sums[name], come.cause_begins[name], all_of.rank))
+        for name, values in come.causes.items()
+    }
+    made = Arrivals(
+        all_of.rank, all_of.step, all_of.meeting, come.ready, come.own, come.own_lag, come.before, come.before_lag,
+        come.lane, come.work, usual.excess(come.sums, come.begun, all_of.rank), np.concatenate(come.orders), come.left,
+        compared,
+    )  # fmt: skip
+    return made, roles
+
+
+def _comings(found: Columns, ranks: Columns, steps: Int64s) -> Comings:
+    last, number = int(found["meeting"].max()) + 1, len(ranks["rank"])
+    none = np.full(number, NONE)
+    return Comings(
+        count=len(found["rank"]),
+        rank=np.concatenate([found["rank"], ranks["rank"]]),
+        step=np.concatenate([found["step"], np.full(number, steps[-1])]),
+        meeting=np.concatenate([found["meeting"], np.full(number, last)]),
+        begin=np.concatenate([found["ts"], ranks["end"]]),
+        ready=np.concatenate([found["ready"], ranks["end"]]),
+        known=np.concatenate([found["known"], np.ones(number, dtype=np.int64)]),
+        end=np.concatenate([found["end"], ranks["end"]]),
+        lane=np.concatenate([found["lane"], none]),
+        track=np.concatenate([found["track"], none]),
+    )
+
+
+class _Come:
+    """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
+
+    def __init__(self, all_of: Comings) -> None:
+        size = len(all_of.rank)
+        self.all_of = all_of
+        self.own, self.own_lag, self.before, self.lane = (np.full(size, NONE, dtype=np.int64) for _ in range(4))
+        self.before_lag, self.ready = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        self.work, self.left, self.sums = np.zeros(size), np.zeros(size), np.zeros(size)
+        self.causes = {cause: np.zeros(size) for cause in CAUSES}
+        self.cause_sums = {cause: np.zeros(size) for cause in CAUSES}
+        self.cause_begins: dict[str, dict[int, float]] = {cause: {} for cause in CAUSES}
+        self.begun: dict[int, float] = {}
+        self.orders: list[Int64s] = []
+
+    def add(self, who: int, begin: int, offset: int, parts: Columns) -> None:
+        """Adds rank ``who``, whose window begins at ``begin``; ``parts`` are its stretches."""
+        all_of = self.all_of
+        mine = np.flatnonzero(all_of.rank == who)
+        self.before[mine], self.before_lag[mine], ready = _followed(all_of, mine)
+        self.ready[mine] = ready + offset
+        self.lane[mine] = _before_in_lane(all_of, mine)
+        cuts = np.append(parts["ts"], parts["end"][-1])
+        holds = _holds(cuts, parts["held_until"], mine[mine < all_of.count], all_of.end)
+        done = _Done(cuts, holds)
+        moments, begun = done.until(ready), done.until(np.array([begin]))
+        hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
+        cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
+        let_go = np.append(cuts[holds.end], begin)[hold]
+        # Work that ends only after this began, or before the window, cannot explain its start.
+        held = (cause != NONE) & (all_of.meeting[cause] < all_of.meeting[mine]) & (let_go > begin)
+        self.own[mine] = np.where(held, cause, NONE)
+        free = np.where(hold < 0, begin + offset + moments - begun[0], ready + offset)
+        self.own_lag[mine] = np.where(held, let_go - all_of.end[cause] + moments - done.until(let_go), free)
+        # The work of the rank, cut where it is ready for a collective.
+        order = np.lexsort((all_of.begin[mine], ready))
+        self.work[mine[order]] = np.diff(moments[order], prepend=begun)
+        self.sums[mine], self.begun[who] = moments, float(begun[0])
+        places = np.arange(len(order) + 1) + sum(map(len, self.orders))
+        since = np.where(held, done.until(let_go), begun[0])
+        self.left[mine] = np.interp(since, np.append(begun, moments[order]), places)
+        self.orders.append(mine[order])
+        for name in CAUSES:
+            so_far = np.append(0, np.cumsum(parts[f"{name}_ns"]))
+            sums, first = np.interp(ready, cuts, so_far), float(np.interp(begin, cuts, so_far))
+            self.cause_sums[name][mine], self.cause_begins[name][who] = sums, first
+            self.causes[name][mine[order]] = np.diff(sums[order], prepend=first)
+
+
+@dataclass(frozen=True)
+class _Holds:
+    """A wait of a rank: from cut ``begin`` to cut ``end`` (counted within the rank), caused by ``arrival``."""
+
+    begin: Int64s
+    end: Int64s
+    arrival: Int64s
+
+
+class _Done:
+    """The own work of a rank up to any time: the time in which no known collective blocks it."""
+
+    def __init__(self, cuts: Int64s, holds: _Holds) -> None:
+        free = np.ones(len(cuts) - 1)
+        for begin, end in zip(holds.begin.tolist(), holds.end.tolist(), strict=True):
+            free[begin:end] = 0.0
+        self._cuts, self._sums = cuts, np.append(0.0, np.cumsum(np.diff(cuts) * free))
+
+    def until(self, moments: Int64s) -> Int64s:
+        """The work until each of ``moments``, in ns."""
+        found: Int64s = np.interp(moments, self._cuts, self._sums).round().astype(np.int64)
+        return found
+
+
+def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _Holds:
+    """The waits for collectives among ``arrivals``; ``held_until`` is the end of one for each stretch, or NEVER."""
+    begins = held_until != NEVER
+    begins[1:] &= held_until[1:] != held_until[:-1]
+    begin = np.flatnonzero(begins)
+    ends = np.flatnonzero((held_until != NEVER) & (np.append(held_until[1:], NEVER) != held_until)) + 1
+    by_end = arrivals[np.argsort(end[arrivals], kind="stable")]
+    at = np.searchsorted(end[by_end], held_until[begin])
+    arrival = by_end[np.minimum(at, len(by_end) - 1)]
+    known = end[arrival] == held_until[begin]
+    return _Holds(begin[known], ends[known], arrival[known])
+
+
+def _followed(all_of: Comings, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """For each arrival of a rank the collective that ended just before it, how long before, and when it was ready.
+
+    A collective queued behind another on its stream was ready when the work before its launch was done; so was one that
+    follows another on some other stream, unless its own work ended just then. Others began when they were ready.
+    """
+    begin, end, meeting = all_of.begin, all_of.end, all_of.meeting
+    collectives = mine[mine < all_of.count]
+    cause, good = np.full(len(mine), NONE), np.zeros(len(mine), dtype=bool)
+    for same in (False, True):
+        for track in np.unique(all_of.track[collectives]).tolist():
+            chosen = (all_of.track[mine] == track) & (mine < all_of.count)
+            candidates = collectives[(all_of.track[collectives] == track) == same]
+            if not len(candidates) or not chosen.any():
+                continue
+            by_end = candidates[np.argsort(end[candidates], kind="stable")]
+            at = np.searchsorted(end[by_end], begin[mine[chosen]] + ROUNDED_NS, side="right") - 1
+            found = by_end[np.maximum(at, 0)]
+            just = (
+                (at >= 0) & (begin[mine[chosen]] - end[found] <= ACROSS_NS) & (meeting[found] < meeting[mine[chosen]])
+            )
+            if not same:
+                # It may also have waited for compute launched before it.
+                late = begin[mine[chosen]] - all_of.ready[mine[chosen]] > ACROSS_NS
+                just &= late | (all_of.known[mine[chosen]] == 0)
+            rows = np.flatnonzero(chosen)[just]
+            cause[rows], good[rows] = found[just], True
+    ready = np.where(good, all_of.ready[mine], begin[mine])
+    return np.where(good, cause, NONE), np.where(good, begin[mine] - end[cause], 0), ready
+
+
+def _before_in_lane(all_of: Comings, mine: Int64s) -> Int64s:
+    """For each arrival of a rank the one before it in its group, unless they overlap."""
+    order = mine[np.lexsort((all_of.begin[mine], all_of.lane[mine]))]
+    earlier, later = order[:-1], order[1:]
+    lane = all_of.lane
+    good = (lane[earlier] == lane[later]) & (all_of.end[earlier] <= all_of.begin[later] + ROUNDED_NS)
+    good &= (all_of.meeting[earlier] < all_of.meeting[later]) & (lane[later] != NONE)
+    found = np.full(len(all_of.rank), NONE, dtype=np.int64)
+    found[later[good]] = earlier[good]
+    return found[mine]

@@ -1,0 +1,170 @@
+"""The rows on ranks that keep others waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from perftool.replay.ranks.kernels import slowdown_of
+from perftool.replay.ranks.lateness import LEAST, Late, Lateness
+from perftool.replay.ranks.meetings import CAUSES, Less
+from perftool.units import format_ns, ranks_text
+
+# The two estimates agree when they differ by a tenth, or by a hundredth of the step.
+_AGREE, _AGREE_STEP = 0.1, 0.01
+# A rank's own additional time must account for half of the others' wait for it.
+_EXPLAINS = 0.5
+# Up to this many ranks, reasons are given one by one.
+_MOST_WORDED = 4
+_WORDS = {
+    "compute": "its kernels take {own}, those of {others} {usual}",
+    "dataloader": "its device waits {own} for the data loader, that of {others} {usual}",
+    "copy": "its copies take {own}, those of {others} {usual}",
+    "compile": "compiling takes {own} there, on {others} {usual}",
+    "host": "its device waits {own} for its host, that of {others} {usual}",
+}
+_UNKNOWN = "the traces do not show what it does longer than {others}"
+
+
+class CulpritRow(NamedTuple):
+    """A row of the table ``culprits``, whose SQL file documents the columns."""
+
+    kind: str
+    subject: str
+    label: str
+    rank: int | None
+    late_ranks: list[int]
+    late_steps: list[int]
+    times: int
+    steps: int
+    every: int | None
+    waiting: int
+    late_ns: int
+    longest_ns: int
+    cause: str | None
+    own_ns: int | None
+    median_ns: int | None
+    why: str
+    group_names: list[str]
+    factor: float | None
+    step_ns: int
+    estimate_ns: int | None
+    replayed_ns: int | None
+    predicted_ns: int | None
+    kernels: str | None = None
+
+
+class Telling(Lateness):
+    """Makes the rows of the table ``culprits``."""
+
+    def named(self, ranks: Sequence[int]) -> tuple[str, str, str]:
+        """The kind, the subject and the label of ``ranks``."""
+        hosts = sorted({self.hosts.get(rank, "") for rank in ranks})
+        place = f" ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else ""
+        if len(ranks) == 1:
+            return "rank", f"rank {ranks[0]}", f"rank {ranks[0]}{place}"
+        stage = next((at for at, members in self.meetings.stages.items() if sorted(members) == list(ranks)), None)
+        if stage is not None:
+            return (
+                "stage",
+                f"stage {stage}",
+                f"stage {stage} ({_ranks(ranks)}{'; ' + ', '.join(hosts) if place else ''})",
+            )
+        there = [rank for rank in self.ranks if self.hosts.get(rank) == hosts[0]]
+        if hosts[0] and len(hosts) == 1 and there == list(ranks) and len(set(self.hosts.values())) > 1:
+            return "host", f"host {hosts[0]}", f"host {hosts[0]} (ranks {ranks_text(ranks)})"
+        return "ranks", _ranks(ranks), f"{_ranks(ranks)}{place}"
+
+    def row(
+        self, kind: str, subject: str, label: str, late: Late, changes: Sequence[Less] = (),
+        told: tuple[str, float, float] | None = None, others: str = "",
+    ) -> CulpritRow | None:  # fmt: skip
+        least, estimate = self.estimate(late)
+        if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
+            # Nobody waits for it.
+            return None
+        chosen = np.isin(self.steps, late.steps or self.steps)
+        own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
+        if told is None and own < _EXPLAINS * estimate:
+            # Its own work is not the reason why the others wait.
+            return None
+        replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
+        trusted = replayed is not None and self.agree(replayed, least, estimate)
+        steps = self._steps_of(late)
+        waiting = self.waiting_for(late)
+        chosen = np.isin(self.steps, steps)
+        per_rank = waiting[:, chosen].mean(axis=1)
+        late_ns = float(np.median(per_rank[self.compared(late)]))
+        others = others or self._others(late.ranks)
+        cause, own, usual = told or self._cause(late, steps)
+        why = self._why(late, steps, (cause, own, usual), others)
+        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
+        return CulpritRow(
+            kind, subject, label, late.ranks[0] if len(late.ranks) == 1 else None, list(late.ranks), steps, len(steps),
+            len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
+            round(float(np.median(waiting[self.compared(late)], axis=0).max())), cause,
+            round(own) if cause else None, round(usual) if cause else None, why, [], None, self.step_ns,
+            round(estimate), replayed,
+            max(0, replayed) if trusted and replayed is not None else None, slowdown.kind if slowdown else None,
+        )  # fmt: skip
+
+    def agree(self, replayed: float, least: float, median: float) -> bool:
+        room = max(_AGREE * max(replayed, median), _AGREE_STEP * self.step_ns)
+        return least - room <= replayed <= median + room and replayed > 0
+
+    def _steps_of(self, late: Late) -> list[int]:
+        """The steps in which any of ``late`` is late; all steps for ranks that are never late alone."""
+        if late.steps:
+            return list(late.steps)
+        at = self.late_at([rank for rank in self.ranks if rank not in late.ranks])
+        return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
+
+    def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
+        """The cause of at least half of the lateness, its time in a late step, and that of the median rank."""
+        rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
+        count = max(1, int(rows.sum()) * int(columns.sum()))
+        more = {
+            name: float(self.by_step(self.meetings.arrivals.causes[name][1])[rows][:, columns].sum()) / count
+            for name in CAUSES
+        }
+        whole = float(self.excess[rows][:, columns].sum()) / count
+        most = max(more, key=lambda name: (more[name], name))
+        if more[most] < 0.5 * whole:
+            return None, 0.0, 0.0
+        own = float(self.by_step(self.meetings.arrivals.causes[most][0])[rows][:, columns].sum()) / count
+        return most, own, own - more[most]
+
+    def _why(self, late: Late, steps: Sequence[int], told: tuple[str | None, float, float], others: str) -> str:
+        """What takes ``late`` longer, in words; per rank if the causes differ."""
+        each = [Late((rank,), late.steps) for rank in late.ranks]
+        causes = [self._cause(one, steps) for one in each]
+        if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
+            words = [self._why(one, steps, cause, others) for one, cause in zip(each, causes, strict=True)]
+            return "; ".join(f"on rank {one.ranks[0]} {text}" for one, text in zip(each, words, strict=True))
+        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if told[0] == "compute" else None
+        text = why_text(*told, others) + (f" ({slowdown.words})" if slowdown else "")
+        return text.replace("its ", "their ") if len(late.ranks) > 1 else text
+
+    def _others(self, ranks: Sequence[int]) -> str:
+        return "the other rank" if len(self.ranks) == 2 and len(ranks) == 1 else "the median rank"
+
+
+def why_text(cause: str | None, own: float, usual: float, others: str) -> str:
+    words = _UNKNOWN if cause is None else _WORDS[cause]
+    return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
+
+
+def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
+    """The number of steps after which it is late again, if that is constant."""
+    places = [every.index(step) for step in steps]
+    gaps = {later - earlier for earlier, later in pairwise(places)}
+    return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    if len(ranks) == 2:
+        return f"ranks {ranks[0]} and {ranks[1]}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {ranks_text(ranks)}"

@@ -1,0 +1,258 @@
+"""Finds who keeps the other ranks waiting, and the cost by two independent estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from perftool.replay.ranks.culprit_rows import CulpritRow, Telling, why_text
+from perftool.replay.ranks.lateness import LEAST, Late
+from perftool.replay.ranks.meetings import Less
+from perftool.replay.ranks.model import run_model_of
+from perftool.store.trace_store import TraceStore
+from perftool.units import format_ns, ranks_text
+
+# Up to this many ranks that are late together, each is tried alone.
+_MOST_TRIED = 32
+# A group's collectives are slow if they take this much longer than others; topologies differ by less.
+_SLOW_LINK = 1.5
+
+
+def culprit_rows(store: TraceStore) -> list[CulpritRow]:
+    """The rows of the table ``culprits`` for the ranks of ``store``."""
+    model = run_model_of(store)
+    if isinstance(model, str):
+        return []
+    search = _Search(store, model)
+    rows = [row for row in search.rows() if row is not None] or list(search.before_the_recording())
+    return sorted(rows, key=lambda row: (-_worth(row), row.subject))
+
+
+def _worth(row: CulpritRow) -> int:
+    return max(row.predicted_ns or 0, 0) or row.estimate_ns or row.replayed_ns or 0
+
+
+class _Search(Telling):
+    """The search for culprits among the ranks of a model."""
+
+    def rows(self) -> Iterator[CulpritRow | None]:
+        """All findings, in no order."""
+        late = self._persistent()
+        yield self._of_ranks(late) if late else None
+        yield self._stage() if late is None else None
+        yield self._links()
+        yield from self._now_and_then(late.ranks if late else ())
+
+    def _persistent(self) -> Late | None:
+        """The ranks that are late in more than half of the steps, except those whose lateness costs nothing."""
+        found: list[int] = []
+        saved = 0
+        for _ in range(3):
+            often = self.late_at(found).sum(axis=1) > len(self.steps) / 2
+            more = [rank for rank, late in zip(self.ranks, often.tolist(), strict=True) if late]
+            if not more or len(found) + len(more) > len(self.ranks) / 2:
+                break
+            both = self.saved(Late((*found, *more)))
+            # A rank whose lateness is hidden by another one costs nothing as long as that one is late.
+            if found and both < max(1.25 * saved, saved + LEAST * self.step_ns):
+                break
+            found, saved = sorted([*found, *more]), both
+        return self._needed(Late(tuple(found))) if found else None
+
+    def _needed(self, late: Late) -> Late:
+        """``late`` without the ranks that cost nothing."""
+        if not 1 < len(late.ranks) <= _MOST_TRIED:
+            return late
+        less = [[change for change in late.changes if change.rank != rank] for rank in late.ranks]
+        whole, *without = self.saved_each([late.changes, *less])
+        kept = tuple(rank for rank, saved in zip(late.ranks, without, strict=True) if saved < 0.97 * whole)
+        return Late(kept) if kept and self.saved(Late(kept)) >= 0.9 * whole else late
+
+    def _of_ranks(self, late: Late) -> CulpritRow | None:
+        kind, subject, label = self.named(late.ranks)
+        return self.row(kind, subject, label, late)
+
+    # Stages of a pipeline.
+
+    def _stage(self) -> CulpritRow | None:
+        """The stage whose ranks compute longest, if that costs time."""
+        work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
+        by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
+        means = {
+            at: float(np.mean([by_rank.get(rank, 0.0) for rank in ranks])) for at, ranks in self.meetings.stages.items()
+        }
+        if len(means) < 2:
+            return None
+        slowest = max(means, key=lambda at: means[at])
+        usual = float(np.median([ns for at, ns in means.items() if at != slowest]))
+        factor = usual / max(1.0, means[slowest])
+        ranks = tuple(sorted(self.meetings.stages[slowest]))
+        changes = [Less(rank, "compute", factor) for rank in ranks]
+        late = Late(ranks)
+        each = len(self.steps)
+        told = ("compute", means[slowest] / each, usual / each)
+        return (
+            self.row("stage", *self.named(ranks)[1:], late, changes, told, "the median stage")
+            if factor < 1 - LEAST
+            else None
+        )
+
+    # Links.
+
+    def _links(self) -> CulpritRow | None:
+        """The groups whose collectives take longer than those of similar groups, once all have arrived."""
+        whole, usual = self._wires()
+        slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
+        if not slow or len(slow) == len(whole):
+            return None
+        members = {lane: self._members(lane) for lane in slow}
+        changes = [Less(members[lane][0], "link", usual[lane] / whole[lane], group=self._group(lane)) for lane in slow]
+        saved = self.saved_each([changes])[0]
+        if self.model.why_not or saved <= LEAST * self.step_ns:
+            return None
+        late = sorted({rank for lane in slow for rank in members[lane]})
+        wire, other = (sum(times[lane] for lane in slow) / len(slow) / len(self.steps) for times in (whole, usual))
+        subject = "links of " + " and of ".join(f"group {ranks_text(members[lane])}" for lane in slow[:3])
+        subject += f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+        hosts = sorted({self.hosts.get(rank, "") for rank in late})
+        label = f"{subject} ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else subject
+        why = (
+            f"their collectives take {format_ns(wire)} a step without waiting, those of like groups {format_ns(other)}"
+        )
+        waiting = [rank for rank in self.ranks if rank not in late]
+        return CulpritRow(
+            "links", subject, label, None, late, self.steps, len(self.steps), len(self.steps), None,
+            len(waiting), saved, saved,
+            "link", round(wire), round(other), why, [str(self._group(lane)) for lane in slow],
+            sum(usual[lane] for lane in slow) / sum(whole[lane] for lane in slow),
+            self.step_ns, None, saved, saved,
+        )  # fmt: skip
+
+    def _wires(self) -> tuple[dict[int, float], dict[int, float]]:
+        """The time of each group's collectives without waiting, and that of the median similar group, in ns."""
+        meet = self.meetings
+        whole: dict[int, float] = {}
+        usual: dict[int, float] = {}
+        for kind in np.unique(meet.kind).tolist():
+            chosen = meet.kind == kind
+            lanes = np.unique(meet.lane[chosen]).tolist()
+            if len(lanes) < 2:
+                continue
+            medians = {lane: float(np.median(meet.wire[chosen & (meet.lane == lane)])) for lane in lanes}
+            for lane in lanes:
+                calls = int((chosen & (meet.lane == lane)).sum())
+                whole[lane] = whole.get(lane, 0.0) + calls * medians[lane]
+                usual[lane] = usual.get(lane, 0.0) + calls * float(
+                    np.median([ns for one, ns in medians.items() if one != lane])
+                )
+        return whole, usual
+
+    def _members(self, lane: int) -> list[int]:
+        meeting = int(np.flatnonzero(self.meetings.lane == lane)[0])
+        come = self.meetings.arrivals
+        return sorted(set(come.rank[come.meeting == meeting].tolist()))
+
+    def _group(self, lane: int) -> str | None:
+        return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
+
+    # Single steps.
+
+    def _now_and_then(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
+        """Lateness of a rank in at most half of the steps."""
+        if len(self.steps) < 3:
+            return
+        at = self.late_at(left_out)
+        events = {
+            step: [rank for rank, late in zip(self.ranks, at[:, number].tolist(), strict=True) if late]
+            for number, step in enumerate(self.steps)
+            if 0 < at[:, number].sum() <= len(self.ranks) / 2
+        }
+        steps = sorted(events)
+        if not steps:
+            return
+        sets = {tuple(ranks) for ranks in events.values()}
+        if len(sets) == 1:
+            ranks = next(iter(sets))
+            late = Late(ranks, tuple(steps))
+            _, subject, label = self.named(ranks)
+            yield self.row("single", subject, label, late)
+        elif 2 * len(steps) >= len(self.steps):
+            yield self._changing(events)
+        else:
+            worst = max(steps, key=lambda step: (max(self._of(rank, step) for rank in events[step]), -step))
+            _, subject, label = self.named(events[worst])
+            yield self.row("single", subject, label, Late(tuple(events[worst]), (worst,)))
+
+    def _of(self, rank: int, step: int) -> float:
+        return float(self.excess[self.ranks.index(rank), self.steps.index(step)])
+
+    def _changing(self, events: Mapping[int, Sequence[int]]) -> CulpritRow | None:
+        rows = [self.row("single", "", "", Late(tuple(ranks), (step,))) for step, ranks in sorted(events.items())]
+        known = [row for row in rows if row is not None]
+        if len({tuple(row.late_ranks) for row in known}) < 2:
+            return None
+        steps = [row.late_steps[0] for row in known]
+        ranks = sorted({rank for row in known for rank in row.late_ranks})
+        changes = [Less(rank, "own", None, row.late_steps[0]) for row in known for rank in row.late_ranks]
+        estimate = sum(row.estimate_ns or 0 for row in known)
+        causes = {row.cause for row in known}
+        first = known[0]
+        cause = first.cause if len(causes) == 1 else None
+        own, usual = (
+            sum(values) // len(known)
+            for values in ([row.own_ns or 0 for row in known], [row.median_ns or 0 for row in known])
+        )
+        why = why_text(cause, own, usual, "the median rank")
+        names = ", ".join(self.named(row.late_ranks)[2] for row in known[:6]) + (" ..." if len(known) > 6 else "")
+        replayed = self.saved_each([changes])[0]
+        trusted = self.model.why_not is None and self.agree(replayed, estimate, estimate)
+        return CulpritRow(
+            "changing", "a rank that changes", names, None, ranks, steps, len(steps), len(self.steps), None,
+            max(row.waiting for row in known), sum(row.late_ns for row in known) // len(known),
+            max(row.longest_ns for row in known), cause, own if cause else None, usual if cause else None, why, [],
+            None,
+            self.step_ns, estimate, None if self.model.why_not else replayed, replayed if trusted else None,
+        )  # fmt: skip
+
+    # What was before the recording.
+
+    def before_the_recording(self) -> Iterator[CulpritRow]:
+        """The rank that the others wait for most in the only recorded step, if its work there is not the reason."""
+        if len(self.steps) > 1 or self._missing:
+            return
+        meet = self.meetings
+        come, count = meet.arrivals, int(np.searchsorted(meet.arrivals.meeting, len(meet.wire)))
+        begins = np.searchsorted(come.meeting[:count], np.arange(len(meet.wire)))
+        spent = meet.spent.astype(np.float64)
+        waits = spent - np.minimum.reduceat(spent, begins)[come.meeting[:count]]
+        order = np.lexsort((come.rank[:count], spent, come.meeting[:count]))
+        last = come.rank[:count][order][begins]
+        mine = {rank: last == rank for rank in self.ranks}
+        caused = {rank: float(waits[mine[rank][come.meeting[:count]]].sum()) for rank in self.ranks}
+        rank = max(caused, key=lambda rank: (caused[rank], -rank))
+        whole = float(waits.sum())
+        if caused[rank] <= 0.5 * whole or caused[rank] <= LEAST * self.step_ns * len(self.ranks):
+            return
+        chosen = mine[rank][come.meeting[:count]]
+        per_rank = {one: float(waits[chosen & (come.rank[:count] == one)].sum()) for one in self.ranks if one != rank}
+        most = max(per_rank, key=lambda one: (per_rank[one], -one))
+        median = float(np.median(list(per_rank.values())))
+        longest = float(waits[chosen & (come.rank[:count] == most)].max())
+        why = (
+            f"it comes last to {int(mine[rank].sum())} of {len(meet.wire)} collectives, and rank {most} waits up to "
+            f"{format_ns(longest)} there; nothing in the recording says why; {format_ns(whole)} "
+            f"of the {format_ns(spent.sum())} that the ranks spend in collectives are waiting"
+        )
+        _, subject, label = self.named([rank])
+        yield CulpritRow(
+            "unexplained", subject, label, rank, [rank], self.steps, 1, 1, None,
+            sum(ns >= 0.5 * median for ns in per_rank.values()), round(median), round(longest), None, None, None, why,
+            [], None,
+            self.step_ns, round(median), None, None,
+        )  # fmt: skip
+
+    @cached_property
+    def _missing(self) -> bool:
+        return bool(self.store.select("SELECT 1 FROM ranks WHERE status <> 'ok' LIMIT 1"))

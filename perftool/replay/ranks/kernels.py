@@ -1,0 +1,89 @@
+"""The kernels that take late ranks longer than the others: each of them slower, or more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.store.trace_store import TraceStore
+
+# Kernels of equal work differ by a percent or two from rank to rank.
+_NOTICED = 1.02
+# Share of the time in which all kernels must be equally slower: a clock slows all of them, other causes only some.
+_MOST, _ALIKE = 0.8, 0.05
+# A single kernel is named if it makes up more than half of the difference.
+_NAMED = 0.5
+_LONGEST_NAME = 60
+_TOTALS = """
+SELECT d.rank, d.name, sum(d.count) / greatest(min(w.steps), 1) AS times,
+       sum(d.total_ns) / greatest(min(w.steps), 1) AS ns
+FROM _device_op_totals AS d JOIN windows AS w USING (rank)
+WHERE NOT EXISTS (FROM _vocabulary AS v WHERE v.subject IN ('kernel', 'memcpy') AND lower(d.name) GLOB v.pattern
+                  AND v.role IN ('collective', 'wait', 'host_to_device', 'device_to_host'))
+GROUP BY d.rank, d.name ORDER BY d.rank, d.name
+"""
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """``kind`` is slower (as many kernels, each takes longer) or more (more of them); ``words`` say so."""
+
+    kind: str
+    words: str
+
+
+def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
+    """How the kernels of ``late`` differ from those of the other ``ranks``; None if neither kind explains it."""
+    known: dict[int, dict[str, tuple[float, float]]] = {}
+    for row in store.select(_TOTALS):
+        known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
+    mine = [known[rank] for rank in late if rank in known]
+    rest = [known[rank] for rank in ranks if rank in known and rank not in late]
+    if not mine or not rest:
+        return None
+    own = [np.mean([_sum(kernels, at) for kernels in mine]) for at in (0, 1)]
+    usual = [np.median([_sum(kernels, at) for kernels in rest]) for at in (0, 1)]
+    times = float(own[0] / max(1.0, usual[0]))
+    length = float(own[1] / max(1.0, own[0]) / max(1.0, usual[1] / max(1.0, usual[0])))
+    if times > _NOTICED and times > length:
+        return Slowdown("more", f"{times:.2f} times as many kernels")
+    if length > _NOTICED and abs(times - 1) < _NOTICED - 1:
+        where = _where(_mean(mine), _median(rest), length)
+        return Slowdown("slower", f"as many kernels, each takes {length:.2f} times as long{where}")
+    return None
+
+
+def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
+    """Whether all kernels are equally slower, or which one makes up most of the difference."""
+    both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
+    whole = sum(ns for _, ns in both.values())
+    alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
+    if len(both) > 1 and alike >= _MOST * whole:
+        return ", all by the same factor"
+    most = max(both, key=lambda name: (both[name][0] - both[name][1], name), default=None)
+    more = sum(own - ns for own, ns in both.values())
+    if most is None or both[most][0] - both[most][1] <= _NAMED * more:
+        return ""
+    name = most if len(most) <= _LONGEST_NAME else f"{most[: _LONGEST_NAME - 1]}…"
+    return f", most of it {name}"
+
+
+def _sum(kernels: Mapping[str, tuple[float, float]], at: int) -> float:
+    return sum(counted[at] for counted in kernels.values())
+
+
+def _mean(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
+    return _by_name(many, np.mean)
+
+
+def _median(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
+    return _by_name(many, np.median)
+
+
+def _by_name(many: Sequence[Mapping[str, tuple[float, float]]], summed: object) -> dict[str, float]:
+    """The time of each kernel on all of ``many``, by ``summed``."""
+    assert callable(summed)
+    names = {name for kernels in many for name in kernels}
+    return {name: float(summed([kernels.get(name, (0, 0))[1] for kernels in many])) for name in names}

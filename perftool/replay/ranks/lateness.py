@@ -1,0 +1,122 @@
+"""The additional time of each rank compared with the median rank, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from perftool.replay.ranks.meetings import Floats, Less, Meetings
+from perftool.replay.ranks.model import RunModel
+from perftool.store.trace_store import TraceStore
+
+# Ranks never take equally long: smaller shares of a step are ignored.
+LEAST = 0.02
+# A rank that is late by half as much as the latest one is late together with it.
+_TOGETHER = 0.5
+
+
+@dataclass(frozen=True)
+class Late:
+    """Ranks that take longer for something than others, in some steps (None: whenever they do)."""
+
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...] | None = None
+
+    @property
+    def changes(self) -> list[Less]:
+        """They take as long as the median rank."""
+        return [Less(rank, "own", None, step) for rank in self.ranks for step in self.steps or (None,)]
+
+
+class Lateness:
+    """The ranks of a model, compared step by step."""
+
+    def __init__(self, store: TraceStore, model: RunModel) -> None:
+        self.store, self.model = store, model
+        self.meetings: Meetings = model.meetings
+        self.ranks = self.meetings.ranks.tolist()
+        self.steps = self.meetings.steps.tolist()
+        self.step_ns = max(1, model.measured_ns)
+        self.hosts: dict[int, str] = {
+            row["rank"]: row["host"] for row in store.select("SELECT rank, host FROM ranks WHERE host IS NOT NULL")
+        }
+
+    @cached_property
+    def excess(self) -> Floats:
+        """The additional own time of each rank (row) in each step (column) compared with the median rank, in ns."""
+        return self.by_step(self.meetings.arrivals.excess)
+
+    def by_step(self, values: Floats) -> Floats:
+        come = self.meetings.arrivals
+        found = np.zeros((len(self.ranks), len(self.steps)))
+        at = np.searchsorted(self.meetings.ranks, come.rank), np.searchsorted(self.meetings.steps, come.step)
+        np.add.at(found, at, values)
+        return found
+
+    @cached_property
+    def exposed(self) -> Floats:
+        """The time in each step in which the device of each rank runs only collectives, in ns."""
+        rows = self.store.select(
+            "SELECT rank, step, sum(exposed_ns)::BIGINT AS ns FROM _rank_stretches WHERE step IS NOT NULL "
+            "GROUP BY rank, step"
+        )
+        known = {(row["rank"], row["step"]): float(row["ns"]) for row in rows}
+        return np.array([[known.get((rank, step), 0.0) for step in self.steps] for rank in self.ranks])
+
+    def waiting_for(self, late: Late) -> Floats:
+        """The additional time of each rank in exposed collectives compared with ``late``, in each step; NaN for
+        ``late``.
+        """
+        mine = np.isin(self.meetings.ranks, late.ranks)
+        least = self.exposed[mine].min(axis=0)
+        return np.where(mine[:, None], np.nan, self.exposed - least)
+
+    def estimate(self, late: Late) -> tuple[float, float]:
+        """The cost of ``late`` in a step by exposed collectives: for the rank that waits least, and in the median."""
+        waiting = self.waiting_for(late)
+        if np.isnan(waiting).all():
+            return 0.0, 0.0
+        chosen = np.isin(self.steps, late.steps) if late.steps else np.ones(len(self.steps), dtype=bool)
+        per_rank = np.nansum(np.where(chosen, waiting, 0.0), axis=1) / len(self.steps)
+        others = per_rank[self.compared(late)]
+        return float(others.min()) - self.bubble(late), float(np.median(others))
+
+    def compared(self, late: Late) -> npt.NDArray[np.bool_]:
+        """The ranks with which ``late`` are compared: those of the same role, else all others."""
+        mine = np.isin(self.meetings.ranks, late.ranks)
+        roles = {self.meetings.roles[rank] for rank in late.ranks}
+        alike = np.array([self.meetings.roles[rank] in roles for rank in self.ranks]) & ~mine
+        return alike if alike.any() else ~mine
+
+    def bubble(self, late: Late) -> float:
+        """How much of a stage's lateness its own pipeline bubble may absorb, in ns per step. With n equal stages and m
+        microbatches, a stage waits for (n - 1) / m of its compute time.
+        """
+        stages = self.meetings.stages
+        if not stages:
+            return 0.0
+        come = self.meetings.arrivals
+        mine = come.rank[: len(self.meetings.spent)] == late.ranks[0]
+        passed = np.array([self.meetings.passes[n] for n in come.meeting[: len(mine)][mine].tolist()])
+        micro = max(
+            1.0, passed.sum() / len(self.steps) / (2 if late.ranks[0] in (*stages[0], *stages[max(stages)]) else 4)
+        )
+        computed = self.by_step(come.causes["compute"][0])[self.ranks.index(late.ranks[0])].mean()
+        return float((len(stages) - 1) / micro * computed)
+
+    def late_at(self, left_out: Sequence[int]) -> Floats:
+        """Where a rank is late in a step: at least half as late as the latest, among those not ``left_out``."""
+        excess = np.where(np.isin(self.meetings.ranks, left_out)[:, None], 0.0, self.excess)
+        most = excess.max(axis=0)
+        found: Floats = (excess >= _TOGETHER * most) & (excess > LEAST * self.step_ns)
+        return found
+
+    def saved(self, late: Late) -> int:
+        return self.saved_each([late.changes])[0]
+
+    def saved_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
+        return [self.meetings.unchanged_ns - ns for ns in self.meetings.predict_each(many)]

@@ -1,0 +1,105 @@
+"""Compares each rank with the median rank of its role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perftool.replay.ranks.meetings import Floats
+from perftool.replay.recording import NONE, Int64s
+
+
+@dataclass
+class Comings:
+    """The facts about each arrival at a collective; those after the first ``count`` are the ends of the windows."""
+
+    count: int
+    rank: Int64s
+    step: Int64s
+    meeting: Int64s
+    begin: Int64s
+    ready: Int64s
+    known: Int64s
+    end: Int64s
+    lane: Int64s
+    track: Int64s
+
+
+def peers_of(
+    all_of: Comings, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]]
+) -> tuple[Int64s, dict[int, int]]:
+    """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
+
+    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline.
+    """
+    stage_of = {rank: place for place, members in stages.items() for rank in members}
+    roles: dict[tuple[int | None, bytes], int] = {}
+    keys: dict[tuple[int, ...], int] = {}
+    numbers = np.zeros(len(kind), dtype=np.int64)
+    role_of: dict[int, int] = {}
+    for order in orders:
+        rank = int(all_of.rank[order[0]])
+        key = (stage_of.get(rank), np.bincount(kind[order]).tobytes())
+        role = role_of[rank] = roles.setdefault(key, len(roles))
+        seen: dict[tuple[int, int], int] = {}
+        for at, step, what in zip(order.tolist(), all_of.step[order].tolist(), kind[order].tolist(), strict=True):
+            nth = seen[step, what] = seen.get((step, what), 0) + 1
+            numbers[at] = keys.setdefault((role, step, what, nth), len(keys))
+    return numbers, role_of
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The counterpart of each arrival: ``there`` is the same arrival on the median rank of the same role. ``since`` is
+    the last arrival of the rank in the previous step, ``since_there`` the same one on the median rank; NONE is the
+    begin of the window or, in ``there``, means that there is no counterpart. ``before`` is the arrival before this one
+    in the same step, in order of readiness, NONE for the first.
+    """
+
+    there: Int64s
+    since: Int64s
+    since_there: Int64s
+    before: Int64s
+
+    def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
+        """The excess before each arrival over the median rank. ``sums`` is the amount until each arrival, ``begins``
+        until the window of a rank. The work since the previous step is compared, not that since the last collective,
+        because ranks reach concurrent collectives in any order.
+        """
+        begun = np.array([begins[one] for one in rank.tolist()])
+        begun_there = np.where(self.there == NONE, 0.0, begun[self.there])
+        own = sums - np.where(self.since == NONE, begun, sums[self.since])
+        usual = sums[self.there] - np.where(self.since_there == NONE, begun_there, sums[self.since_there])
+        more = np.where(self.there == NONE, 0.0, own - usual)
+        excess: Floats = np.where(self.there == NONE, 0.0, more - np.where(self.before == NONE, 0.0, more[self.before]))
+        return excess
+
+
+def usual_of(all_of: Comings, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]) -> Usual:
+    """The median rank of a step, by the work of the ranks of its role."""
+    totals: dict[tuple[int, int], dict[int, float]] = {}
+    step, rank, keys = all_of.step.tolist(), all_of.rank.tolist(), peers.tolist()
+    at = {(keys[n], rank[n]): n for n in range(all_of.count)}
+    for n in range(all_of.count):
+        ranks = totals.setdefault((roles[rank[n]], step[n]), {})
+        ranks[rank[n]] = ranks.get(rank[n], 0.0) + float(work[n])
+    median = {
+        key: sorted(ranks, key=lambda one: (ranks[one], one))[(len(ranks) - 1) // 2] for key, ranks in totals.items()
+    }
+    there, since, since_there, before = (np.full(len(rank), NONE, dtype=np.int64) for _ in range(4))
+    for order in orders:
+        base = previous = NONE
+        for n in order.tolist():
+            if n >= all_of.count:
+                continue
+            if previous != NONE and step[previous] != step[n]:
+                base, previous = previous, NONE
+            usual = median[roles[rank[n]], step[n]]
+            since_usual = NONE if base == NONE else at.get((keys[base], usual), NONE)
+            if base == NONE or since_usual != NONE:
+                there[n], since[n], since_there[n] = at.get((keys[n], usual), NONE), base, since_usual
+            before[n] = previous
+            previous = n
+    return Usual(there, since, since_there, before)

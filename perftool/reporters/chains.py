@@ -1,0 +1,22 @@
+"""The wording of chains, shared by the text report and the page."""
+
+from __future__ import annotations
+
+import re
+
+from perftool.model.chains import Chain, ChainPlace
+from perftool.units import format_count, format_ns, format_ratio
+
+
+def chain_title(chain: Chain, device: str = "device") -> str:
+    """How many kernels recur how often, and what they take. On the CPU they are ops."""
+    what = "ops" if device == "CPU" else "kernels"
+    return (
+        f"{format_count(len(chain.places))} {what} that follow one another {format_count(chain.repeats)} times: "
+        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what} of a step"
+    )
+
+
+def kernel_text(place: ChainPlace) -> str:
+    """A kernel's name without the arguments of its templates and its parameters."""
+    return re.sub(r"^void |\(anonymous namespace\)::|[<(].*$", "", place.kernel)

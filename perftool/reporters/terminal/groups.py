@@ -1,0 +1,34 @@
+"""The process groups of a run of many ranks: their time on the wire, and who waits in which."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from perftool.model.report import GroupRole, Report
+from perftool.reporters.escape import one_line
+from perftool.reporters.waiting import waiting_text
+from perftool.units import format_ns
+
+# Of a step: less is not felt.
+_FELT = 0.03
+_MOST_ROLES = 4
+
+
+def group_lines(report: Report, felt: float = _FELT) -> list[Text]:
+    """A line for each role of the process groups, and a head; nothing where nobody waits for ``felt`` of a step."""
+    step_ms = report.summary["step_time_ms"].value or 0.0
+    longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
+    if not report.groups or not step_ms or longest < felt * step_ms * 1e6:
+        return []
+    rows = [_cells(role) for role in report.groups[:_MOST_ROLES]]
+    widths = [max(len(row[at]) for row in [_HEADS, *rows]) for at in range(2)]
+    return [Text(f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]}", style=style)
+            for row, style in zip([_HEADS, *rows], ["bold", *[""] * len(rows)], strict=True)]  # fmt: skip
+
+
+_HEADS = ("Groups", "wire a step", "waiting a step, by rank")
+
+
+def _cells(role: GroupRole) -> tuple[str, str, str]:
+    count = f" ({role.groups} groups)" if role.groups > 1 else ""
+    return f" {one_line(role.role)} {role.size}{count}", format_ns(role.wire_ns), waiting_text(role)

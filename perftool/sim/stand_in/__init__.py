@@ -1,1 +1,0 @@
-"""The modules that a script for Gaudi imports, in place only while it runs."""

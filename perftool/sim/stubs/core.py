@@ -1,0 +1,85 @@
+"""``habana_frameworks.torch.core`` and the support of several cards: the end of a graph, settings, process groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing import parent_process
+from typing import Any
+
+import torch
+from torch import distributed
+
+from perftool.errors import PerfToolError
+from perftool.fused.porting.names import SETTINGS
+from perftool.sim.own_stack import own_line
+from perftool.sim.session.simulation import Simulation
+
+
+def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
+    """The functions of ``core`` and the modules below it."""
+    closures: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    def mark_step(device_str: str = "", sync: bool = False) -> None:
+        """End the graph; with ``sync`` wait for it."""
+        simulation.annotations.mark_step(own_line())
+        simulation.machine.mark_step()
+        if sync:
+            simulation.machine.synchronize()
+        pending, closures[:] = list(closures), []
+        for closure, args in pending:
+            closure(*args)
+
+    def add_step_closure(closure: Callable[..., object], args: tuple[object, ...] = ()) -> None:
+        """Call ``closure`` after the next mark_step."""
+        closures.append((closure, args))
+
+    return {
+        **dict.fromkeys(SETTINGS, _nothing),
+        "mark_step": mark_step,
+        "iter_mark_step": lambda device_str="": mark_step(device_str),
+        "add_step_closure": add_step_closure,
+    }
+
+
+def _nothing(model: Any = None, *args: object, **options: object) -> Any:
+    """Does nothing in this model."""
+    return model
+
+
+def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
+    """The functions of ``torch.distributed`` that take or return a backend, with ``hccl`` as one."""
+    made, made_of, told = distributed.init_process_group, distributed.new_group, distributed.get_backend
+    named: list[str] = []
+
+    def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
+        """Gloo under the name; a single simulated card is its own group."""
+        named[:] = [backend] if backend and "hccl" in backend else []
+        if not named:
+            made(backend, *args, **options)
+            return
+        # Gloo does not know our device.
+        options.pop("device_id", None)
+        asked = options.get("world_size", simulation.ranks)
+        if asked > 1 and simulation.ranks == 1 and parent_process() is None:
+            raise PerfToolError(
+                f"the script asks for a group of {asked} cards, and nothing starts the others: "
+                f"simulate --ranks {asked} does"
+            )
+        if asked in (-1, 1) and simulation.ranks == 1:
+            made("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+            return
+        made("gloo", *args, **options)
+        simulation.ranks, simulation.rank = distributed.get_world_size(), distributed.get_rank()
+
+    def new_group(*args: Any, **options: Any) -> Any:
+        """A group of the common backend, or another one."""
+        if "hccl" in (options.get("backend") or ""):
+            options["backend"] = "gloo"
+        return made_of(*args, **options)
+
+    def get_backend(group: Any = None) -> Any:
+        """The name that the script gave."""
+        found = told(group)
+        return "hccl" if named and found == "gloo" else found
+
+    return {"init_process_group": init_process_group, "new_group": new_group, "get_backend": get_backend}

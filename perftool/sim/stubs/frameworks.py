@@ -1,0 +1,36 @@
+"""The package ``habana_frameworks`` of the simulated device; a missing name raises an error that names it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+
+from perftool.fused.porting import frameworks
+from perftool.sim.session.patches import item
+
+_PACKAGES = ("habana_frameworks", "lightning_habana")
+
+
+def _not_modelled(name: str) -> str:
+    return f"{name} is not modelled by the simulator (docs/simulator.md says what is)"
+
+
+def module(name: str, **members: Any) -> ModuleType:
+    """A module with ``members`` that the import machinery treats as a package."""
+    return frameworks.module(name, _not_modelled, members)
+
+
+@contextmanager
+def installed(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Inside, ``modules`` can be imported, each as an attribute of its parent; missing parent packages are created."""
+    with ExitStack() as stack:
+        for name, each in frameworks.with_packages(modules, _not_modelled).items():
+            stack.enter_context(item(sys.modules, name, each))
+        for package in _PACKAGES:
+            finder = frameworks.Absent(package, _not_modelled)
+            sys.meta_path.append(finder)
+            stack.callback(sys.meta_path.remove, finder)
+        yield

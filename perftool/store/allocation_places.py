@@ -1,0 +1,173 @@
+"""Finds what ran around each allocation of memory: its op, module and line, for millions of slices at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import duckdb
+
+from perftool.model.inputs import ImportIssue
+from perftool.model.own_code import innermost, is_own
+from perftool.store.catalog import catalog
+from perftool.store.derive import columns_of, inside_of, periods_of
+from perftool.store.nesting import Nested, Nesting, Slices
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
+# What a slice can be for an allocation inside it, as bits; of the first three the innermost slice counts, of the others
+# the outermost.
+_MEANINGS = """
+WITH told AS (
+    SELECT *, cat = 'cpu_op' AND NOT is_step(name)
+              AND NOT list_has_any(roles, ['wrapper', 'autograd', 'dataloader']) AS op
+    FROM _name_roles
+)
+SELECT name, cat,
+       (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (starts_with(name, 'nn.Module: ')::BIGINT << 1)
+       | (op::BIGINT << 3) | (list_contains(roles, 'module_setup')::BIGINT << 4) AS meaning
+FROM told
+"""
+_COMPUTING, _MODULE, _LINE, _OP, _SETUP = range(5)
+_OWN_LINE = f"{1 << _LINE}"
+_INNERMOST = (_COMPUTING, _MODULE, _LINE)
+_NONE = -1
+_SLICES = """
+WITH meanings AS ({meanings})
+SELECT s.id, s.track, s.ts, s."end",
+       coalesce(m.meaning, 0) | CASE WHEN l.id IS NOT NULL THEN {own} ELSE 0 END AS meaning
+FROM slices AS s LEFT JOIN meanings AS m ON m.name = s.name AND m.cat = s.cat LEFT JOIN _own_lines AS l ON l.id = s.id
+WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _memory_blocks)
+UNION ALL
+SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
+"""
+# The meaning of an allocation among the slices.
+_ALLOCATION = 1 << (_SETUP + 1)
+
+
+def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
+    """Make the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. No issues."""
+    connection.execute(f"CREATE TABLE {catalog()['_memory_places'].definition}")
+    _find_own_lines(connection)
+    rows = _SLICES.format(meanings=_MEANINGS, own=_OWN_LINE, event=_ALLOCATION)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE _around AS {rows}")
+    nesting, open_slices = Nesting(), _Open.none()
+    for begin, until in periods_of(connection, "_around"):
+        period = inside_of("ts >=", begin, until)
+        slices = Slices(*columns_of(connection, f'id, track, ts, "end", meaning FROM _around WHERE {period}'))
+        around = open_slices.extended(slices, nesting.add(slices, until))
+        _insert(connection, around, slices.id[slices.kind == _ALLOCATION])
+        open_slices = around.after(until) if until is not None else around
+    connection.execute("DROP TABLE _around; DROP TABLE _own_lines")
+    return ()
+
+
+class _Open(NamedTuple):
+    """Slices by ascending id: ids, ends, and for each meaning the id of the slice that has it (a row each)."""
+
+    id: Int64s
+    end: Int64s
+    found: Int64s
+
+    @classmethod
+    def none(cls) -> _Open:
+        import numpy as np
+
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
+
+    def extended(self, slices: Slices, nested: Nested) -> _Open:
+        """These slices and ``slices``, whose kinds are meanings; each takes what it is not itself from its parent."""
+        import numpy as np
+
+        known = len(self.id)
+        ids = np.concatenate([self.id, slices.id])
+        order = np.argsort(ids, kind="stable")
+        parent = _positions(ids, order, nested.parent)
+        own = [np.where(slices.kind >> bit & 1, slices.id, _NONE) for bit in range(_SETUP + 1)]
+        found = np.concatenate([self.found, np.stack(own)], axis=1)
+        for level in _levels(nested.depth):
+            above = parent[level]
+            inherited = np.where(above >= 0, found[:, above], _NONE)
+            here = found[:, known + level]
+            inner = np.arange(_SETUP + 1)[:, None] <= _INNERMOST[-1]
+            own_first = inner & (here != _NONE) | (inherited == _NONE)
+            found[:, known + level] = np.where(own_first, here, inherited)
+        ends = np.concatenate([self.end, slices.end])
+        return _Open(ids[order], ends[order], found[:, order])
+
+    def after(self, until: int) -> _Open:
+        """The slices still open at ``until``."""
+        kept = self.end > until
+        return _Open(self.id[kept], self.end[kept], self.found[:, kept])
+
+
+def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
+    """The positions of the ids ``wanted`` in ``ids``, which ``order`` sorts; -1 for those that are not there."""
+    import numpy as np
+
+    if not len(ids):
+        return np.full(len(wanted), _NONE, dtype=np.int64)
+    place = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
+    return np.where(ids[place] == wanted, place, _NONE)
+
+
+def _levels(depth: Int64s) -> list[Int64s]:
+    """The positions of each depth, the smallest first."""
+    import numpy as np
+
+    by_depth = np.argsort(depth, kind="stable")
+    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1) if len(depth) else []
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: Int64s) -> None:
+    import numpy as np
+
+    at = np.searchsorted(around.id, allocations)
+    found = around.found[:, at]
+    names = ("computing", "module", "line", "op", "setup")
+    arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
+    connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
+    connection.execute(
+        """INSERT INTO _memory_places
+           SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1), l.line,
+                  nullif(f.setup, -1)
+           FROM _found AS f LEFT JOIN _own_lines AS l ON l.id = coalesce(nullif(f.line, -1), f.id)"""
+    )
+    connection.unregister("_found")
+
+
+def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table ``_own_lines``: the user's own functions, and calls with own lines in their stacks.
+
+    Memory events have stacks of their own in a snapshot of the allocator.
+    """
+    connection.execute(
+        """CREATE OR REPLACE TEMP TABLE _stacked AS
+           SELECT id, file, line, function, stack FROM frames
+           UNION ALL
+           SELECT rowid, NULL, NULL, name, arg(args, 'Call stack') FROM raw
+           WHERE ph IN ('i', 'I') AND name = '[memory]' AND args LIKE '%"Call stack"%'"""
+    )
+    calls = connection.execute("SELECT DISTINCT file, line, function, stack FROM _stacked").fetchall()
+    own = []
+    for file, line, function, stack in calls:
+        told = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
+        if told:
+            own.append((file, line, function, stack, f"{told[0]}({told[1]}): {told[2]}"))
+    kinds = list(zip(*own, strict=True)) or [()] * 5
+    connection.execute(
+        """CREATE OR REPLACE TEMP TABLE _own_lines AS
+           WITH own AS (
+               SELECT unnest($1::VARCHAR[]) AS file, unnest($2::INTEGER[]) AS line, unnest($3::VARCHAR[]) AS function,
+                      unnest($4::VARCHAR[]) AS stack, unnest($5::VARCHAR[]) AS told)
+           SELECT f.id, o.told AS line FROM _stacked AS f JOIN own AS o
+               ON f.function = o.function AND f.file IS NOT DISTINCT FROM o.file
+               AND f.line IS NOT DISTINCT FROM o.line AND f.stack IS NOT DISTINCT FROM o.stack""",
+        [list(kind) for kind in kinds],
+    )
+    connection.execute("DROP TABLE _stacked")

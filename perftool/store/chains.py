@@ -1,0 +1,109 @@
+"""Finds sequences of kernels that recur one right after the other, as the layers of a model do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from perftool.model.inputs import ImportIssue
+from perftool.store.catalog import catalog
+
+Ints = NDArray[np.int64]
+# A longer unit is not a layer; the search is bounded by these.
+_LONGEST, _MOST_PERIODS = 400, 12
+_FEWEST_TIMES = 3
+# A unit of one or two kinds of work is a loop over tensors, such as an optimizer's, not a layer.
+_FEWEST_KINDS = 3
+_MOST_CHAINS = 3
+# A chain that takes less of the device's work says nothing about the step.
+_LEAST_SHARE = 0.05
+# A multiple of the period fits a little more of the sequence by chance.
+_CLEARLY = 1.05
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """``times`` units of ``period`` pieces of work, from piece ``start`` on."""
+
+    start: int
+    period: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        """The piece after the last."""
+        return self.start + self.period * self.times
+
+
+def find_chains(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
+    """Make the table ``_chain_places`` from ``_chained_work``. No issues."""
+    table = catalog()["_chain_places"]
+    connection.execute(f"CREATE TABLE {table.definition}")
+    work = connection.execute("SELECT rank, kind, dur, id FROM _chained_work ORDER BY rank, ts, id").fetchnumpy()
+    rows: list[tuple[int, ...]] = []
+    for rank in np.unique(work["rank"]):
+        here = work["rank"] == rank
+        kinds, lengths, ids = (np.asarray(work[name][here], dtype=np.int64) for name in ("kind", "dur", "id"))
+        for number, found in enumerate(repeats(kinds, lengths), 1):
+            rows += _places(int(rank), number, found, lengths, ids)
+    if rows:
+        marks = ", ".join(["unnest(?)"] * len(table.columns))
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        connection.execute(f"INSERT INTO _chain_places SELECT {marks}", columns)
+    return []
+
+
+def _places(rank: int, number: int, found: Repeat, lengths: Ints, ids: Ints) -> list[tuple[int, ...]]:
+    units, work = lengths[found.start : found.end].reshape(found.times, found.period), int(lengths.sum())
+    return [
+        (rank, number, place + 1, int(ids[found.start + place]), found.times, int(ns), work)
+        for place, ns in enumerate(units.sum(axis=0))
+    ]
+
+
+def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
+    """The repeated sequences in ``kinds`` that take most of the time ``lengths``; they do not overlap."""
+    kinds, found = kinds.copy(), []
+    for _ in range(_MOST_CHAINS):
+        best = _longest(kinds, lengths)
+        if best is None or lengths[best.start : best.end].sum() < _LEAST_SHARE * lengths.sum():
+            break
+        found.append(best)
+        # What is found matches nothing any more.
+        kinds[best.start : best.end] = -1 - np.arange(best.start, best.end)
+    return sorted(found, key=lambda one: one.start)
+
+
+def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
+    """The repeat that takes most time; among about equal ones that with the shortest period."""
+    summed = np.concatenate([[0], np.cumsum(lengths)])
+    best, most = None, 0.0
+    for period in _periods(kinds):
+        for repeat in _runs(kinds, period):
+            taken = float(summed[repeat.end] - summed[repeat.start])
+            distinct = len(np.unique(kinds[repeat.start : repeat.start + period]))
+            if distinct >= _FEWEST_KINDS and taken > _CLEARLY * most:
+                best, most = repeat, taken
+    return best
+
+
+def _periods(kinds: Ints) -> list[int]:
+    """The most frequent distances between two pieces of the same kind, the shortest first."""
+    order = np.argsort(kinds, kind="stable")
+    distances = np.diff(order)[kinds[order][1:] == kinds[order][:-1]]
+    counts = np.bincount(distances[distances <= _LONGEST], minlength=_LONGEST + 1)
+    counts[:_FEWEST_KINDS] = 0
+    likely = np.argsort(-counts, kind="stable")[:_MOST_PERIODS]
+    return sorted(int(period) for period in likely if counts[period])
+
+
+def _runs(kinds: Ints, period: int) -> list[Repeat]:
+    """Where the sequence repeats itself ``period`` pieces later, at least three times."""
+    same = np.concatenate([[False], kinds[:-period] == kinds[period:], [False]])
+    edges = np.flatnonzero(np.diff(same.astype(np.int8)))
+    runs = [(int(start), int(end - start) + period) for start, end in edges.reshape(-1, 2)]
+    return [Repeat(start, period, length // period) for start, length in runs if length >= _FEWEST_TIMES * period]

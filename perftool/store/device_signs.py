@@ -1,0 +1,31 @@
+"""What metadata and logs say of the accelerator that a run used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perftool.model.vendors import backends
+from perftool.store.ranks import distributed_info
+from perftool.store.readings import Reading
+
+
+def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[Reading]) -> list[tuple[int, str]]:
+    """The signs of an accelerator, each with its rank."""
+    logged = ["its log"] if speaks_of_gaudi(readings) else []
+    return [(rank, sign) for rank, top in metadata.items() for sign in [*_stated(top), *logged]]
+
+
+def speaks_of_gaudi(readings: Sequence[Reading]) -> bool:
+    """Whether logs, metrics or a banner come from the Gaudi bridge; configuration alone proves nothing."""
+    return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
+               or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
+               for part in readings)  # fmt: skip
+
+
+def _stated(top: Mapping[str, Any]) -> Iterator[str]:
+    if top.get("deviceProperties"):
+        yield "deviceProperties"
+    backend = distributed_info(top).get("backend")
+    if isinstance(backend, str) and backend.lower() in backends():
+        yield f"the backend {backend.lower()}"

@@ -1,0 +1,112 @@
+"""Writes the public tables of a store to files of other tools: a DuckDB database, Parquet files, a workbook."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from perftool.errors import PerfToolError
+from perftool.store.catalog import Table
+from perftool.store.database import literal
+
+# The largest sheet that Excel opens.
+_SHEET_ROWS = 1_048_575
+_LONGEST_CELL = 32_767
+_ROWS_AT_A_TIME = 10_000
+# Excel keeps 15 digits of a number; a longer one stays text, so that none of it is lost.
+_EXACT = 10**15
+
+Writer = Callable[[duckdb.DuckDBPyConnection, Sequence[Table], Path], list[str]]
+"""Writes tables that exist already to a path, and returns one sentence for each table that did not fit."""
+
+
+def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
+    """A DuckDB database; tables and columns have their documentation as comments."""
+    connection.execute(f"ATTACH {literal(str(place))} AS exported")
+    try:
+        for table in tables:
+            connection.execute(f"CREATE TABLE exported.{table.definition}")
+            connection.execute(f'INSERT INTO exported."{table.name}" {table.as_text}')
+            connection.execute(f'COMMENT ON TABLE exported."{table.name}" IS {literal(table.description)}')
+            for column in table.columns:
+                name = f'exported."{table.name}"."{column.name}"'
+                connection.execute(f"COMMENT ON COLUMN {name} IS {literal(column.meaning)}")
+        # A store never checkpoints by itself; without this, the rows would stay in a log beside the file.
+        connection.execute("CHECKPOINT exported")
+    finally:
+        connection.execute("DETACH exported")
+    return []
+
+
+def write_parquet(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
+    """A folder with one Parquet file for each table; a file's metadata documents the table and its columns."""
+    place.mkdir()
+    for table in tables:
+        texts = {"table": table.description, **{column.name: column.meaning for column in table.columns}}
+        metadata = ", ".join(f'"{name}": {literal(text)}' for name, text in texts.items())
+        connection.execute(
+            f"COPY ({table.as_text}) TO {literal(str(place / f'{table.name}.parquet'))} "
+            f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"
+        )
+    return []
+
+
+def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
+    """An Excel workbook with one sheet for each table, and one that documents them. Empty tables have no sheet.
+
+    Text is written as text: a name from a trace that looks like a formula or a link stays a name.
+    """
+    try:
+        xlsxwriter = importlib.import_module("xlsxwriter")
+    except ImportError:
+        raise PerfToolError("a workbook needs XlsxWriter: pip install 'habana-perf-tool[excel]'") from None
+    cut = []
+    with xlsxwriter.Workbook(str(place), {"constant_memory": True, "tmpdir": str(place.parent)}) as book:
+        _document(book.add_worksheet("tables"), tables)
+        for table in tables:
+            found = connection.execute(f'SELECT count(*) FROM main."{table.name}"').fetchone()
+            rows = found[0] if found else 0
+            if rows:
+                _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
+            if rows > _SHEET_ROWS:
+                cut.append(f"{table.name}: a sheet holds {_SHEET_ROWS:,} rows; {rows - _SHEET_ROWS:,} are left out")
+    return cut
+
+
+def _document(sheet: Any, tables: Sequence[Table]) -> None:
+    lines = [("table", "column", "type", "meaning")]
+    for table in tables:
+        lines.append((table.name, "", "", table.description))
+        lines += [(table.name, column.name, column.type, column.meaning) for column in table.columns]
+    for at, line in enumerate(lines):
+        for across, text in enumerate(line):
+            sheet.write_string(at, across, text[:_LONGEST_CELL])
+
+
+def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
+    for across, column in enumerate(table.columns):
+        sheet.write_string(0, across, column.name)
+    for at, row in enumerate(rows, 1):
+        for across, value in enumerate(row):
+            if value is None:
+                continue
+            if isinstance(value, bool):
+                sheet.write_boolean(at, across, value)
+            elif isinstance(value, (int, float)) and abs(value) < _EXACT:
+                sheet.write_number(at, across, value)
+            else:
+                sheet.write_string(at, across, str(value)[:_LONGEST_CELL])
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple[Any, ...]]:
+    result = connection.execute(f"{table.as_text} LIMIT {_SHEET_ROWS}")
+    while rows := result.fetchmany(_ROWS_AT_A_TIME):
+        yield from rows
+
+
+WRITERS: Mapping[str, Writer] = {".duckdb": write_duckdb, ".parquet": write_parquet, ".xlsx": write_workbook}
+"""By the suffix of the output; a folder of Parquet files has the suffix .parquet here."""

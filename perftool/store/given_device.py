@@ -1,0 +1,42 @@
+"""The device that a user says a trace is of: one of devices.toml by its name, or a file of its own peaks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perftool.errors import InputError
+from perftool.model.devices import DeviceFacts, device_named, device_of_text, known_devices
+from perftool.model.inputs import ReadingKind
+from perftool.model.records import LogReading
+from perftool.readers.files.small_file import read_small
+from perftool.store.readings import Reading
+
+_KIND: ReadingKind = "device"
+_ENDING = ".toml"
+
+
+def given_device(text: str) -> Reading:
+    """The facts of the device ``text``, as an input. Raises InputError for a name or a file without any."""
+    facts = find_given(text)
+    size = os.path.getsize(text) if os.path.isfile(text) else 0
+    return Reading(text, size, LogReading(device=facts, kind=_KIND))
+
+
+def find_given(text: str) -> DeviceFacts:
+    """The device called ``text``, or that of the file ``text`` (*.toml). Raises InputError, which lists the known."""
+    if text.endswith(_ENDING):
+        return read_device(text)
+    if (found := device_named(text)) is None:
+        known = ", ".join(device.name for device in known_devices())
+        raise InputError(f"device {text!r} is unknown; known are {known}, and files of peaks (*.toml)")
+    return found
+
+
+def read_device(path: str) -> DeviceFacts:
+    """The device of a file of one's own. Raises InputError."""
+    try:
+        text = read_small(Path(path)).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no file of peaks: {getattr(error, 'strerror', None) or error}") from None
+    return device_of_text(text, path)

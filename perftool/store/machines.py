@@ -1,0 +1,113 @@
+"""The machines that traces were recorded on, as our recorders describe them (perftool/integrations/machine.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perftool.model.recorded_on import RECORDED_KEY
+
+_VERSION = 1
+_MOST = 2**62
+_LONGEST = 200
+
+
+def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """A row of the table ``machines`` for each rank whose ``metadata`` describes one; mistyped values become None."""
+    told = {rank: top.get(RECORDED_KEY) for rank, top in metadata.items()}
+    return [_row(rank, found) for rank, found in told.items() if _object(found).get("version") == _VERSION]
+
+
+def _row(rank: int, found: Any) -> tuple[Any, ...]:
+    machine, process, steps, window = (
+        _object(found.get(part)) for part in ("machine", "process", "steps", "window")
+    )  # fmt: skip
+    cores = [
+        number
+        for number in (_number(machine, "cores_allowed") or _number(machine, "cores"), _number(machine, "cores_quota"))
+        if number
+    ]
+    own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
+    waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
+    longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
+    return (
+        rank,
+        _text(machine, "processor"),
+        min(cores, default=None),
+        _whole(process, "threads"),
+        _whole(process, "loader_workers"),
+        _whole(steps, "recorded_ns"),
+        _whole(steps, "before_ns"),
+        _whole(window, "wall_ns"),
+        None if own[0] is None else own[0] + (own[1] or 0),
+        _whole(window, "machine_cpu_ns"),
+        _whole(window, "stolen_ns"),
+        _whole(longest, "delay_ns"),
+        _text(longest, "name"),
+        ", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str))[:_LONGEST] or None,
+        device_of(found),
+    )
+
+
+def device_of(found: Any) -> str | None:
+    """The name of the CPU that ``found`` describes as a device with measured rates; None without these.
+
+    Its threads belong to the name: rates grow with them.
+    """
+    machine, process = _object(found.get("machine")), _object(found.get("process"))
+    threads = _whole(process, "threads")
+    if not _object(found.get("peaks")) or threads is None:
+        return None
+    return f"{_text(machine, 'processor') or 'CPU'}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+_SOURCE = "measured when the trace was recorded, with PyTorch's products and copies"
+
+
+def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``device_facts`` for the machines that were measured when their traces were recorded."""
+    best: dict[tuple[str, str, str], float] = {}
+    for top in metadata.values():
+        found = _object(top.get(RECORDED_KEY))
+        if found.get("version") != _VERSION or (name := device_of(found)) is None:
+            continue
+        for fact, unit, value in _figures(_object(found.get("peaks"))):
+            best[name, fact, unit] = max(value, best.get((name, fact, unit), 0.0))
+    return [(name, fact, value, unit, False, _SOURCE) for (name, fact, unit), value in best.items()]
+
+
+def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+    products = _object(peaks.get("products"))
+    rates = {f"matrix peak {dtype}": _number(products, dtype) for dtype in ("fp32", "bf16")}
+    # Products in 32 bit run on the vector units of a CPU.
+    rates["vector peak fp32"] = _number(products, "fp32")
+    for fact, rate in rates.items():
+        if rate:
+            yield fact, "FLOP/s", rate
+    if bandwidth := _number(peaks, "memory_bandwidth"):
+        yield "memory_bandwidth", "bytes/s", bandwidth
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(found: Mapping[str, Any], name: str) -> float | None:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value <= _MOST else None
+
+
+def _whole(found: Mapping[str, Any], name: str) -> int | None:
+    value = _number(found, name)
+    return None if value is None else int(value)
+
+
+def _text(found: Mapping[str, Any], name: str) -> str | None:
+    value = found.get(name)
+    return value[:_LONGEST] if isinstance(value, str) else None

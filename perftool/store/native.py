@@ -1,0 +1,124 @@
+"""Rewrites the native Synapse profiler's JSON (``hl-prof-config --invoc json``) into the form the bridge uses.
+
+The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. An engine may begin
+work before the previous work ends, and the names of begin and end may differ, so ends match begins of the same
+engine, recipe, context and node, first in first out.
+Arguments are spelled differently (``arguments`` in the vendor's file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import duckdb
+
+from perftool.model import vendors
+from perftool.model.inputs import ImportIssue
+from perftool.readers.nodes import HOST_TRACE
+
+# The arguments that identify work on a lane, in the bridge's spelling.
+_IDENTITY = ("recipeId", "contextId", "Unique Node ID")
+_OPERATION = "operation"
+
+
+def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list[ImportIssue]:
+    """Rewrite the native profiler's events among the raw events of ``rank``, read from ``path``; other traces stay.
+
+    Returns an issue for events without a partner.
+    """
+    processes = _engine_processes(connection, rank)
+    if not processes and not path.endswith(HOST_TRACE):
+        return []
+    connection.execute(
+        "UPDATE raw SET cat = 'Runtime' WHERE rank = $rank AND ph IN ('X', 'B', 'E') AND NOT list_contains($pids, pid)"
+        " AND (lower(cat) IN (SELECT unnest($known))) IS NOT true",
+        {"rank": rank, "pids": processes, "known": _known_categories()},
+    )
+    if not processes:
+        return []
+    return [*_join(connection, rank, processes)]
+
+
+def _engine_processes(connection: duckdb.DuckDBPyConnection, rank: int) -> list[str]:
+    """The processes whose lanes are engines."""
+    found = connection.execute(
+        "SELECT DISTINCT pid, args ->> 'name' FROM raw WHERE rank = $rank AND ph = 'M' AND name = 'process_name'",
+        {"rank": rank},
+    ).fetchall()
+    patterns = [
+        name.pattern
+        for vendor in vendors.vendors(vendors.FOLDER)
+        for name in vendor.names
+        if (name.subject, name.role) == ("process", "native")
+    ]
+    return sorted({pid for pid, name in found if name and any(fnmatchcase(name.lower(), one) for one in patterns)})
+
+
+def _known_categories() -> list[str]:
+    known = vendors.vendors(vendors.FOLDER)
+    return sorted({name.pattern for vendor in known for name in vendor.names if name.subject == "category"})
+
+
+def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]) -> Iterator[ImportIssue]:
+    """Turn each begin into a complete event with the arguments of its end, and drop events without a partner."""
+    params = {"rank": rank, "pids": processes}
+    connection.execute("CREATE OR REPLACE TEMP TABLE _native AS " + _pairs(), params)
+    connection.execute(
+        """UPDATE raw SET ph = 'X', cat = 'Runtime', dur = n.dur, name = n.name, args = n.args
+           FROM _native AS n WHERE raw.rowid = n.id AND n.dur IS NOT NULL"""
+    )
+    kept = connection.execute(
+        "SELECT count_if(ph = 'B' AND dur IS NULL), count_if(ph = 'E' AND dur IS NULL) FROM _native"
+    ).fetchall()
+    connection.execute("DELETE FROM raw WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid)", params)
+    connection.execute("DROP TABLE _native")
+    begun, ended = kept[0]
+    if begun:
+        yield ImportIssue("begin without end", begun, f"work began that ends after the recording: {begun:,}")
+    if ended:
+        yield ImportIssue("end without begin", ended, f"work ends that began before the recording: {ended:,}")
+
+
+def _pairs() -> str:
+    """SQL for the rows (id, ph, dur, name, args): complete events made from begins, and events without a partner."""
+    spellings = {key: names for vendor in vendors.vendors(vendors.FOLDER) for key, names in vendor.arguments.items()}
+    canonical = ", ".join(f"'{key}', {_value(names)}" for key, names in spellings.items() if key != _OPERATION)
+    identity = " || '|' || ".join(f"coalesce({_value(spellings[key])}, '')" for key in _IDENTITY)
+    return f"""
+WITH events AS (
+    SELECT rowid AS id, ph, pid, tid, name, ts, dur, coalesce(args, '{{}}') AS args
+    FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL
+),
+-- An E that comes first has no begin; so has every one at which more ended than began.
+counted AS (
+    SELECT *, {identity} AS key, count_if(ph = 'B') OVER w AS begun, count_if(ph = 'E') OVER w AS ended
+    FROM events WHERE ph <> 'X'
+    WINDOW w AS (PARTITION BY pid, tid, {identity} ORDER BY ts, id)
+),
+balanced AS (
+    SELECT *, greatest(max(ended - begun) OVER (PARTITION BY pid, tid, key ORDER BY ts, id), 0) AS early FROM counted
+),
+followed AS (
+    SELECT *, coalesce(lag(early) OVER (PARTITION BY pid, tid, key ORDER BY ts, id), 0) AS early_before FROM balanced
+),
+ordered AS (
+    SELECT *, CASE WHEN ph = 'B' THEN begun WHEN early = early_before THEN ended - early END AS nth FROM followed
+),
+joined AS (
+    SELECT coalesce(b.id, e.id) AS id, coalesce(b.ph, e.ph) AS ph, e.ts - b.ts AS dur, b.name,
+           json_merge_patch(b.args, e.args) AS args
+    FROM (FROM ordered WHERE ph = 'B') AS b
+    FULL JOIN (FROM ordered WHERE ph = 'E') AS e USING (pid, tid, key, nth)
+    UNION ALL SELECT id, ph, dur, name, args FROM events WHERE ph = 'X'
+)
+SELECT id, ph, dur, coalesce(nullif({_value(spellings[_OPERATION])}, ''), name) AS name,
+       json_merge_patch(args, json_object('EventName', name, {canonical})) AS args
+FROM joined
+"""
+
+
+def _value(names: tuple[str, ...]) -> str:
+    """SQL for the first argument named by one of ``names``."""
+    paths = ", ".join(f"json_extract_string(args, '$.\"{name}\"')" for name in names)
+    return f"coalesce({paths})" if len(names) > 1 else paths

@@ -1,0 +1,125 @@
+"""Per-rank tables: a store over some ranks exports them, and a store over all ranks imports them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import duckdb
+
+from perftool.errors import InputError, is_interrupt
+from perftool.store.catalog import catalog
+from perftool.store.database import literal
+from perftool.store.shift import Shift
+
+# Each row belongs to one rank, and there are few: per step, per collective, per name; never per slice.
+EXPORTED = (
+    "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
+    "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls", "run_kinds",
+    "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals", "_efficiency_top",
+    "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps", "_phase_totals", "chains",
+    "serving_iterations", "_memory_uses",
+)  # fmt: skip
+# Limit for one table of one task; a large trace has some ten thousand collectives.
+MOST_ROWS = 5_000_000
+# Limits per byte of the file, beyond what any table may have. Each of our rows takes at least a byte; names repeat.
+_ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
+_TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
+_LONGEST_REASON = 200
+_TIMES = {"ts", "end", "host_ts", "host_end"}
+_RAW = re.compile(r"\braw\b")
+
+
+@dataclass(frozen=True)
+class ExportedTables:
+    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common zero."""
+
+    tables: Mapping[str, bytes]
+    shift: Shift
+    ranks: frozenset[int]
+
+
+@contextmanager
+def corrupt_as_input_error() -> Iterator[None]:
+    """Turn DuckDB errors caused by damaged tables, or by the numbers in them, into InputErrors."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if is_interrupt(error):
+            raise
+        why = str(error).splitlines()[0][:_LONGEST_REASON]
+        raise InputError(f"the tables of a part are damaged; make it again ({why})") from None
+
+
+@cache
+def spans_ranks(name: str) -> bool:
+    """Whether the table ``name`` is complete in a store over many ranks: imported, or made without raw events."""
+    if name in EXPORTED or name not in catalog():
+        return True
+    table = catalog()[name]
+    return not _RAW.search(table.sql) and all(spans_ranks(need) for need in table.needs)
+
+
+def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, bytes]:
+    """Export every table of EXPORTED as the bytes of a Parquet file."""
+    written = {}
+    for name in EXPORTED:
+        path = folder / f"{name}.parquet"
+        connection.execute(f'COPY "{name}" TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)')
+        written[name] = path.read_bytes()
+        path.unlink()
+    return written
+
+
+def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
+    """Import each table of EXPORTED from all ``parts``, one after the other.
+
+    Parts are untrusted. Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not
+    its own, or with more rows than any rank has.
+    """
+    for name in EXPORTED:
+        columns = ", ".join(f'"{column.name}" {column.type}' for column in catalog()[name].columns)
+        connection.execute(f'CREATE TABLE "{name}" ({columns})')
+        for number, part in enumerate(parts):
+            path = folder / f"{name}-{number}.parquet"
+            path.write_bytes(part.tables[name])
+            _require_size(connection, name, path)
+            columns, rows = _columns(name, part), f"read_parquet({literal(str(path))})"
+            connection.execute(f'INSERT INTO "{name}" SELECT {columns} FROM {rows}')
+            path.unlink()
+
+
+def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
+    """Raise duckdb.Error when the file at ``path`` holds more than its size allows.
+
+    Parquet writes a repeated value of a column once, so a few bytes can unpack to billions of rows.
+    """
+    size, file = path.stat().st_size, literal(str(path))
+    most = min(MOST_ROWS, _ROWS_PER_BYTE * size + _FREE_ROWS)
+    texts = [column.name for column in catalog()[name].columns if column.type == "VARCHAR"]
+    lists = [column.name for column in catalog()[name].columns if column.type.endswith("[]")]
+    lengths = [*(f'strlen("{text}"::VARCHAR)' for text in texts), *(f'8 * len("{one}")' for one in lists)]
+    held = f"SELECT coalesce(sum(total_uncompressed_size), 0) FROM parquet_metadata({file})"
+    if connection.execute(held).fetchall()[0][0] > _TEXT_PER_BYTE * size + _FREE_TEXT:
+        raise duckdb.OutOfRangeException(f"{name} unpacks to more than its size allows")
+    length = " + ".join(f"coalesce({one}, 0)" for one in lengths) or "0"
+    counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
+    if connection.execute(counted).fetchall()[0][0] > most:
+        raise duckdb.OutOfRangeException(f"{name} has too many rows")
+    # No LIMIT here: it would copy each text.
+    total = connection.execute(f"SELECT coalesce(sum({length}), 0) FROM read_parquet({file})").fetchall()[0][0]
+    if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
+        raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")
+
+
+def _columns(name: str, part: ExportedTables) -> str:
+    ranks = ", ".join(map(str, sorted(part.ranks)))
+    own = f"CASE WHEN (rank IN ({ranks})) IS NOT false THEN rank ELSE error('a row of a rank of another part') END"
+    told = {"rank": own}
+    if part.shift:
+        told |= {time: part.shift.sql(time) for time in _TIMES}
+    return ", ".join(told.get(column.name, f'"{column.name}"') for column in catalog()[name].columns)

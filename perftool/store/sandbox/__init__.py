@@ -1,0 +1,1 @@
+"""The sandbox process for untrusted SQL; see docs/security.md."""

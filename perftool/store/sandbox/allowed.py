@@ -1,0 +1,125 @@
+"""Checks which SQL may run in the sandbox: one SELECT over the exported tables, with functions that only compute.
+
+DuckDB parses the statement, and this module searches the tree. Functions are allowed when DuckDB lists them as
+computing a value from nothing but their arguments; table functions, when they are named here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import duckdb
+
+# DuckDB renamed the member in 2.0.
+_SELECTS = ("SELECT", "SELECT_STATEMENT")
+ONLY_SELECT = "only a single SELECT is allowed"
+# Functions whose rows come from their arguments. All others read files, settings or logs, or change something.
+TABLE_FUNCTIONS = frozenset(
+    ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row",
+     "histogram", "histogram_values")
+)  # fmt: skip
+# Functions that DuckDB calls volatile but that are harmless.
+_HARMLESS = frozenset(("random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error", "stats", "vector_type"))
+# Functions that reveal the process or its environment, wait, write, or take SQL or plans as text.
+_REFUSED = re.compile(
+    r"(pg|inet|txid|icu_calendar|duckdb|parse_duckdb|enable|disable|write|read)_.*|getvariable|getenv|current_.*"
+    r"|(next|curr|set)val|.*sleep.*|setseed|version|json_(de|execute_)?serialize.*|json_execute.*|.*secret.*|.*_privilege"
+    r"|in_search_path|session_user|user|__internal_.*|invoke|query(_table)?|getvariable|add_parquet_key|.*_log|.*_logs"
+)
+_TIMES = frozenset(("current_date", "current_localtime", "current_localtimestamp", "current_timestamp"))
+_KINDS = "('scalar', 'aggregate', 'window', 'macro')"
+
+
+class RefusedError(Exception):
+    """Refused SQL; the message says why."""
+
+
+def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[str]) -> None:
+    """Raise RefusedError unless ``sql`` is one SELECT over ``tables`` that only computes."""
+    import duckdb
+
+    try:
+        found = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise RefusedError(first_line(error)) from None
+    if len(found) != 1 or found[0].type.name not in _SELECTS:
+        raise RefusedError(ONLY_SELECT)
+    text = connection.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchall()[0][0]
+    tree = json.loads(text)
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        raise RefusedError(ONLY_SELECT)
+    nodes = list(_nodes(tree))
+    _check_functions(connection, nodes)
+    _check_tables(nodes, {table.lower() for table in tables})
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of the message of ``error``."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _check_functions(connection: duckdb.DuckDBPyConnection, nodes: list[dict[str, Any]]) -> None:
+    computing = _computing(connection)
+    sources = [node.get("function") or {} for node in nodes if node.get("type") == "TABLE_FUNCTION"]
+    own = _own_table_macros(connection)
+    for source in sources:
+        name = str(source.get("function_name", "")).lower()
+        if name not in TABLE_FUNCTIONS and name not in own:
+            raise RefusedError(f"the table function {name} is not allowed")
+    known_sources = {id(source) for source in sources}
+    for node in nodes:
+        if "function_name" in node and id(node) not in known_sources:
+            name = str(node["function_name"]).lower()
+            if name not in computing:
+                raise RefusedError(f"the function {name} does not exist or is not allowed")
+            if node.get("catalog") or node.get("schema") not in ("", "main", None):
+                raise RefusedError(f"the function {name} may not be called with a schema")
+
+
+def _check_tables(nodes: list[dict[str, Any]], tables: Collection[str]) -> None:
+    local = {entry["key"].lower() for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
+    local |= {node["cte_name"].lower() for node in nodes if node.get("cte_name")}
+    for node in nodes:
+        if node.get("type") != "BASE_TABLE":
+            continue
+        name, schema = str(node.get("table_name", "")), str(node.get("schema_name") or "")
+        if node.get("catalog_name") or schema not in ("", "main") or name.lower() not in {*tables, *local}:
+            raise RefusedError(f"there is no table {'.'.join(filter(None, (schema, name)))!r}")
+
+
+@cache
+def _computing(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """The functions that compute a value from their arguments and do nothing else."""
+    rows = connection.execute(
+        f"SELECT DISTINCT lower(function_name), coalesce(has_side_effects, false) FROM duckdb_functions() "
+        f"WHERE function_type IN {_KINDS}"
+    ).fetchall()
+    acting = {name for name, acts in rows if acts} - _HARMLESS
+    names = {name for name, _ in rows if not _REFUSED.fullmatch(name)}
+    # The last two are the parser's own names for syntax; their arguments determine what they do.
+    return frozenset((names - acting) | _TIMES | _HARMLESS | {"unnest", "count_star"})
+
+
+@cache
+def _own_table_macros(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    rows = connection.execute(
+        "SELECT lower(function_name) FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal"
+    ).fetchall()
+    return frozenset(name for (name,) in rows)
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object in ``tree``; not recursive, since the SQL decides its depth."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)

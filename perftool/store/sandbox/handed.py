@@ -1,0 +1,46 @@
+"""Exports tables of a store as files that the sandbox can read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+
+from perftool.store.catalog import catalog
+from perftool.store.database import literal
+
+
+class HandedTables:
+    """Exports tables of ``connection`` into ``folder``, each once, as a DuckDB database of one table.
+
+    This form keeps every type, streams in and out, and lets queries read only the columns they use.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self._connection = connection
+        self._folder = folder
+        self._files: dict[str, Path] = {}
+
+    def files(self, sql: str) -> dict[str, Path]:
+        """The files of the tables whose names occur in ``sql`` as words, in any case."""
+        words = set(re.findall(r"\w+", sql.lower()))
+        wanted = sorted(name for (name,) in self._connection.execute(_TABLES).fetchall() if name.lower() in words)
+        return {name: self._files.get(name) or self._write(name) for name in wanted}
+
+    def _write(self, name: str) -> Path:
+        path = self._folder / f"{name}.duckdb"
+        path.unlink(missing_ok=True)
+        self._connection.execute(f"ATTACH {literal(str(path))} AS handed")
+        rows = catalog()[name].as_text if name in catalog() else f'SELECT * FROM main."{name}"'
+        try:
+            # Compressing read-once files doubles the cost.
+            self._connection.execute("SET force_compression = 'uncompressed'")
+            self._connection.execute(f'CREATE TABLE handed."{name}" AS {rows}; CHECKPOINT handed')
+        finally:
+            self._connection.execute("SET force_compression = 'auto'; DETACH handed")
+        self._files[name] = path
+        return path
+
+
+_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"

@@ -1,0 +1,199 @@
+"""Runs untrusted SQL in a child process, which is killed when it takes too long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from perftool.errors import QueryError, QueryTimeoutError
+from perftool.store.sandbox.wire import (
+    OUT_OF_MEMORY,
+    BrokenFrameError,
+    decoded,
+    encoded,
+    read_frame,
+    send,
+    unpacked_rows,
+)
+
+# The child imports our code from this process's module path, with no site packages or environment of its own.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perftool.store.sandbox.inside import main; main()"
+)
+# Variables that Python needs to start, and those that set the time zone and locale of results.
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
+_MOST_THREADS = 4
+_LONGEST_SQL = 1 << 20
+# The part of an answer besides its rows: column names.
+_BESIDE_ROWS = 16 << 20
+_LONGEST_ERROR = 2_000
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits on the time and the result of one query; ``explain`` asks for its plan and times instead of its rows."""
+
+    seconds: float
+    rows: int = 1_000_000
+    bytes: int = 256 << 20
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of a query, up to its bounds; ``cut`` says whether there were more, ``bytes`` is the size received."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    cut: bool
+    bytes: int = 0
+
+
+class Sandbox:
+    """Runs queries over tables exported as DuckDB files in ``folder``; the first query starts the process."""
+
+    def __init__(self, folder: Path, macros: str, memory_mb: int) -> None:
+        self._folder = folder
+        self._macros = macros
+        self._memory_mb = memory_mb
+        self._child: subprocess.Popen[bytes] | None = None
+        self._handed: set[str] = set()
+
+    def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
+        """Run ``sql``, which may use only ``tables``, each in its file. Raises QueryError when it fails."""
+        if len(sql) > _LONGEST_SQL:
+            raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
+        used, begin = self._child is not None, time.monotonic()
+        result = self._ask(sql, params, tables, bounds)
+        if result == OUT_OF_MEMORY:
+            # Memory that an earlier query still holds is missing for this one, so retry in a fresh process.
+            self.close()
+            left = bounds.seconds - (time.monotonic() - begin)
+            if used and left > 0:
+                result = self._ask(sql, params, tables, replace(bounds, seconds=left))
+        if isinstance(result, str):
+            raise QueryError(result)
+        return result
+
+    def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
+        """The result, or the error the process reports. Raises QueryError when it reports nothing."""
+        child = self._child or self._start()
+        new = {name: str(path) for name, path in tables.items() if name not in self._handed}
+        request = {
+            "sql": sql, "params": dict(params), "tables": new, "seconds": bounds.seconds, "rows": bounds.rows,
+            "bytes": bounds.bytes, "explain": bounds.explain,
+        }  # fmt: skip
+        result: Result | str | None = None
+        try:
+            with _killed_after(child, bounds.seconds) as late, contextlib.suppress(OSError, BrokenFrameError):
+                send(_pipe(child.stdin), encoded(request))
+                result = read_result(_pipe(child.stdout), bounds)
+        finally:
+            if result is None:
+                # Also after Ctrl-C: the next query must not read the answer to this one.
+                self.close()
+        if late.is_set():
+            self.close()
+            raise QueryTimeoutError(bounds.seconds)
+        if result is None:
+            raise QueryError(f"the query ended the process it ran in; it may take {self._memory_mb:,} MB")
+        self._handed |= set(new)
+        return result
+
+    def close(self) -> None:
+        """End the process; the next query starts another."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                # Unsent data no longer matters.
+                with contextlib.suppress(OSError):
+                    _pipe(pipe).close()
+        self._child = None
+        self._handed = set()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        setup = {
+            "folder": str(self._folder), "macros": self._macros, "memory_mb": self._memory_mb,
+            "threads": min(_MOST_THREADS, os.cpu_count() or 1),
+        }  # fmt: skip
+        try:
+            # The child gets its own session, so Ctrl-C reaches only this process, which ends the child.
+            child: subprocess.Popen[bytes] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=kept,
+                cwd=self._folder, start_new_session=True,
+            )  # fmt: skip
+            self._child = child
+            send(_pipe(child.stdin), encoded(setup))
+        except OSError as error:
+            raise QueryError(f"the process for queries cannot be started ({error.strerror or error})") from None
+        return child
+
+
+@contextlib.contextmanager
+def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
+    """Kill ``child`` when it has not answered after ``seconds``; the event says whether that happened."""
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        child.kill()
+
+    timer = threading.Timer(seconds, kill)
+    # Python waits for non-daemon threads before it exits.
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    finally:
+        timer.cancel()
+
+
+def _pipe(pipe: Any) -> BinaryIO:
+    assert pipe is not None
+    return pipe  # type: ignore[no-any-return]
+
+
+def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
+    """The result read from ``pipe``; the error message instead, if one arrives; None when the answer ends early.
+
+    The author of the SQL may have taken over the process at the other end. Raises BrokenFrameError when it sends
+    anything else, or more than ``bounds``.
+    """
+    columns: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    most = bounds.bytes + _BESIDE_ROWS
+    left = most
+    while (data := read_frame(pipe, left)) is not None:
+        left -= len(data)
+        message = decoded(data)
+        if not isinstance(message, dict):
+            raise BrokenFrameError("a message that is no object")
+        if "error" in message:
+            return str(message["error"])[:_LONGEST_ERROR]
+        if "columns" in message:
+            columns = _names(message["columns"])
+        elif "done" in message:
+            return Result(columns, rows, bool(message.get("cut")), most - left)
+        else:
+            rows += unpacked_rows(message, len(columns))
+        if len(rows) > bounds.rows:
+            raise BrokenFrameError("more rows than were asked for")
+    return None
+
+
+def _names(columns: Any) -> list[str]:
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise BrokenFrameError("columns without names")
+    return columns

@@ -1,0 +1,140 @@
+"""The protocol between this process and the sandbox: frames of JSON, with the values of rows in JSON.
+
+It avoids pickle on purpose: unpickling data from a captured process would hand over this one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, BinaryIO
+from uuid import UUID
+
+_LENGTH = struct.Struct(">I")
+# The sandbox's answer when it exceeds its memory limit.
+OUT_OF_MEMORY = "it needs more memory than a query may have"
+# No honest frame is longer: rows are sent a few hundred at a time, and cut off well below this.
+LONGEST_FRAME = 1 << 30
+# Values of these types map directly to JSON. ``json`` writes and reads NaN and the infinities too.
+_PLAIN = (bool, int, float, str, type(None))
+_PLAIN_TYPES = frozenset(_PLAIN)
+_MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+# DuckDB's decimals have 38 digits; something like 1E+999999 would be written out in full somewhere.
+_MOST_DIGITS = 40
+# Code that writes values fails on deeper nesting.
+_DEEPEST = 100
+# The other types by a tag, each with its conversions to and from text.
+_AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "number": (Decimal, str, Decimal),
+    "moment": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "day": (date, date.isoformat, date.fromisoformat),
+    "clock": (time, time.isoformat, time.fromisoformat),
+    "bytes": (bytes, bytes.hex, bytes.fromhex),
+    "uuid": (UUID, str, UUID),
+}
+
+
+class BrokenFrameError(Exception):
+    """The pipe delivered something that is not a valid message."""
+
+
+def encoded(message: object) -> bytes:
+    """``message`` as the content of a frame."""
+    return json.dumps(message).encode()
+
+
+def send(pipe: BinaryIO, data: bytes) -> None:
+    """Write one frame."""
+    pipe.write(_LENGTH.pack(len(data)) + data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO, longest: int = LONGEST_FRAME) -> Any:
+    """The next message; None when the other side has closed. Raises BrokenFrameError for anything but JSON."""
+    data = read_frame(pipe, longest)
+    return None if data is None else decoded(data)
+
+
+def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
+    """The content of the next frame; None when the other side has closed. Raises BrokenFrameError for a longer one."""
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    if size > longest:
+        raise BrokenFrameError(f"a message of {size:,} bytes")
+    data = pipe.read(size)
+    return data if len(data) == size else None
+
+
+def decoded(data: bytes) -> Any:
+    """Parse ``data``. Raises BrokenFrameError for anything but JSON whose texts can be encoded."""
+    try:
+        message = json.loads(data)
+        if _MAY_BE_HALF.search(data):
+            # A lone surrogate is no character, and no file accepts it.
+            json.dumps(message, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrameError(str(error)) from None
+    return message
+
+
+def packed(value: Any) -> Any:
+    """A result's ``value`` in JSON form; ``unpacked`` reverses it."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list):
+        return [packed(part) for part in value]
+    if isinstance(value, tuple):
+        return {"tuple": [packed(part) for part in value]}
+    if isinstance(value, dict):
+        return {"dict": [[packed(key), packed(part)] for key, part in value.items()]}
+    if isinstance(value, timedelta):
+        return {"span": [value.days, value.seconds, value.microseconds]}
+    for letter, (kind, write, _) in _AS_TEXT.items():
+        if isinstance(value, kind):
+            return {letter: write(value)}
+    return str(value)
+
+
+def unpacked(value: Any) -> Any:
+    """Reverse ``packed``. Raises BrokenFrameError when ``value`` cannot come from it."""
+    try:
+        return _unpacked(value, _DEEPEST)
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise BrokenFrameError(f"{type(error).__name__}: {error}") from None
+
+
+def _unpacked(value: Any, deepest: int) -> Any:
+    if not deepest:
+        raise ValueError("values nest too deeply")
+    if isinstance(value, list):
+        return [_unpacked(part, deepest - 1) for part in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tuple":
+        return tuple(_unpacked(part, deepest - 1) for part in content)
+    if kind == "dict":
+        return {_unpacked(key, deepest - 1): _unpacked(part, deepest - 1) for key, part in content}
+    if kind == "span":
+        return timedelta(*content)
+    found = _AS_TEXT[kind][2](content)
+    if isinstance(found, Decimal) and found.is_finite() and abs(found.adjusted()) > _MOST_DIGITS:
+        raise ValueError("a number of too many digits")
+    return found
+
+
+def unpacked_rows(message: Any, columns: int) -> list[tuple[Any, ...]]:
+    """The rows in ``message``, each with ``columns`` values. Raises BrokenFrameError for anything else."""
+    plain = "rows" in message
+    rows = message.get("rows" if plain else "packed")
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == columns for row in rows):
+        raise BrokenFrameError("rows that are none")
+    if plain and not {type(value) for row in rows for value in row} <= _PLAIN_TYPES:
+        raise BrokenFrameError("values that are none")
+    return [tuple(row if plain else map(unpacked, row)) for row in rows]

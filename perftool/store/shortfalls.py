@@ -1,0 +1,183 @@
+"""Finds ops that take clearly longer than the device needs, and why: the table ``op_shortfalls``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import duckdb
+
+from perftool.model.inputs import ImportIssue
+from perftool.model.shortfalls import attainable, generation_of, shortfalls, tile_of
+from perftool.op_costs.sizes import Sizes, sizes_of
+from perftool.store.catalog import Table, catalog
+from perftool.units import format_ns, format_ratio
+
+# Starting and draining any kernel takes 2 to 5 us on current devices.
+_LEAST_CALL_NS = 2000
+# Smaller differences come from clock variation and the order of calls.
+_CLEARLY = 1.1
+_ENOUGH_CALLS = 10
+_MOST_NUMBER = 2**62
+_BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_FORMATS: Mapping[str | None, Callable[[Any], str]] = {None: str, "percent": format_ratio, "time": format_ns}
+
+
+def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
+    """Make the table ``op_shortfalls`` from ``_slow_ops``. No issues."""
+    table = catalog()["op_shortfalls"]
+    connection.execute(f"CREATE TABLE {table.definition}")
+    cursor = connection.execute("SELECT * FROM _slow_ops")
+    names = [column[0] for column in cursor.description or ()]
+    rows = [row for values in cursor.fetchall() if (row := _judged(dict(zip(names, values, strict=True))))]
+    _insert(connection, table, rows)
+    if rows:
+        reasons = connection.execute(f"SELECT {holding_sql()} FROM op_shortfalls ORDER BY rowid").fetchall()
+        explained = [row | _explained(row, found) for row, (found,) in zip(rows, reasons, strict=True)]
+        connection.execute("DELETE FROM op_shortfalls")
+        _insert(connection, table, explained)
+    return []
+
+
+def holding_sql() -> str:
+    """SQL for the names of the reasons that hold for a row of ``op_shortfalls``, in their order."""
+    cases = ", ".join(f"CASE WHEN {reason.condition} THEN '{reason.name}' END" for reason in shortfalls().reason)
+    return f"list_filter([{cases}], lambda name: name IS NOT NULL)"
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        values = [[row.get(column.name) for row in rows] for column in table.columns]
+        marks = ", ".join(f"unnest(?::{column.type}[])" for column in table.columns)
+        connection.execute(f'INSERT INTO "{table.name}" SELECT {marks}', values)
+
+
+def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
+    """The texts for ``row`` from the first of the reasons ``found``."""
+    reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
+    if reason is None:
+        return {"reasons": []}
+    said = {name: _filled(getattr(reason, name), row) for name in ("because", "short_fix", "fix")}
+    return {"reason": reason.name, "reasons": list(found), **said}
+
+
+def _filled(template: str, row: Mapping[str, Any]) -> str:
+    return _PLACEHOLDER.sub(lambda found: _FORMATS[found[2]](row[found[1]]), template)
+
+
+def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The table row for one op; None when the device could not run it clearly faster."""
+    by_compute = op["compute_ns"] > op["memory_ns"]
+    compute = attainable(op["device"], op["kind"] or "", op["dtype"])
+    memory = attainable(op["device"], "memory")
+    if memory is None:
+        return None
+    reached = compute if by_compute and compute else memory
+    computing_ns = op["compute_ns"] / (compute.share if compute else 1)
+    attainable_ns = max(computing_ns, op["memory_ns"] / memory.share, op["calls"] * _LEAST_CALL_NS)
+    if op["kernel_ns"] < _CLEARLY * attainable_ns:
+        return None
+    sizes = sizes_of(
+        op["name"], op["input_dims"], op["input_types"], op["concrete_inputs"], op["outer_dims"],
+        around=op["around"], grids=op["grids"],
+    )  # fmt: skip
+    call_ns = op["kernel_ns"] / op["calls"]
+    return {
+        **op, **_small(vars(sizes)), **_launched(op, sizes),
+        "shape": shape_text(sizes, op["input_dims"]),
+        "best_ns": round(max(op["compute_ns"], op["memory_ns"])), "attainable_ns": round(attainable_ns),
+        "attainable_ratio": reached.share, "attainable_source": reached.source,
+        "lost_ns": round(op["kernel_ns"] - attainable_ns), "call_ns": round(call_ns),
+        "spread": op["slowest_ns"] / max(op["fastest_ns"], 1) if op["calls"] >= _ENOUGH_CALLS else None,
+        "intensity": round(op["flops"] / max(op["bytes"], 1)) if op["flops"] else None,
+        "kernel_capability": generation_of(op["kernel"]), "layout_ratio": op["layout_ns"] / max(op["kernel_ns"], 1),
+        "per_group": sizes.channels // sizes.groups if sizes.channels and sizes.groups else None,
+        "bits": _BITS.get(op["dtype"] or ""),
+    }  # fmt: skip
+
+
+def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """``sizes`` with None for numbers too large for a column; a recording may hold any number."""
+    return {name: None if isinstance(size, int) and size > _MOST_NUMBER else size for name, size in sizes.items()}
+
+
+def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
+    """How the kernel divides the work: its grid, its tile, and how both fill the compute units."""
+    try:
+        args = json.loads(op["args"] or "{}")
+    except (ValueError, RecursionError):
+        args = {}
+    args = args if isinstance(args, dict) else {}
+    threads, grid = _count(args.get("block")), _count(args.get("grid"))
+    tile = tile_of(op["kernel"])
+    blocks = grid // threads if grid and threads and tile and tile[0].counts_threads else grid
+    tiles, padding = blocks, None
+    if op["kind"] == "product" and tile and sizes.m and sizes.n:
+        tiles, padding = _tiles(sizes, tile[1], tile[2], blocks)
+    units = op["units"]
+    waves = ceil(tiles / units) if tiles and units else None
+    occupancy = args.get("est. achieved occupancy %")
+    return {
+        "blocks": blocks, "threads": threads, "registers": _number(args.get("registers per thread")),
+        "shared_bytes": _number(args.get("shared memory")),
+        "occupancy": occupancy / 100 if isinstance(occupancy, (int, float)) and 0 < occupancy <= 100 else None,
+        "tile_m": tile[1] if tile else None, "tile_n": tile[2] if tile else None, "tiles": tiles, "waves": waves,
+        "wave_ratio": tiles / (waves * units) if tiles and waves and tile else None,
+        "idle_units": max(units - tiles, 0) if tiles and units else None, "padding_ratio": padding,
+    }  # fmt: skip
+
+
+def _tiles(sizes: Sizes, rows: int, columns: int, blocks: int | None) -> tuple[int, float]:
+    """The number of tiles that cover the results, and the elements they cover per element needed.
+
+    Column-major libraries swap both sides; the arrangement that matches the grid counts, else the better one.
+    More blocks than tiles mean that the inner dimension is split.
+    """
+    assert sizes.m is not None
+    assert sizes.n is not None
+    batch = sizes.batch or 1
+    counts = [
+        (batch * ceil(sizes.m / tall) * ceil(sizes.n / wide), tall, wide)
+        for tall, wide in ((rows, columns), (columns, rows))
+    ]
+    tiles, tall, wide = next((found for found in counts if found[0] == blocks), min(counts))
+    padding = ceil(sizes.m / tall) * tall * ceil(sizes.n / wide) * wide / (sizes.m * sizes.n)
+    return max(tiles, blocks or 0), padding
+
+
+def shape_text(sizes: Sizes, input_dims: str) -> str:
+    """The sizes in short, as an engineer would name the call."""
+    if sizes.heads is not None:
+        return f"{sizes.batch} x {sizes.heads} heads, {sizes.queries} x {sizes.keys}, head size {sizes.head_size}"
+    if sizes.channels is not None:
+        parts = [f"{sizes.channels} channels, {sizes.m} places x {sizes.n} filters of {sizes.k}"]
+        parts += [f"{sizes.groups} groups"] if sizes.groups and sizes.groups > 1 else []
+        return ", ".join(parts)
+    if sizes.m is not None:
+        text = f"{sizes.m} x {sizes.k} x {sizes.n}"
+        if sizes.groups:
+            return f"{sizes.groups} groups of {text}"
+        return text if sizes.batch in (None, 1) else f"{sizes.batch} x {text}"
+    text = re.sub(r"(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
+    return text if len(text) <= _LONGEST_SHAPE else f"{text[: _LONGEST_SHAPE - 1]}…"
+
+
+_LONGEST_SHAPE = 60
+
+
+def _count(sizes: object) -> int | None:
+    """The product of a grid or block, three whole numbers."""
+    if not isinstance(sizes, list) or not sizes or not all(type(size) is int and 0 < size < 2**31 for size in sizes):
+        return None
+    product = 1
+    for size in sizes[:3]:
+        product *= size
+    return product if product < _MOST_NUMBER else None
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST_NUMBER else None

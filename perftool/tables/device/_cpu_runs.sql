@@ -1,0 +1,25 @@
+-- The ranks whose device is the CPU: nothing shows that another device did the work of their ops.
+--
+-- A recording of a job on an accelerator may lack all events of that device. Then calls into its runtime, ops that only
+-- its tensors have, metadata or logs show it, or a thread that runs nothing but the backward pass: the autograd engine
+-- has a thread for each accelerator, while the CPU's backward pass runs on the calling thread.
+--
+-- needs: slices, tracks, roles, _device_signs
+-- empty without: slices
+-- column rank: INTEGER, distributed rank
+WITH hosts AS (
+    SELECT rank FROM tracks
+    EXCEPT SELECT rank FROM tracks WHERE side = 'device'
+    EXCEPT SELECT rank FROM _device_signs
+),
+ops AS (SELECT rank, track, name, cat, depth FROM slices SEMI JOIN hosts USING (rank) WHERE cat IN ('cpu_op', 'runtime')),
+others AS (
+    SELECT rank FROM ops WHERE cat = 'runtime' OR name IN (SELECT name FROM roles WHERE role = 'on_device')
+    UNION
+    SELECT rank FROM slices SEMI JOIN hosts USING (rank)
+    WHERE cat = 'user_annotation' AND name IN (SELECT name FROM roles WHERE role = 'on_device')
+    UNION
+    SELECT rank FROM ops WHERE depth = 0 GROUP BY rank, track
+    HAVING bool_and(name IN (SELECT name FROM roles WHERE role = 'autograd'))
+)
+SELECT DISTINCT rank FROM ops WHERE rank NOT IN (FROM others)

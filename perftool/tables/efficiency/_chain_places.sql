@@ -1,0 +1,12 @@
+-- The kernels of one repeat of each chain, and the time of their likes in all repeats: for chains.
+--
+-- maker: find_chains
+-- needs: _chained_work
+-- empty without: _chained_work
+-- column rank: INTEGER, distributed rank
+-- column chain: INTEGER, number of the chain in its rank
+-- column place: INTEGER, position in the chain, from 1
+-- column id: BIGINT, device_ops.id of the kernel in the first repeat
+-- column repeats: BIGINT, how often the chain follows itself
+-- column ns: BIGINT, length of the kernels at this place in all repeats
+-- column work_ns: BIGINT, length of all kernels of the step on this lane

@@ -1,0 +1,27 @@
+-- The kernels of one step in their order, on the lane of a rank that has most: for chains.
+--
+-- The step is the first complete one: one is enough to see what recurs within. A step of more kernels is cut.
+--
+-- needs: device_ops, steps
+-- empty without: device_ops
+-- column id: BIGINT, device_ops.id
+-- column rank: INTEGER, distributed rank
+-- column kind: BIGINT, the same number for the same kernel, launched by the same op
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+WITH spans AS (
+    SELECT rank, min(ts) AS ts, arg_min("end", (ts, "end")) AS "end" FROM steps WHERE NOT partial GROUP BY rank
+),
+kernels AS (
+    SELECT d.id, d.rank, d.track, d.name, d.op_name, d.ts, d.dur
+    FROM device_ops AS d JOIN spans AS s ON s.rank = d.rank AND d.ts >= s.ts AND d.ts < s."end"
+    WHERE d.valid AND d.kind = 'kernel'
+),
+lanes AS (
+    SELECT rank, arg_max(track, (ns, -track)) AS track
+    FROM (SELECT rank, track, sum(dur) AS ns FROM kernels GROUP BY ALL) GROUP BY rank
+)
+SELECT k.id, k.rank, dense_rank() OVER (ORDER BY k.name, k.op_name) AS kind, k.ts, k.dur
+FROM kernels AS k JOIN lanes AS l ON l.rank = k.rank AND l.track = k.track
+QUALIFY row_number() OVER (PARTITION BY k.rank ORDER BY k.ts, k.id) <= 50000
+ORDER BY k.rank, k.ts, k.id

@@ -1,0 +1,88 @@
+-- The ops of op_efficiency that could be clearly faster, with one of their kernels: for op_shortfalls.
+--
+-- Only ops with a fiftieth of a rank's device work are considered: an op can save at most its time.
+--
+-- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
+-- empty without: _op_bounds.memory_ns
+-- column rank: INTEGER, op_efficiency.rank
+-- column name: VARCHAR, op_efficiency.name
+-- column input_dims: VARCHAR, op_efficiency.input_dims
+-- column input_types: VARCHAR, op_efficiency.input_types
+-- column kind: VARCHAR, op_efficiency.kind
+-- column calls: BIGINT, op_efficiency.calls
+-- column kernel_ns: BIGINT, op_efficiency.kernel_ns
+-- column bound: VARCHAR, op_efficiency.bound
+-- column flops: DOUBLE, operations of all calls
+-- column bytes: DOUBLE, bytes of all calls
+-- column compute_ns: DOUBLE, operations of all calls / peak rate
+-- column memory_ns: DOUBLE, bytes of all calls / bandwidth
+-- column dtype: VARCHAR, _op_bounds.dtype
+-- column device: VARCHAR, device_facts.device
+-- column concrete_inputs: VARCHAR, scalar arguments of the calls with most time
+-- column outer_dims: VARCHAR, _op_work.outer_dims of these
+-- column around: VARCHAR, _op_work.around of these
+-- column grids: VARCHAR, _op_work.grids of these
+-- column kernel: VARCHAR, name of the kernels with most time
+-- column kernels: BIGINT, kernels of all names
+-- column layout_ns: BIGINT, length of the kernels that only change a layout
+-- column fastest_ns: BIGINT, kernel time at the fastest tenth of the calls
+-- column slowest_ns: BIGINT, kernel time at the slowest tenth of the calls
+-- column args: VARCHAR, arguments of the longest of the kernels with most time, as JSON
+-- column units: INTEGER, compute units of the device
+-- column capability: INTEGER, compute capability of the device, times 10
+-- column ts: BIGINT, start of that kernel in ns
+-- column dur: BIGINT, length of that kernel in ns
+WITH top AS (
+    SELECT rank, name, input_dims, input_types, kind, calls, kernel_ns, bound, flops * calls AS flops, bytes * calls AS bytes
+    FROM op_efficiency
+    WHERE source = 'op' AND input_dims IS NOT NULL AND roofline_ratio < 0.8
+    QUALIFY kernel_ns > 0.02 * sum(kernel_ns) OVER (PARTITION BY rank)
+),
+rated AS (
+    SELECT w.rank, w.name, w.input_dims, w.input_types, coalesce(sum(b.compute_ns), 0) AS compute_ns, sum(b.memory_ns) AS memory_ns,
+           arg_max(b.dtype, (w.kernel_ns, -w.id)) AS dtype, min(b.device) AS device, arg_max(w.concrete_inputs, (w.kernel_ns, -w.id)) AS concrete_inputs,
+           arg_max(w.outer_dims, (w.kernel_ns, -w.id)) AS outer_dims,
+           arg_max(w.around, (w.kernel_ns, -w.id)) AS around, arg_max(w.grids, (w.kernel_ns, -w.id)) AS grids
+    FROM _op_work AS w JOIN _op_bounds AS b USING (id) WHERE w.source = 'op' AND w.name IN (SELECT name FROM top) GROUP BY ALL
+),
+callers AS (
+    SELECT o.id, o.rank, o.name, o.input_dims, o.input_types
+    FROM ops AS o SEMI JOIN top USING (rank, name, input_dims, input_types)
+),
+work AS (
+    SELECT c.rank, c.name, c.input_dims, c.input_types, c.id AS op, d.id, d.name AS kernel, d.ts, d.dur,
+           coalesce(list_contains(n.roles, 'layout'), false) AS layout
+    FROM device_ops AS d JOIN callers AS c ON c.id = d.op
+    JOIN windows AS t ON t.rank = d.rank AND d.ts >= t.ts AND d.ts < t."end"
+    LEFT JOIN _name_roles AS n ON n.name = d.name AND n.cat = 'kernel'
+    WHERE d.valid AND d.kind = 'kernel'
+),
+named AS (
+    SELECT rank, name, input_dims, input_types, kernel, sum(dur) AS ns, arg_max(id, (dur, -ts, -id)) AS longest
+    FROM work WHERE NOT layout GROUP BY ALL
+),
+per_call AS (SELECT rank, name, input_dims, input_types, op, sum(dur) AS ns FROM work GROUP BY ALL),
+varying AS (
+    SELECT rank, name, input_dims, input_types, quantile_disc(ns, 0.1)::BIGINT AS fastest_ns, quantile_disc(ns, 0.9)::BIGINT AS slowest_ns
+    FROM per_call GROUP BY ALL
+),
+counted AS (
+    SELECT rank, name, input_dims, input_types, count(*) AS kernels, coalesce(sum(dur) FILTER (layout), 0)::BIGINT AS layout_ns
+    FROM work GROUP BY ALL
+),
+main AS (
+    SELECT rank, name, input_dims, input_types, arg_max(kernel, (ns, kernel)) AS kernel, arg_max(longest, (ns, kernel)) AS longest FROM named GROUP BY ALL
+),
+chips AS (SELECT rank, min(units)::INTEGER AS units, min(capability)::INTEGER AS capability FROM devices GROUP BY rank)
+SELECT t.rank, t.name, t.input_dims, t.input_types, t.kind, t.calls, t.kernel_ns, t.bound, t.flops, t.bytes,
+       r.compute_ns, r.memory_ns, r.dtype, r.device, r.concrete_inputs, r.outer_dims, r.around, r.grids,
+       m.kernel, c.kernels, c.layout_ns, v.fastest_ns, v.slowest_ns, a.args::VARCHAR AS args, p.units, p.capability, d.ts, d.dur
+FROM top AS t
+JOIN rated AS r USING (rank, name, input_dims, input_types)
+JOIN main AS m USING (rank, name, input_dims, input_types)
+JOIN counted AS c USING (rank, name, input_dims, input_types)
+JOIN varying AS v USING (rank, name, input_dims, input_types)
+JOIN device_ops AS d ON d.id = m.longest
+JOIN raw AS a ON a.rowid = m.longest
+LEFT JOIN chips AS p USING (rank)
+ORDER BY t.rank, t.kernel_ns DESC, t.name, t.input_dims, t.input_types

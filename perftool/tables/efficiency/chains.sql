@@ -1,0 +1,28 @@
+-- One row per kernel of a sequence that follows itself at least three times, as the layers of a model do.
+--
+-- Searched in the first complete step, on the lane with most kernels. The sequences of a rank (at most three, of a twentieth of
+-- that lane's work or more) do not overlap; where one begins within the layer is arbitrary.
+--
+-- absent: no sequence of kernels repeats itself three times in a row
+-- needs: _chain_places, device_ops, ops, op_efficiency
+-- empty without: _chain_places
+-- column rank: INTEGER, distributed rank
+-- column chain: INTEGER, number of the sequence in its rank, in their order
+-- column place: INTEGER, position of the kernel in the sequence, from 1
+-- column op: VARCHAR, op that launched it; NULL for captured graphs and where none is recorded
+-- column kernel: VARCHAR, name of the kernel
+-- column input_dims: VARCHAR, shapes of the op's inputs as JSON, when recorded
+-- column repeats: BIGINT, how often the sequence follows itself
+-- column ns: BIGINT, mean length of the kernel in a repeat
+-- column share: DOUBLE, its share of the sequence's time
+-- column step_share: DOUBLE, share of the sequence, in all repeats, of the lane's work in the step
+-- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with these shapes
+-- column ts: BIGINT, start of the first such kernel in ns
+SELECT p.rank, p.chain, p.place, d.op_name AS op, d.name AS kernel, o.input_dims, p.repeats, (p.ns / p.repeats)::BIGINT AS ns,
+       p.ns / nullif(sum(p.ns) OVER one, 0) AS share, sum(p.ns) OVER one / nullif(p.work_ns, 0) AS step_share, e.roofline_ratio, d.ts
+FROM _chain_places AS p JOIN device_ops AS d ON d.id = p.id
+LEFT JOIN ops AS o ON o.id = d.op
+LEFT JOIN op_efficiency AS e
+    ON e.source = 'op' AND e.rank = p.rank AND e.name = d.op_name AND e.input_dims = o.input_dims AND e.input_types = o.input_types
+WINDOW one AS (PARTITION BY p.rank, p.chain)
+ORDER BY p.rank, p.chain, p.place

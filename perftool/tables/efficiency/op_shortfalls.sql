@@ -1,0 +1,72 @@
+-- One row per op and shapes that take clearly longer than the device needs, with the reason.
+--
+-- The attainable time is the longer of two: operations at the share of the peak rate that such ops reach on good
+-- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); no call
+-- takes less than 2 us, the cost of starting and draining a kernel. The longest kernel describes a call. The reasons
+-- are conditions on these columns, in the same file; reason is NULL when none holds.
+--
+-- absent: no op with a model takes clearly longer than the device needs, or its shapes or its device are unknown
+-- maker: judge_ops
+-- needs: _slow_ops
+-- empty without: _slow_ops
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, name of the op
+-- column shape: VARCHAR, the sizes in short, for people
+-- column input_dims: VARCHAR, shapes of the inputs as JSON
+-- column input_types: VARCHAR, types of the inputs as JSON
+-- column kind: VARCHAR, op_kinds.kind
+-- column calls: BIGINT, calls that launched work
+-- column kernel_ns: BIGINT, length of the work of all calls in ns
+-- column best_ns: BIGINT, time of all calls at the device's published best
+-- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
+-- column attainable_ratio: DOUBLE, the share of the peak that is attainable
+-- column attainable_source: VARCHAR, where that share comes from
+-- column lost_ns: BIGINT, kernel_ns - attainable_ns
+-- column bound: VARCHAR, compute or memory
+-- column dtype: VARCHAR, type of the operands
+-- column device: VARCHAR, device_facts.device
+-- column ts: BIGINT, start of the longest kernel in ns
+-- column dur: BIGINT, length of the longest kernel in ns
+-- column call_ns: BIGINT, mean time of a call
+-- column fastest_ns: BIGINT, time at the fastest tenth of the calls
+-- column slowest_ns: BIGINT, time at the slowest tenth of the calls
+-- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
+-- column intensity: BIGINT, operations per byte
+-- column kernel: VARCHAR, name of the kernel with most time
+-- column kernels: BIGINT, kernels of all calls
+-- column kernel_capability: INTEGER, target compute capability (times 10) of the kernel, by its name
+-- column capability: INTEGER, compute capability (times 10) of the device
+-- column layout_ratio: DOUBLE, share of the time in kernels that only change a layout
+-- column batch: BIGINT, products, or sequences of an attention
+-- column m: BIGINT, rows of the result; for a convolution its places
+-- column n: BIGINT, columns of the result; for a convolution the filters of a group
+-- column k: BIGINT, inner dimension; for a convolution the weights of a filter
+-- column groups: BIGINT, groups of a convolution, or experts of a grouped product
+-- column channels: BIGINT, channels of the input of a convolution
+-- column per_group: BIGINT, channels in a group
+-- column filter_size: BIGINT, elements of a filter in one channel
+-- column dilation: BIGINT, largest dilation of a convolution
+-- column transposed: BOOLEAN, whether a convolution is transposed
+-- column heads: BIGINT, heads of an attention
+-- column queries: BIGINT, queries of a sequence
+-- column keys: BIGINT, keys of a sequence
+-- column head_size: BIGINT, size of a head
+-- column bits: INTEGER, width of the operands
+-- column units: INTEGER, compute units of the device
+-- column blocks: BIGINT, blocks (work groups) that the kernel launches
+-- column threads: BIGINT, threads of a block
+-- column registers: BIGINT, registers of a thread
+-- column shared_bytes: BIGINT, shared memory of a block
+-- column occupancy: DOUBLE, estimated occupancy, 0 to 1
+-- column tile_m: BIGINT, one side of the kernel's tile, by its name
+-- column tile_n: BIGINT, the other side
+-- column tiles: BIGINT, parts of the result that run independently
+-- column waves: BIGINT, rounds of these tiles over all units
+-- column wave_ratio: DOUBLE, utilisation of these rounds
+-- column idle_units: BIGINT, units without work in the first round
+-- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
+-- column reason: VARCHAR, the first reason that holds, by its name in shortfalls.toml; NULL when none does
+-- column reasons: VARCHAR[], all reasons that hold
+-- column because: VARCHAR, the reason in a sentence
+-- column short_fix: VARCHAR, what to change, in a line
+-- column fix: VARCHAR, what to change

@@ -1,0 +1,23 @@
+-- Gaudi: waits and transfers on the lanes of Synapse's methods. These lanes carry no thread id, and a lane of the API
+-- may show the same call again, around the method.
+--
+-- needs: _runtime, tracks, roles, _vocabulary
+-- empty without: _runtime
+-- column id: BIGINT, host call (slices.id)
+-- column again: BOOLEAN, another lane shows it too
+WITH lanes AS (
+    SELECT DISTINCT t.id FROM tracks AS t
+    JOIN _vocabulary AS v ON v.subject = 'thread' AND v.role = 'methods' AND lower(t.thread) GLOB v.pattern
+),
+calls AS (
+    SELECT r.id, r.rank || s.role AS lane, r.ts, r."end", r.track IN (SELECT id FROM lanes) AS method
+    FROM _runtime AS r JOIN roles AS s ON s.cat = 'runtime' AND s.role IN ('wait', 'transfer') AND s.name = r.name
+    WHERE r.rank IN (SELECT rank FROM tracks WHERE id IN (SELECT id FROM lanes))
+),
+-- The lanes are written with different clocks. The reach is the latest end of those that have begun by then.
+around AS (
+    SELECT lane, ts - clock_slack_ns() AS ts, max("end" + clock_slack_ns()) OVER (PARTITION BY lane ORDER BY ts) AS reach
+    FROM calls WHERE NOT method
+)
+SELECT m.id, coalesce(m."end" <= a.reach, false) AS again
+FROM calls AS m ASOF LEFT JOIN around AS a ON a.lane = m.lane AND m.ts >= a.ts WHERE m.method

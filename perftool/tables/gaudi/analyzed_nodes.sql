@@ -1,0 +1,26 @@
+-- Gaudi: one row per run of a node from Intel's trace analyzer (*_analyzed_nodes.csv, views/trace_analyzer.json of an
+-- .hltv); NULL for missing values.
+--
+-- maker: given
+-- absent: no table of Intel's trace analyzer was given
+-- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column node: VARCHAR, name of the node
+-- column node_id: BIGINT, number of the node in its graph
+-- column engine: VARCHAR, MME, TPC, DMA ...
+-- column op: VARCHAR, operation of the node
+-- column dtype: VARCHAR, type of its result
+-- column run: BIGINT, ordinal of the run, from 1
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column active_ns: BIGINT, time in which any of its lanes works
+-- column exposed_ns: BIGINT, the part of it that no other engine hides
+-- column activations: BIGINT, pieces of work
+-- column lanes: BIGINT, lanes that took part
+-- column min_engine_ns: BIGINT, work of the least busy lane
+-- column max_engine_ns: BIGINT, work of the busiest lane
+-- column avg_engine_ns: BIGINT, work of a lane on average
+-- column input_shapes: VARCHAR, as written
+-- column output_shapes: VARCHAR, as written
+-- column expected_ns: BIGINT, the graph compiler's estimate
+-- column utilisation: DOUBLE, share of the MME's cycles that compute
+-- column strategy: VARCHAR, how the MME computes it

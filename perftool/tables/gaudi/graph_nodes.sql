@@ -1,0 +1,22 @@
+-- Gaudi: one row per node of a compiled graph that runs on the device, as the graph compiler wrote it (post-graph
+-- JSON).
+--
+-- maker: given
+-- absent: no post-graph JSON was given (prof-data/post-graph of an .hltv, or GRAPH_VISUALIZATION=1)
+-- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column recipe: BIGINT, id of the recipe
+-- column recipe_name: VARCHAR, name of the recipe
+-- column node: VARCHAR, name of the node
+-- column node_id: BIGINT, number of the node in its graph
+-- column engine: VARCHAR, MME, TPC, DMA, NIC or ROT
+-- column guid: VARCHAR, its kernel
+-- column dtype: VARCHAR, type of its result
+-- column input_shapes: VARCHAR, shapes of its inputs as JSON, the slowest dimension first
+-- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
+-- column flops: BIGINT, operations of one run, for matrix products and convolutions
+-- column bytes: BIGINT, bytes of device memory that one run reads and writes; tensors on the chip cost none
+-- column expected_cycles: BIGINT, cycles of the MME that the compiler expects
+-- column expected_dma_ns: BIGINT, time of a copy that it expects
+-- column utilisation: DOUBLE, share of the MME's cycles that it expects to compute
+-- column strategy: VARCHAR, how the MME computes it
+-- column ops: VARCHAR, the kernels that were fused into it, else the nodes of the model's graph that it comes from

@@ -1,0 +1,13 @@
+-- Gaudi 2 and 3: one row per launch of a recipe that says how many launches of its stream were not done yet (inFlight).
+-- It shows whether the host is ahead of the device, even if the device's lanes are not recorded.
+--
+-- needs: _recipe_calls
+-- empty without: _recipe_calls
+-- column id: BIGINT, the launch (slices.id), as in launches
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, thread that launched (tracks.id)
+-- column ts: BIGINT, start of the call in ns
+-- column end: BIGINT, end of the call in ns
+-- column recipe: BIGINT, id of the recipe, NULL where the call does not say
+-- column in_flight: BIGINT, launches of its stream that were not done
+SELECT id, rank, track, ts, "end", recipe, in_flight FROM _recipe_calls WHERE in_flight IS NOT NULL

@@ -1,0 +1,11 @@
+-- One row per shape that a server's log names: those that vLLM on Gaudi prepared, and those that it met unprepared.
+--
+-- maker: given
+-- column rank: INTEGER, rank that printed it, when known
+-- column phase: VARCHAR, prompt, decode or spec decode
+-- column batch: BIGINT, requests
+-- column query: BIGINT, tokens per request, NULL when the release names none
+-- column blocks: BIGINT, blocks of context over all requests, NULL when the release names none
+-- column origin: VARCHAR, warmed (prepared before serving), missed (met without a bucket), added (made for such a shape)
+-- column path: VARCHAR, the log
+-- column line: BIGINT, first line that names it, from 1

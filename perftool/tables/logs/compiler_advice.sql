@@ -1,0 +1,17 @@
+-- One row per piece of advice from Gaudi's graph compiler (graph_compiler_perf.log).
+--
+-- maker: given
+-- absent: no graph_compiler_perf.log was given
+-- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column priority: VARCHAR, high or low, by the compiler
+-- column check: VARCHAR, the compiler's check
+-- column tensor: VARCHAR, the tensor it is about
+-- column node: VARCHAR, the node it is about
+-- column size_bytes: BIGINT, size of the tensor
+-- column fcd_bytes: BIGINT, contiguous bytes in its fastest changing dimension
+-- column reads: BIGINT, number of times it is read
+-- column memory: VARCHAR, its memory: SRAM or DRAM
+-- column text: VARCHAR, the advice
+-- column count: BIGINT, number of repetitions
+-- column path: VARCHAR, the file
+-- column line: BIGINT, line of its first occurrence

@@ -1,0 +1,17 @@
+-- One row per line of statistics in a server's log: its load since the line before. NULL where the line has no such number.
+--
+-- maker: given
+-- column engine: VARCHAR, engine as the line names it, empty without one
+-- column time: BIGINT, ns since midnight of the log's first day; of each line that names a year, since 1970
+-- column prompt_tokens_per_s: DOUBLE, tokens of prompts computed per second
+-- column generation_tokens_per_s: DOUBLE, tokens generated per second
+-- column running: BIGINT, requests in the batch at the end of the interval
+-- column waiting: BIGINT, requests that wait at its end
+-- column cache_ratio: DOUBLE, share of the KV cache in use at its end
+-- column prefix_hit_ratio: DOUBLE, share of prompt tokens found in the prefix cache
+-- column preemptions: BIGINT, requests that lost their place in the cache
+-- column drafted: BIGINT, tokens drafted by speculative decoding
+-- column accepted: BIGINT, drafted tokens that were accepted
+-- column acceptance_length: DOUBLE, tokens that a step of speculative decoding produces on average
+-- column path: VARCHAR, the log
+-- column line: BIGINT, its line, from 1

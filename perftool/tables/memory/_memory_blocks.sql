@@ -1,0 +1,29 @@
+-- One row per block of memory: an allocation with its release. For allocations, memory_steps and memory_peak.
+--
+-- An address that is allocated again was released before, whether or not the recording shows the release: PyTorch does
+-- not record those on threads without the profiler.
+--
+-- needs: memory
+-- empty without: memory
+-- column id: BIGINT, memory.id of the allocation, or of the release of a block from before the recording
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, host thread of the allocation, NULL before the recording
+-- column device_type: INTEGER, memory.device_type
+-- column device: INTEGER, device index
+-- column addr: UBIGINT, address
+-- column bytes: BIGINT, size
+-- column ts: BIGINT, time of the allocation in ns, NULL before the recording
+-- column made: BIGINT, memory.ordinal of the allocation, NULL before the recording
+-- column end: BIGINT, time of the release in ns, NULL when the recording ends before it
+-- column released: BIGINT, memory.ordinal of the release
+WITH told AS (
+    -- No device has as much as 2**53 bytes, and sums of more would not fit 64 bits.
+    SELECT *, lag(bytes) OVER w AS bytes_before, lead(ts) OVER w AS next_ts, lead(ordinal) OVER w AS next_ordinal
+    FROM memory WHERE ts IS NOT NULL AND addr IS NOT NULL AND bytes <> 0 AND bytes BETWEEN -9007199254740992 AND 9007199254740992
+    WINDOW w AS (PARTITION BY rank, device_type, device, addr ORDER BY ordinal)
+)
+SELECT id, rank, track, device_type, device, addr, bytes, ts, ordinal AS made, next_ts AS "end", next_ordinal AS released
+FROM told WHERE bytes > 0
+UNION ALL
+SELECT id, rank, NULL, device_type, device, addr, -bytes, NULL, NULL, ts, ordinal
+FROM told WHERE bytes < 0 AND coalesce(bytes_before, -1) < 0

@@ -1,0 +1,40 @@
+-- One row per moment to describe: the peaks of the recording and of each step, and the ends of steps, by device. For
+-- memory_steps and memory_peak.
+--
+-- needs: memory, _memory_blocks, step_marks
+-- empty without: _memory_blocks
+-- column rank: INTEGER, distributed rank
+-- column device_type: INTEGER, memory.device_type
+-- column device: INTEGER, device index
+-- column main: BOOLEAN, the accelerator of the rank on which most is allocated; without one the host
+-- column step: INTEGER, number of the step, NULL for the peak of the recording
+-- column step_ts: BIGINT, its start in ns
+-- column moment: VARCHAR, peak, or end: the last event of the step
+-- column ordinal: BIGINT, memory.ordinal of the moment
+-- column ts: BIGINT, time in ns
+-- column allocated: BIGINT, memory.allocated
+-- column reserved: BIGINT, memory.reserved
+WITH told AS (
+    -- Without addresses nothing is known of the blocks.
+    SELECT m.rank, device_type, device, ordinal, m.ts, allocated, reserved, s.step, s.ts AS step_ts, s."end" > m.ts AS in_step
+    FROM memory AS m SEMI JOIN _memory_blocks AS b USING (rank, device_type, device)
+    ASOF LEFT JOIN step_marks AS s ON s.rank = m.rank AND m.ts >= s.ts
+    WHERE allocated IS NOT NULL AND m.ts IS NOT NULL
+),
+chosen AS (
+    SELECT rank, device_type, device, NULL::INTEGER AS step, NULL::BIGINT AS step_ts, 'peak' AS moment,
+           max_by(ordinal, (allocated, -ordinal)) AS ordinal
+    FROM told GROUP BY rank, device_type, device
+    UNION ALL
+    SELECT rank, device_type, device, step, step_ts, unnest(['peak', 'end']),
+           unnest([max_by(ordinal, (allocated, -ordinal)), max(ordinal)])
+    FROM told WHERE in_step GROUP BY rank, device_type, device, step, step_ts
+),
+-- PyTorch's number of the CPU is 0.
+mains AS (
+    SELECT rank, max_by({'device_type': device_type, 'device': device}, (device_type > 0, allocated, -device_type, -device)) AS main
+    FROM told GROUP BY rank
+)
+SELECT rank, device_type, device, {'device_type': device_type, 'device': device} = l.main AS main,
+       c.step, c.step_ts, c.moment, ordinal, t.ts, t.allocated, t.reserved
+FROM chosen AS c JOIN told AS t USING (rank, device_type, device, ordinal) JOIN mains AS l USING (rank)

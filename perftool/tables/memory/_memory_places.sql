@@ -1,0 +1,10 @@
+-- What ran around each allocation on its thread. For allocations.
+--
+-- maker: place_allocations
+-- needs: _memory_blocks, slices, frames, _name_roles
+-- empty without: _memory_blocks
+-- column id: BIGINT, _memory_blocks.id
+-- column op: BIGINT, the innermost framework op that computes, else the outermost op (slices.id); NULL outside of ops
+-- column module: BIGINT, the innermost module (slices.id)
+-- column line: VARCHAR, the innermost of the user's own functions, or own line of a call stack, as recorded
+-- column setup: BIGINT, the outermost function that makes or moves a module (slices.id)

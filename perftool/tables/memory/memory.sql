@@ -1,0 +1,33 @@
+-- One row per allocation or release that the profiler recorded (profile_memory=True).
+--
+-- needs: tracks
+-- empty without: raw
+-- column id: BIGINT, identifies the event within the store
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, host thread (tracks.id)
+-- column ts: BIGINT, time in ns
+-- column ordinal: BIGINT, position among the events of its device, in the order of time
+-- column device_type: INTEGER, PyTorch's number of the device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 15 HPU, 19 MTIA
+-- column device: INTEGER, device index, -1 for the CPU
+-- column addr: UBIGINT, address
+-- column bytes: BIGINT, bytes allocated, negative for a release
+-- column allocated: BIGINT, bytes allocated in total afterwards; on the CPU only what was allocated while a profiler recorded
+-- column reserved: BIGINT, bytes the allocator holds in total afterwards; NULL on the CPU
+WITH told AS (
+    SELECT rowid AS id, rank, pid, tid, ts, json_extract_string(args, [
+        '$."Device Type"', '$."Device Id"', '$.Addr', '$.Bytes', '$."Total Allocated"', '$."Total Reserved"']) AS a
+    FROM raw WHERE ph IN ('i', 'I') AND name = '[memory]'
+),
+typed AS (
+    SELECT id, rank, pid, tid, ts, try_cast(a[1] AS INTEGER) AS device_type, try_cast(a[2] AS INTEGER) AS device,
+           try_cast(a[3] AS UBIGINT) AS addr, try_cast(a[4] AS BIGINT) AS bytes,
+           try_cast(a[5] AS BIGINT) AS allocated,
+           -- The CPU has no allocator that holds memory back; the profiler writes 0.
+           CASE WHEN a[1] <> '0' THEN try_cast(a[6] AS BIGINT) END AS reserved
+    FROM told
+)
+SELECT e.id, e.rank, t.id AS track, e.ts,
+       row_number() OVER (PARTITION BY e.rank, device_type, device ORDER BY e.ts, e.id) AS ordinal,
+       device_type, device, addr, bytes, allocated, reserved
+FROM typed AS e
+LEFT JOIN tracks AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')

@@ -1,0 +1,37 @@
+-- What lives in the memory of a device when most is allocated, largest first. The rows of a device add up to what the
+-- allocator has allocated.
+--
+-- needs: _memory_moments, allocations
+-- empty without: _memory_moments
+-- column rank: INTEGER, distributed rank
+-- column device_type: INTEGER, memory.device_type
+-- column device: INTEGER, device index, -1 for the CPU
+-- column main: BOOLEAN, the accelerator of the rank on which most is allocated; without one the host
+-- column ts: BIGINT, time of the peak in ns
+-- column kind: VARCHAR, allocations.kind; before_recording is what is allocated beyond the blocks of the recording
+-- column op: VARCHAR, allocations.op
+-- column module: VARCHAR, allocations.module
+-- column line: VARCHAR, allocations.line
+-- column bytes: BIGINT, bytes that live
+-- column count: BIGINT, blocks that live; NULL where their number is unknown
+-- column allocated: BIGINT, bytes allocated on the device
+-- column reserved: BIGINT, bytes that its allocator holds
+WITH peaks AS (FROM _memory_moments WHERE step_ts IS NULL),
+living AS (
+    SELECT p.rank, p.device_type, p.device, p.main, p.ts, p.allocated, p.reserved, a.kind, a.op, a.module, a.line, a.bytes
+    FROM allocations AS a JOIN peaks AS p USING (rank, device_type, device)
+    WHERE a.made <= p.ordinal AND (a.released IS NULL OR a.released > p.ordinal)
+),
+totals AS (SELECT rank, device_type, device, sum(bytes) AS bytes FROM living GROUP BY ALL),
+every AS (
+    SELECT rank, device_type, device, main, ts, kind, op, module, line, sum(bytes) AS bytes, count(*) AS count, allocated, reserved
+    FROM living GROUP BY ALL
+    UNION ALL
+    SELECT p.rank, p.device_type, p.device, p.main, p.ts, 'before_recording', NULL, NULL, NULL,
+           p.allocated - coalesce(t.bytes, 0), NULL, p.allocated, p.reserved
+    FROM peaks AS p LEFT JOIN totals AS t USING (rank, device_type, device)
+    WHERE p.allocated > coalesce(t.bytes, 0)
+)
+SELECT rank, device_type, device, main, ts, kind, op, module, line, try_cast(bytes AS BIGINT) AS bytes, count, allocated, reserved
+FROM every
+ORDER BY rank, device_type, device, every.bytes DESC, kind, op, module, line

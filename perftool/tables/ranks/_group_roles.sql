@@ -1,0 +1,6 @@
+-- The role of each process group, as the recordings name it: pg_desc, without PyTorch's own words for a group that
+-- nobody named.
+--
+-- maker: given
+-- column group_name: VARCHAR, process group
+-- column role: VARCHAR, for example tp or dp

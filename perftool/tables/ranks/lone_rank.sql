@@ -1,0 +1,6 @@
+-- The rank of a run of which one recording was given. Rules that can only guess at the other ranks need it.
+--
+-- absent: several ranks were given, and rules over ranks compare them
+-- needs: _ranks
+-- column rank: INTEGER, distributed rank
+SELECT min(rank) AS rank FROM _ranks WHERE status = 'ok' HAVING count(*) = 1

@@ -1,0 +1,12 @@
+-- One row per stage of a pipeline, in order: its work, and the bubble in which its devices wait for other stages.
+--
+-- Ranks that send to and receive from each other are a chain; a rank's place in it is its stage.
+--
+-- maker: replay
+-- needs: _collective_matches, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, ranks
+-- empty without: _collective_matches
+-- column stage: INTEGER, place in the pipeline, from 0
+-- column ranks: INTEGER[], its ranks
+-- column compute_ns: BIGINT, mean time per step in which the device of a rank computes
+-- column bubble_ns: BIGINT, mean time per step in which it does nothing but collectives, sends and receives
+-- column bubble_ratio: DOUBLE, that as a share of the step

@@ -1,0 +1,132 @@
+-- The iterations of a serving engine, by its own annotations: one call of the model each. Numbers missing in the
+-- annotation are NULL.
+--
+-- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
+-- execute_143_context_1(sq140sk140sqsq..sqsk..)_generation_3(sq3sk900..), and before 0.11 execute_new_1_cached_3.
+-- SGLang writes step[DECODE bs=32]. With speculative decoding its draft model writes the same: then the decodes are the
+-- drafts, the calls that generate are step[TARGET_VERIFY bs=4], and the draft's copy of a prompt follows that of the
+-- model. The high-level profiler of vLLM on Gaudi writes slices prefill and decode without a category, a counter named
+-- utils at the start of each, and the shape of the bucket in the name of model_forward inside it. Its utilisations of a
+-- decode divide sums of contexts by the batch; only those of a prompt show how full a bucket is.
+--
+-- needs: slices, _name_roles
+-- empty without: slices
+-- column id: BIGINT, slices.id
+-- column rank: INTEGER, distributed rank
+-- column track: BIGINT, tracks.id
+-- column iteration: BIGINT, place in the recording, from 0
+-- column phase: VARCHAR, prefill, decode, mixed or idle (a call without requests)
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end of the annotation in ns
+-- column until: BIGINT, start of the next iteration where that generates for requests that this one served, else the end of the annotation
+-- column gap_before_ns: BIGINT, time since the end of the annotation before it; NULL for the first
+-- column batch: BIGINT, requests
+-- column prompt_tokens: BIGINT, prompt tokens that it processes
+-- column context_tokens: BIGINT, tokens in the caches of its requests, these included
+-- column generated_tokens: BIGINT, tokens of requests that generate already, those of a draft included
+-- column bucket_batch: BIGINT, batch that it is padded to
+-- column bucket_query: BIGINT, tokens that each prompt is padded to
+-- column bucket_blocks: BIGINT, blocks of cache that it is padded to
+-- column blocks_used: BIGINT, blocks of cache that its requests fill
+-- column graphs: BOOLEAN, whether it replays a captured graph
+WITH extracted AS (
+    SELECT name,
+           regexp_extract(name, '^execute_(?:\d+_)?context_(\d{1,12})\((?:sq)?(\d{1,12})(?:_\d+|sk(\d{1,12})sqsq\d+sqsk\d+)?\)_generation_(\d{1,12})\((?:sq)?(\d{1,12})(?:_\d+|sk(\d{1,12})sqsq\d+sqsk\d+)?\)$',
+                          ['c', 'ct', 'ck', 'g', 'gt', 'gk']) AS v,
+           regexp_extract(name, '^execute_new_(\d{1,12})_cached_(\d{1,12})$', ['c', 'g']) AS e,
+           regexp_extract(name, '^step\[(EXTEND|SPLIT_PREFILL|DECODE|TARGET_VERIFY|MIXED|IDLE) bs=(\d{1,12})(?: toks=(\d{1,12}))?(?: (.*))?\]$',
+                          ['mode', 'bs', 'toks', 'more']) AS s
+    FROM _name_roles WHERE cat = 'user_annotation' AND (starts_with(name, 'execute_') OR starts_with(name, 'step['))
+),
+named AS (SELECT * FROM extracted WHERE v.c <> '' OR e.c <> '' OR s.mode <> ''),
+shares AS (
+    SELECT name, nullif(s.mode, '') AS mode, try_cast(s.bs AS BIGINT) AS bs, try_cast(v.ct AS BIGINT) AS ct, try_cast(v.gt AS BIGINT) AS gt,
+           try_cast(coalesce(nullif(v.c, ''), nullif(e.c, ''), nullif(regexp_extract(s.more, '\bc=(\d{1,12})\b', 1), '')) AS BIGINT) AS c,
+           try_cast(coalesce(nullif(v.g, ''), nullif(e.g, ''), nullif(regexp_extract(s.more, '\bg=(\d{1,12})\b', 1), '')) AS BIGINT) AS g,
+           try_cast(coalesce(nullif(s.toks, ''), nullif(regexp_extract(s.more, '\bc_sq=(\d{1,12})\b', 1), '')) AS BIGINT) AS toks,
+           try_cast(nullif(regexp_extract(s.more, '\bg_sq=(\d{1,12})\b', 1), '') AS BIGINT) AS drafted,
+           try_cast(coalesce(nullif(v.ck, ''), nullif(regexp_extract(s.more, '\bc_sk=(\d{1,12})\b', 1), '')) AS BIGINT) AS ck,
+           try_cast(coalesce(nullif(v.gk, ''), nullif(regexp_extract(s.more, '\bg_sk=(\d{1,12})\b', 1), '')) AS BIGINT) AS gk
+    FROM named
+),
+spelled AS (
+    SELECT name,
+           CASE WHEN mode IN ('EXTEND', 'SPLIT_PREFILL') THEN 'prefill' WHEN mode IN ('DECODE', 'TARGET_VERIFY') THEN 'decode'
+                WHEN mode IN ('MIXED', 'IDLE') THEN lower(mode)
+                WHEN c > 0 AND g > 0 THEN 'mixed' WHEN c > 0 THEN 'prefill' WHEN g > 0 THEN 'decode' WHEN g = 0 THEN 'idle' END AS phase,
+           coalesce(bs, c + g) AS batch,
+           CASE WHEN phase IN ('decode', 'idle') THEN 0 ELSE coalesce(ct, toks) END AS prompt_tokens,
+           CASE WHEN ck IS NOT NULL OR gk IS NOT NULL THEN coalesce(ck, 0) + coalesce(gk, 0) END AS context_tokens,
+           CASE WHEN phase IN ('prefill', 'idle') THEN 0 WHEN phase = 'decode' THEN coalesce(gt, drafted, CASE WHEN mode = 'DECODE' THEN bs END, g) ELSE coalesce(gt, drafted, g) END AS generated_tokens,
+           mode
+    FROM shares
+),
+annotated AS (
+    SELECT s.id, s.rank, s.track, n.name, n.mode, n.phase, s.ts, s."end", n.batch, n.prompt_tokens, n.context_tokens, n.generated_tokens,
+           max(s."end") OVER (PARTITION BY s.rank ORDER BY s.ts, s."end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
+    FROM slices AS s JOIN spelled AS n ON n.name = s.name
+    WHERE s.cat = 'user_annotation' AND s.side = 'host'
+),
+verifying AS (SELECT DISTINCT rank FROM annotated WHERE mode = 'TARGET_VERIFY'),
+-- An annotation inside another one is the same iteration.
+outer_ones AS (
+    SELECT *, lag(name) OVER (PARTITION BY rank ORDER BY ts, id) AS before FROM annotated WHERE reach IS NULL OR ts >= reach
+),
+called AS (
+    SELECT * EXCLUDE (reach, name, mode, before) FROM outer_ones
+    WHERE rank NOT IN (FROM verifying) OR mode NOT IN ('DECODE', 'EXTEND') OR mode = 'EXTEND' AND name IS DISTINCT FROM before
+),
+-- Slices without a category are few, except in files that have no others.
+profiled AS (
+    SELECT s.id, s.rank, s.track, s.name, s.ts, s."end" FROM slices AS s
+    WHERE s.cat = '' AND s.side = 'host'
+        AND (s.name IN ('prefill', 'decode', 'warmup', 'model_executable') OR starts_with(s.name, 'model_forward_bs'))
+),
+forwards AS (
+    SELECT rank, ts, regexp_extract(name, '^model_forward_bs(\d{1,9})_seq(\d{1,9})_ctx(\d{1,9})_graphs([TF])$', ['b', 'q', 'k', 'g']) AS shape
+    FROM profiled WHERE starts_with(name, 'model_forward_bs')
+),
+counters AS (
+    SELECT rank, ts,
+           json_extract_string(args, ['$.prompt_batch_size', '$.prompt_bucket_batch_size', '$.prompt_bucket_seq_len', '$.prompt_bucket_ctx_blocks', '$.prompt_batch_token_utilization']) AS p,
+           json_extract_string(args, ['$.decode_batch_size', '$.decode_bucket_batch_size', '$.decode_bucket_seq_len', '$.decode_bucket_ctx_blocks', '$.decode_batch_token_utilization']) AS d,
+           try_cast(arg(args, 'cache_num_blocks_used') AS INTEGER)::BIGINT AS blocks_used
+    FROM raw WHERE ph = 'C' AND name = 'utils' AND rank IN (SELECT rank FROM profiled)
+),
+warm_ups AS (SELECT rank, ts, max("end") OVER (PARTITION BY rank ORDER BY ts) AS reach FROM profiled WHERE name = 'warmup'),
+calls AS (
+    SELECT p.id, p.rank, p.track, p.name AS phase, p.ts, p."end"
+    FROM profiled AS p ASOF LEFT JOIN warm_ups AS w ON w.rank = p.rank AND p.ts >= w.ts
+    WHERE p.name IN ('prefill', 'decode') AND (w.reach IS NULL OR p."end" > w.reach)
+        -- Ranks other than the first do not name the shape.
+        AND p.rank IN (SELECT rank FROM forwards UNION SELECT rank FROM profiled WHERE name = 'model_executable')
+),
+measured AS (
+    SELECT c.*, k.blocks_used, f.shape,
+           list_transform(CASE c.phase WHEN 'decode' THEN k.d ELSE k.p END, lambda text: CASE WHEN try_cast(text AS DOUBLE) BETWEEN 0 AND 1e9 THEN try_cast(text AS DOUBLE) END) AS n
+    FROM calls AS c
+    ASOF LEFT JOIN counters AS k ON k.rank = c.rank AND c.ts <= k.ts
+    ASOF LEFT JOIN forwards AS f ON f.rank = c.rank AND c.ts <= f.ts
+),
+-- The counter and the call of the model are inside their slice; others belong to a later one.
+high_level AS (
+    SELECT m.id, m.rank, m.track, m.phase, m.ts, m."end", n[1]::BIGINT AS batch,
+           CASE phase WHEN 'prefill' THEN least(round(n[5] * n[2] * n[3]), 1e12)::BIGINT ELSE 0 END AS prompt_tokens,
+           CASE phase WHEN 'decode' THEN least(round(n[5] * n[2] * n[3]), 1e12)::BIGINT END AS context_tokens,
+           CASE phase WHEN 'decode' THEN n[1]::BIGINT ELSE 0 END AS generated_tokens,
+           coalesce(n[2]::BIGINT, try_cast(shape.b AS BIGINT)) AS bucket_batch,
+           coalesce(n[3]::BIGINT, try_cast(shape.q AS BIGINT)) AS bucket_query,
+           coalesce(n[4]::BIGINT, try_cast(shape.k AS BIGINT)) AS bucket_blocks, blocks_used,
+           CASE shape.g WHEN 'T' THEN true WHEN 'F' THEN false END AS graphs
+    FROM measured AS m
+),
+marks AS (
+    SELECT * FROM high_level
+    UNION ALL BY NAME
+    SELECT * FROM called WHERE rank NOT IN (SELECT rank FROM high_level)
+)
+SELECT id, rank, track, row_number() OVER w - 1 AS iteration, phase, ts, "end",
+       CASE WHEN lead(phase) OVER w IN ('decode', 'mixed') AND phase <> 'idle' THEN greatest(lead(ts) OVER w, "end") ELSE "end" END AS until,
+       ts - lag("end") OVER w AS gap_before_ns,
+       batch, prompt_tokens, context_tokens, generated_tokens, bucket_batch, bucket_query, bucket_blocks, blocks_used, graphs
+FROM marks WINDOW w AS (PARTITION BY rank ORDER BY ts, id)

@@ -1,0 +1,78 @@
+-- One row per iteration of a serving engine: one call of the model, for a batch of requests that compute their prompts
+-- (prefill), that generate (decode), or of both kinds (mixed). From the annotations of vLLM and SGLang, and from vLLM's
+-- high-level profiler on Gaudi. Times of stages are NULL where the recording does not show the stage.
+--
+-- needs: _iteration_marks, serving_stages, _compile_events, slices, launches, _name_roles
+-- empty without: _iteration_marks
+-- column rank: INTEGER, distributed rank
+-- column iteration: BIGINT, place in the recording, from 0
+-- column phase: VARCHAR, prefill, decode, mixed or idle (a call without requests)
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length of the annotation in ns; on an asynchronous device the host's part
+-- column end: BIGINT, end of the annotation in ns
+-- column time_ns: BIGINT, time until the next iteration starts if that one generates, because then its requests were waiting; else until the annotation and its device work end
+-- column gap_before_ns: BIGINT, time since the end of the annotation before it; NULL for the first
+-- column waited_ns: BIGINT, part of that gap in which the thread waits for a batch or a request; NULL without stacks
+-- column batch: BIGINT, requests
+-- column prompt_tokens: BIGINT, prompt tokens that it processes
+-- column context_tokens: BIGINT, tokens in the caches of its requests, these included
+-- column generated_tokens: BIGINT, tokens of requests that already generate, including drafts
+-- column tokens: BIGINT, prompt_tokens and generated_tokens
+-- column bucket_batch: BIGINT, batch that it is padded to (Gaudi)
+-- column bucket_query: BIGINT, tokens that each prompt is padded to (Gaudi)
+-- column bucket_blocks: BIGINT, blocks of cache that it is padded to (Gaudi)
+-- column blocks_used: BIGINT, blocks of cache that its requests fill (Gaudi)
+-- column graphs: BOOLEAN, whether it replays a captured graph
+-- column schedule_ns: BIGINT, scheduling before it
+-- column prepare_ns: BIGINT, preparing its inputs
+-- column forward_ns: BIGINT, the model itself
+-- column logits_ns: BIGINT, computing the logits
+-- column sample_ns: BIGINT, sampling
+-- column post_ns: BIGINT, processing the sampled tokens
+-- column send_ns: BIGINT, sending the result to the engine
+-- column compile_ns: BIGINT, compilations while it runs; 0 if a recording with host calls shows none
+-- column compiled: BIGINT, their number
+WITH stages AS (
+    SELECT rank, iteration, sum(dur) FILTER (stage = 'schedule') AS schedule_ns, sum(dur) FILTER (stage = 'prepare') AS prepare_ns,
+           sum(dur) FILTER (stage = 'forward') AS forward_ns, sum(dur) FILTER (stage = 'logits') AS logits_ns,
+           sum(dur) FILTER (stage = 'sample') AS sample_ns, sum(dur) FILTER (stage = 'post') AS post_ns,
+           sum(dur) FILTER (stage = 'send') AS send_ns
+    FROM serving_stages GROUP BY rank, iteration
+),
+waiting AS (
+    SELECT s.rank, s.iteration, sum(least(s."end", m.ts) - greatest(s.ts, m.ts - m.gap_before_ns)) AS ns
+    FROM serving_stages AS s JOIN _iteration_marks AS m ON m.rank = s.rank AND m.iteration = s.iteration
+    WHERE s.stage = 'wait' AND s.ts < m.ts AND s."end" > m.ts - m.gap_before_ns GROUP BY s.rank, s.iteration
+),
+compiling AS (
+    SELECT rank, ts, "end" FROM _compile_events
+    UNION ALL SELECT rank, ts, "end" FROM slices WHERE cat = '' AND side = 'host' AND starts_with(name, 'GRAPH COMPILE: ')
+),
+-- The high-level profiler writes one slice per graph, torch.compile nested ones.
+placed AS (
+    SELECT c.rank, m.iteration::INTEGER AS class, c.ts, least(c."end", m.until) AS "end"
+    FROM compiling AS c ASOF JOIN _iteration_marks AS m ON m.rank = c.rank AND c.ts >= m.ts WHERE c.ts < m.until
+),
+compiled AS (SELECT rank, class AS iteration, sum("end" - ts) AS ns, count(*) AS n FROM interval_union(placed) GROUP BY ALL),
+launched AS (
+    SELECT l.rank, m.iteration, max(l.device_end) AS "end", bool_or(l.name IN (SELECT name FROM _name_roles WHERE list_contains(roles, 'graph_launch'))) AS graphs
+    FROM launches AS l ASOF JOIN _iteration_marks AS m ON m.rank = l.rank AND l.ts >= m.ts
+    WHERE l."end" <= m.until AND NOT l.own_work GROUP BY l.rank, m.iteration
+),
+stacked AS (SELECT DISTINCT rank FROM slices WHERE cat = 'python_function')
+SELECT m.rank, m.iteration, m.phase, m.ts, m."end" - m.ts AS dur, m."end",
+       CASE WHEN m.until > m."end" THEN m.until ELSE greatest(m."end", coalesce(l."end", m."end")) END - m.ts AS time_ns,
+       m.gap_before_ns, CASE WHEN s.rank IS NOT NULL THEN coalesce(w.ns, 0) END::BIGINT AS waited_ns,
+       m.batch, m.prompt_tokens, m.context_tokens, m.generated_tokens, m.prompt_tokens + m.generated_tokens AS tokens,
+       m.bucket_batch, m.bucket_query, m.bucket_blocks, m.blocks_used, coalesce(m.graphs, l.graphs) AS graphs,
+       t.schedule_ns::BIGINT AS schedule_ns, t.prepare_ns::BIGINT AS prepare_ns, t.forward_ns::BIGINT AS forward_ns,
+       t.logits_ns::BIGINT AS logits_ns, t.sample_ns::BIGINT AS sample_ns, t.post_ns::BIGINT AS post_ns,
+       t.send_ns::BIGINT AS send_ns,
+       coalesce(c.ns, 0)::BIGINT AS compile_ns, coalesce(c.n, 0) AS compiled
+FROM _iteration_marks AS m
+LEFT JOIN stages AS t ON t.rank = m.rank AND t.iteration = m.iteration
+LEFT JOIN waiting AS w ON w.rank = m.rank AND w.iteration = m.iteration
+LEFT JOIN compiled AS c ON c.rank = m.rank AND c.iteration = m.iteration
+LEFT JOIN launched AS l ON l.rank = m.rank AND l.iteration = m.iteration
+LEFT JOIN stacked AS s ON s.rank = m.rank
+ORDER BY m.rank, m.iteration

@@ -1,0 +1,108 @@
+-- One row per stretch of a phase. The stretches of a rank cover its recording without gaps, from its first host event
+-- to its last. Gains and all statements about steps refer to the steady phase.
+--
+-- If several apply at once, the first of these counts: the capture of a graph, the profiler's own work, saving a
+-- checkpoint, evaluation beside training, start-up, warm-up. Start-up lasts until the last time up to which calls that
+-- are slow once take at least half of the recording; later such calls count individually. Warm-up consists of the steps
+-- left out for it, and of compilation before the first step that counts.
+--
+-- needs: slices, roles, start_up, _step_bounds, _compile_events, _extents
+-- empty without: _extents
+-- column rank: INTEGER, distributed rank
+-- column phase: VARCHAR, startup, warmup, capture, profiler, checkpoint, evaluation or steady
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column end: BIGINT, end in ns
+-- column evidence: VARCHAR, the longest call, function or step in it that proves the phase; NULL for steady
+WITH telling AS (
+    SELECT name, cat, min(role) AS role FROM roles
+    WHERE (cat = 'python_function' AND role IN ('profiler', 'checkpoint', 'evaluation'))
+        OR (cat IN ('cpu_op', 'user_annotation') AND role IN ('capture', 'checkpoint', 'evaluation'))
+        OR (cat = 'overhead' AND role IN ('profiler', 'loading'))
+    GROUP BY name, cat
+),
+shown AS (
+    SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
+    WHERE s.side = 'host'
+),
+captures AS (
+    SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
+    WHERE s.cat = 'runtime' AND s.side = 'host' AND r.role IN ('capture_begin', 'capture_end')
+),
+-- A capture whose end was not recorded lasts as long as the recording.
+captured AS (
+    SELECT b.rank, b.name, b.ts, coalesce(e."end", x.host_end) AS "end" FROM captures AS b
+    JOIN _extents AS x USING (rank)
+    ASOF LEFT JOIN (SELECT rank, ts, "end" FROM captures WHERE role = 'capture_end') AS e ON e.rank = b.rank AND b.ts <= e.ts
+    WHERE b.role = 'capture_begin'
+),
+training AS (SELECT DISTINCT rank FROM slices WHERE name IN (SELECT name FROM roles WHERE role IN ('optimizer_step', 'update'))),
+slow AS (
+    SELECT rank, 0 AS class, ts, "end", name FROM start_up
+    UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'loading'
+),
+slow_lengths AS (
+    SELECT u.rank, u."end", sum(u."end" - u.ts) OVER (PARTITION BY u.rank ORDER BY u.ts) AS until
+    FROM interval_union(slow) AS u
+),
+started AS (
+    SELECT l.rank, x.host_ts AS ts, max(l."end") AS "end" FROM slow_lengths AS l JOIN _extents AS x USING (rank)
+    WHERE 2 * l.until >= l."end" - x.host_ts GROUP BY l.rank, x.host_ts
+),
+steady AS (SELECT rank, min(host_ts) AS ts FROM _step_bounds WHERE NOT partial AND step IS NOT NULL GROUP BY rank),
+-- The class is the position in the order above.
+kinds AS (
+    SELECT rank, 0 AS class, ts, "end", name FROM captured
+    UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'capture'
+    UNION ALL SELECT rank, 1, ts, "end", name FROM shown WHERE role = 'profiler'
+    UNION ALL SELECT rank, 2, ts, "end", name FROM shown WHERE role = 'checkpoint'
+    UNION ALL SELECT rank, 3, ts, "end", name FROM shown WHERE role = 'evaluation' AND rank IN (FROM training)
+    UNION ALL SELECT rank, 4, ts, "end", name FROM slow
+    UNION ALL SELECT rank, 4, ts, "end", NULL FROM started
+    UNION ALL SELECT rank, 5, host_ts, host_end, name FROM _step_bounds WHERE left_out = 'warm-up'
+    UNION ALL SELECT c.rank, 5, c.ts, c."end", s.name FROM _compile_events AS c JOIN steady AS t USING (rank)
+              JOIN slices AS s ON s.id = c.id WHERE c.ts < t.ts
+),
+classes AS (
+    SELECT k.rank, k.class, greatest(k.ts, x.host_ts) AS ts, least(k."end", x.host_end) AS "end"
+    FROM kinds AS k JOIN _extents AS x USING (rank)
+    UNION ALL SELECT rank, 6, host_ts, host_end FROM _extents
+),
+united AS (SELECT * FROM interval_union(classes)),
+-- The lowest bit of the mask is the first in the order.
+pieces AS (
+    SELECT rank, ts, "end",
+           ['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup', 'steady'][
+               list_position(list_transform(range(7), lambda c: mask & (1::BIGINT << c) > 0), true)] AS phase
+    FROM interval_sweep(united) WHERE mask > 0
+),
+numbered AS (
+    SELECT *, sum((phase IS DISTINCT FROM before)::INTEGER) OVER (PARTITION BY rank ORDER BY ts) AS number
+    FROM (SELECT *, lag(phase) OVER (PARTITION BY rank ORDER BY ts) AS before FROM pieces)
+),
+stretches AS (
+    SELECT rank, phase, min(ts) AS ts, max("end") AS "end" FROM numbered GROUP BY rank, phase, number
+),
+classed AS (
+    SELECT rank, ts, "end", list_position(['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup'], phase) - 1 AS class
+    FROM stretches
+),
+-- What lies inside another of its class covers less of each stretch than that one.
+widest AS (
+    SELECT * FROM (
+        SELECT *, max("end") OVER (PARTITION BY rank, class ORDER BY ts, "end" DESC, name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
+        FROM kinds WHERE name IS NOT NULL)
+    WHERE reach IS NULL OR "end" > reach
+),
+-- What covers most of a stretch began inside it, or is the last that had begun before.
+covering AS (
+    SELECT s.rank, s.ts, k.name, least(k."end", s."end") - s.ts AS ns, k.ts AS since
+    FROM classed AS s ASOF JOIN widest AS k ON k.rank = s.rank AND k.class = s.class AND s.ts >= k.ts WHERE k."end" > s.ts
+    UNION ALL
+    SELECT s.rank, s.ts, k.name, least(k."end", s."end") - k.ts, k.ts
+    FROM widest AS k ASOF JOIN classed AS s ON s.rank = k.rank AND k.ts >= s.ts WHERE s.class = k.class AND k.ts < s."end"
+),
+proven AS (SELECT rank, ts, arg_max(name, (ns, -since, name)) AS evidence FROM covering GROUP BY rank, ts)
+SELECT s.rank, s.phase, s.ts, s."end" - s.ts AS dur, s."end", p.evidence
+FROM stretches AS s LEFT JOIN proven AS p ON p.rank = s.rank AND p.ts = s.ts
+ORDER BY s.rank, s.ts

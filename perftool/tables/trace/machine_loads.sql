@@ -1,0 +1,22 @@
+-- One row per rank of machines: the load of its machine during the recording.
+--
+-- A machine is overloaded when a thread of the run was ready but had no core for a tenth of the recorded time, or a
+-- hypervisor took the cores for that long: steps are a tenth longer than necessary, which hides most effects of a fix.
+-- Then no gain is predicted.
+--
+-- needs: machines
+-- column rank: INTEGER, distributed rank
+-- column cores: DOUBLE, number of cores the process may use
+-- column step_ns: BIGINT, median step during the recording
+-- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
+-- column wall_ns: BIGINT, duration of the recording
+-- column own_ns: BIGINT, CPU time of the process and of its loader's workers
+-- column busy_ns: BIGINT, busy time of the allowed cores, summed over cores, for any process
+-- column overload_ns: BIGINT, time of the recording in which a thread was ready to run but had no core, or the hypervisor had it; NULL when unknown
+-- column overloaded: BOOLEAN, whether that is more than a tenth of the time; false when unknown
+WITH waits AS (
+    SELECT rank, cores, step_ns, quiet_step_ns, wall_ns, own_ns, busy_ns,
+           greatest(delay_ns, stolen_ns / cores)::BIGINT AS overload_ns
+    FROM machines WHERE wall_ns > 0
+)
+SELECT *, coalesce(overload_ns > 0.1 * wall_ns, false) AS overloaded FROM waits ORDER BY rank

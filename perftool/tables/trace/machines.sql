@@ -1,0 +1,21 @@
+-- One row per rank whose trace describes the recording machine and its load meanwhile.
+--
+-- Only the recorders of this program write that into the trace (docs/recording.md has the form). Values that the system
+-- does not provide are NULL. Times are those between the first recorded step and the last.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column processor: VARCHAR, name of the processor
+-- column cores: DOUBLE, number of cores the process may use: the minimum of its affinity and the quota of its control groups
+-- column torch_threads: INTEGER, threads that PyTorch uses for an op
+-- column loader_workers: INTEGER, worker processes of the data loader
+-- column step_ns: BIGINT, median step during the recording, measured on the host
+-- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
+-- column wall_ns: BIGINT, duration of the recording
+-- column own_ns: BIGINT, CPU time of the process and of its loader's workers
+-- column busy_ns: BIGINT, busy time of the allowed cores, summed over cores, for any process; exact to 10 ms for each core
+-- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
+-- column delay_ns: BIGINT, longest time that a thread of the process, or a worker, was ready to run but had no core
+-- column delayed: VARCHAR, the name of that thread
+-- column instruction_sets: VARCHAR, those of the processor that matter for tensors, such as AMX-BF16, AVX512
+-- column device: VARCHAR, its name in device_facts; NULL when its rates were not measured

@@ -1,0 +1,204 @@
+"""The tools for agents: their answers, and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perftool.commands import agent_tools
+from perftool.commands.agent_tools import Desk, end, explained, listed, small
+from perftool.errors import PerfToolError
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+
+
+def test_a_client_gets_an_answer_and_the_reason_of_a_refusal(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    (tmp_path / "outside.json").write_text("{}")
+
+    async def talk(call: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> list[Any]:
+        sql = "SELECT count(*) AS steps FROM steps"
+        return [
+            await call("query", {"path": "gaudi2_optimised", "sql": sql}),
+            await call("explain_rule", {"code": "SYN101"}),
+            await call("analyze", {"path": f"{tmp_path}/outside.json"}),
+            await call("list_runs", {"folder": "\0"}),
+        ]
+
+    rows, rule, refused, impossible = asyncio.run(conversation(talk))
+
+    assert rows.structured_content == {"data": {"rows": [{"steps": 3}], "rows_left_out": 0}}
+    assert rule.structured_content["data"]["code"] == "SYN101"
+    assert refused.is_error
+    assert "outside the folder that this server may read" in refused.content[0].text
+    assert "null byte" in impossible.content[0].text
+
+
+async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable[Any]]], Awaitable[Any]]) -> Any:
+    """What ``talk`` returns, given a function that calls a tool of a server over the samples."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    command = ["-m", "perftool", "mcp", "--root", str(SAMPLES)]
+    async with (
+        stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        return await talk(session.call_tool)
+
+
+def test_an_analysis_is_trimmed_to_what_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = {"code": "A", "advice": True, "message": "m", "evidence": {"large": 1}}
+    about = {**found, "advice": False, "message": "damaged"}
+    report = {"verdict": {"headline": "h"}, "summary": {"a": 1, "b": None}, "findings": [found, found, about]}
+    monkeypatch.setattr(agent_tools.Desk, "run", lambda *_: report)
+
+    data = agent_tools.analyzed(Desk(tmp_path, 1), ".", 1)["data"]
+
+    assert [one["code"] for one in data["findings"]] == ["A"]
+    assert "evidence" not in data["findings"][0]
+    assert (data["findings_left_out"], data["about_the_trace"], data["summary"]) == (1, ["damaged"], {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "../outside.json", "/etc/passwd", "missing.json", "link.json", "http://a/b.json"]
+)
+def test_nothing_outside_the_root_is_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / "outside.json").write_text("{}")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link.json").symlink_to(tmp_path / "outside.json")
+
+    with pytest.raises(PerfToolError, match=r"outside the folder|no such file|link out"):
+        Desk(root, 1).path(name)
+
+
+def test_a_folder_with_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "root" / "run").mkdir(parents=True)
+    (tmp_path / "root" / "run" / "log.txt").symlink_to("/etc/hostname")
+
+    with pytest.raises(PerfToolError, match=r"log.txt: is a link out of the folder"):
+        Desk(tmp_path / "root", 1).path("run")
+
+
+def test_a_command_that_fails_or_takes_too_long_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("no trace")
+
+    with pytest.raises(PerfToolError, match=r"a\.json: "):
+        Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path / "a.json")])
+    with pytest.raises(PerfToolError, match=r"analyze took longer than 0\.01 s"):
+        Desk(tmp_path, 0.01).run("analyze", [], [str(tmp_path)])
+
+
+def test_neither_a_configuration_nor_the_environment_changes_what_a_tool_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
+    (tmp_path / ".habana_perf_tool.toml").write_text('ignore = ["ALL"]')
+    monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FILE", str(tmp_path / "written"))
+
+    assert Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])["verdict"]
+    assert not (tmp_path / "written").exists()
+
+
+def test_an_answer_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
+    shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
+
+    with pytest.raises(PerfToolError, match=r"the answer is longer than 0 MB; ask for less \(LIMIT\)"):
+        Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
+
+
+def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    looks = iter([None])
+
+    def wanted() -> None:
+        if next(looks, "left") == "left":
+            raise ConnectionError
+
+    desk = Desk(tmp_path, 60, wanted)
+    with pytest.raises(ConnectionError):
+        desk.run("analyze", [], [str(tmp_path)])
+    assert not desk.running
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_the_workers_of_a_call_end_with_it() -> None:
+    read, write = os.pipe()
+    sleeps = "import os, time; os.write(int(os.sys.argv[1]), b'.'); time.sleep(600)"
+    starts = (
+        f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {sleeps!r}, sys.argv[1]], close_fds=False)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", starts, str(write)], pass_fds=[write], start_new_session=True)
+    os.close(write)
+    assert os.read(read, 1) == b"."
+
+    end(child)
+
+    # The pipe ends when every process that holds it has ended.
+    assert os.read(read, 1) == b""
+    os.close(read)
+
+
+def test_a_signal_ends_the_server_although_the_client_stays(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    command = [sys.executable, "-m", "perftool", "mcp", "--root", str(tmp_path)]
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        server.stdin.write(json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        assert b'"result"' in server.stdout.readline()
+        server.send_signal(signal.SIGTERM)
+        try:
+            assert server.wait(120) == 128 + signal.SIGTERM
+        finally:
+            server.kill()
+
+
+def test_the_newest_traces_come_first(tmp_path: Path) -> None:
+    for at, name in enumerate(("old.json", "new.json.gz")):
+        (tmp_path / name).write_bytes(b"1234")
+        os.utime(tmp_path / name, (at, at))
+    (tmp_path / "notes.md").write_text("no trace")
+
+    assert [file["path"] for file in listed(Desk(tmp_path, 1), ".")["data"]["files"]] == ["new.json.gz", "old.json"]
+
+
+def test_tables_are_listed_with_their_columns() -> None:
+    assert "ts BIGINT" in explained("tables")["data"]["slices"]
+
+
+def test_a_long_answer_is_cut_and_says_so() -> None:
+    answer = small({"rows": [{"name": "x" * 100}] * 5_000, "few": [1, 2]})
+
+    assert len(json.dumps(answer)) < 50_000
+    assert answer["data"]["cut"] == "the answer was too long; ask for less"
+    assert answer["data"]["few"] == [1, 2]
+    assert len(json.dumps(small({"text": "x" * 100_000}))) < 50_000
+    many = small({f"text {number}": "x" * 20_000 for number in range(6)})
+    assert len(json.dumps(many)) < 50_000
+
+
+def test_letters_that_a_user_does_not_see_are_escapes(tmp_path: Path) -> None:
+    (tmp_path / "a\U000e0041\x1b.json").write_text("{}")
+    (tmp_path / os.fsdecode(b"b\xff.json")).write_text("{}")
+
+    assert {file["path"] for file in listed(Desk(tmp_path, 1), ".")["data"]["files"]} == {
+        r"a\U000e0041\x1b.json",
+        r"b\xff.json",
+    }
+    assert small({"rows": [{"\u202e": ["\u202e"]}]}) == {"data": {"rows": [{r"\u202e": [r"\u202e"]}]}}

@@ -1,0 +1,180 @@
+"""Every command that reads runs honours every input option, given on the command line or in a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.program import Run
+from events import document, step, x
+
+from perftool.commands.options import ROWS, with_options
+from perftool.engine import analysis
+from perftool.engine.ranks.schedule import Schedule
+from perftool.engine.report import saved_report
+from perftool.engine.settings.table import FILES, RANKS, RUNS
+from perftool.errors import PerfToolError
+from perftool.model.rule import Rule
+from perftool.readers.files.discover import Inputs
+
+ARGUMENTS: dict[str, list[str]] = {
+    "analyze": ["box"],
+    "lint": ["box"],
+    "report": ["box"],
+    "annotate": ["box", "-o", "out.json"],
+    "whatif": ["box"],
+    "diff": ["saved.json", "box"],
+    "query": ["box", "SELECT 1"],
+    "export": ["box", "-o", "out.duckdb"],
+}
+OLD, NEW = "box/host_7.1000000000000.pt.trace.json", "box/host_7.2000000000000.pt.trace.json"
+RULE = """
+code = "USR901"
+name = "never"
+summary = "Never"
+severity = "info"
+confidence = "high"
+status = "stable"
+since = "0.1"
+devices = "any"
+[find]
+sql = "SELECT 'x' AS subject WHERE false"
+[text]
+message = "never"
+why = "To be found."
+fix = "None."
+example = "None"
+references = []
+"""
+# A value for each row, and what shows that it was honoured.
+CASES: dict[str, tuple[str, Any]] = {
+    "log": ("console.log", lambda seen: seen.inputs.texts == ("console.log",)),
+    "metrics": ("metrics.json", lambda seen: seen.inputs.texts == ("metrics.json",)),
+    "capture": ("capture.json", lambda seen: seen.inputs.captures == ("capture.json",)),
+    "device": ("MI300X", lambda seen: seen.inputs.device == "MI300X"),
+    "exclude": ("*.2000000000000.*", lambda seen: seen.inputs.traces == (OLD,)),
+    "run": ("host_7.1000000000000", lambda seen: seen.inputs.traces == (OLD,)),
+    "rule_packs": ("pack", lambda seen: any(rule.code == "USR901" for rule in seen.rules)),
+    "as_one_run": ("", lambda seen: seen.inputs.traces == (OLD, NEW)),
+    "jobs": ("2", lambda seen: seen.schedule.workers == 2),
+}
+ELSEWHERE = {"source_roots": "test_sources", "part": "test_parts", "scheduler": "test_cluster"}
+
+
+class Seen(PerfToolError):
+    """Records what a command requests from the analysis."""
+
+    def __init__(self, inputs: Inputs, rules: tuple[Rule, ...], schedule: Schedule) -> None:
+        super().__init__("seen")
+        self.inputs, self.rules, self.schedule = inputs, rules, schedule
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
+    """What commands ask for, in a folder with two runs."""
+    found: list[Seen] = []
+
+    @contextmanager
+    def analysed(inputs: Inputs, rules: Any = (), schedule: Any = None, progress: Any = None) -> Iterator[None]:
+        found.append(Seen(inputs, tuple(rules), schedule))
+        raise found[-1]
+        yield
+
+    monkeypatch.setattr(analysis, "analysed", analysed)
+    # The saved report that diff compares with.
+    monkeypatch.setattr(saved_report, "read_saved", lambda path: object() if path == "saved.json" else None)
+    for folder in ("box", "pack"):
+        Path(folder).mkdir()
+    Path("pack/USR901.toml").write_text(RULE)
+    for at, name in enumerate((OLD, NEW)):
+        Path(name).write_bytes(document([step(1, 0, 1000), x("aten::mm", 10 + at, 30)]))
+    for name in ("console.log", "metrics.json", "capture.json"):
+        Path(name).write_text("{}")
+    return found
+
+
+def written(name: str, value: str) -> str:
+    """The key of a row with ``value``, in a configuration."""
+    made = next(one for one in ROWS if one.name == name)
+    if made.type == "list of texts":
+        return f"{made.key} = {json.dumps([value])}"
+    return f"{made.key} = {value or 'true'}" if made.kind in ("bool", "int | None") else f'{made.key} = "{value}"'
+
+
+@pytest.mark.parametrize("where", ["option", "configuration"])
+@pytest.mark.parametrize(
+    ("command", "name"), [(command, name) for name in CASES for command in RUNS], ids=lambda part: str(part)
+)
+def test_every_command_honours_every_input_option(
+    command: str, name: str, where: str, run: Run, asked: list[Seen]
+) -> None:
+    value, honoured = CASES[name]
+    made = next(one for one in ROWS if one.name == name)
+    extra = (
+        ["--as-one-run"]
+        if name == "jobs"
+        else ["--fix", "USR901"]
+        if (command, name) == ("whatif", "rule_packs")
+        else []
+    )
+    if where == "configuration":
+        Path("habana_perf_tool.toml").write_text(written(name, value))
+        extra += ["--trust-config"]
+    elif command in made.on:
+        extra += [made.flag, *([value] if value else [])]
+    assert run(command, *ARGUMENTS[command], *extra) == 2
+    if command not in made.on:
+        # The files of one run belong to neither side, and a single trace needs no processes.
+        assert where == "option" or command != "diff" or f"the configuration names: {made.key}" in run.err
+    elif (command, name) == ("annotate", "as_one_run"):
+        assert "2 traces are too many" in run.err
+    elif (command, name) == ("whatif", "rule_packs"):
+        assert "there is no rule" not in run.err
+    else:
+        assert honoured(asked[0]), run.err
+
+
+def test_no_input_option_is_left_out() -> None:
+    rows = {one.name for one in ROWS if one.panel in (FILES, RANKS) and set(one.on) & set(RUNS)}
+    assert rows - set(ELSEWHERE) == set(CASES) - {"rule_packs"}
+    assert set(ARGUMENTS) == set(RUNS)
+
+
+@pytest.mark.parametrize(
+    ("options", "traces"),
+    [(["--run", "host_7.1000000000000"], (OLD,)), ([], (OLD, NEW)), (["--as-one-run"], (OLD, NEW))],
+)
+def test_the_command_line_decides_between_a_run_and_all(
+    options: list[str], traces: tuple[str, ...], run: Run, asked: list[Seen]
+) -> None:
+    Path("habana_perf_tool.toml").write_text("as-one-run = true" if "--run" in options or not options else 'run = "x"')
+    run("analyze", "box", *options)
+    assert asked[0].inputs.traces == traces
+    assert run("analyze", "box", "--run", "host_7", "--as-one-run") == 2
+    assert "--run and --as-one-run exclude each other" in run.err
+
+
+def test_a_found_configuration_starts_no_processes(run: Run, asked: list[Seen]) -> None:
+    Path("habana_perf_tool.toml").write_text("jobs = 2")
+    assert run("analyze", "box") == 2
+    assert "key jobs: a configuration that was found may not start processes" in run.err
+    assert asked == []
+
+
+def test_a_pattern_leads_to_no_link_out_of_the_folder(run: Run, asked: list[Seen]) -> None:
+    Path("box/inside").symlink_to(Path.cwd())
+    Path("box/habana_perf_tool.toml").write_text('log = ["ins*/console.log"]')
+    assert run("analyze", "box") == 2
+    assert "key log: a configuration that was found may name files of its own folder only" in run.err
+    assert asked == []
+
+
+def test_a_command_without_shared_options_is_left_as_it_is() -> None:
+    def own(path: str) -> None:
+        """Nothing."""
+
+    assert with_options("analyze", own) is own

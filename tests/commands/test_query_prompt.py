@@ -1,0 +1,63 @@
+"""The prompt of ``query``: input and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from perftool.commands.query_prompt import prompt, statements
+from perftool.errors import QueryError
+
+
+def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
+    """A terminal where somebody types ``lines`` and leaves; an exception is a key, such as Ctrl-C."""
+    left = iter(lines)
+
+    def read(_: str) -> str:
+        line = next(left, EOFError)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["SELECT 1;"], ["SELECT 1;"]),
+        (["SELECT", "", "  1;", "SELECT 2 ;"], ["SELECT\n\n  1;", "SELECT 2 ;"]),
+        (["", "  ", "SELECT 1;"], ["SELECT 1;"]),
+        (["SELECT", KeyboardInterrupt, "SELECT 2;"], ["SELECT 2;"]),
+        (["SELECT 1;", ".quit", "SELECT 2;"], ["SELECT 1;"]),
+        (["SELECT 1"], []),
+    ],
+)
+def test_a_statement_ends_with_a_semicolon(lines: Sequence[str | type[BaseException]], found: list[str]) -> None:
+    assert list(statements(typed(*lines), lambda text: None)) == found
+
+
+def test_dot_commands_describe_the_tables() -> None:
+    said: list[str] = []
+
+    assert not list(statements(typed(".tables", ".schema gaps", ".schema nothing", ".help"), said.append))
+
+    tables, schema, unknown, usage = said
+    assert any(line.startswith("gaps ") for line in tables.splitlines())
+    assert "BIGINT" in schema
+    assert unknown == "there is no table nothing; .tables lists them"
+    assert ".schema TABLE" in usage
+
+
+def test_an_error_is_said_and_the_prompt_goes_on() -> None:
+    said: list[str] = []
+
+    def ask(sql: str) -> str:
+        if "bad" in sql:
+            raise QueryError("there is no table 'bad'")
+        return "a\n1\n"
+
+    prompt(typed("SELECT bad;", "SELECT 1;"), ask, said.append)
+
+    assert [text.rpartition("\n(")[0] for text in said] == ["there is no table 'bad'", "a\n1"]

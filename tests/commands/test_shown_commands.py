@@ -1,0 +1,81 @@
+"""Every command that a page shows runs, on a small recording under the names that the page uses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from builders.program import Run
+from builders.shown_commands import ROOT, shown_commands
+from events import Event, document, kernel, loader, memcpy, runtime, step, x
+
+# Commands that need more than a recording, and why. Other tests run each of them.
+NOT_HERE = {
+    "benchmark": "measures for minutes, and what it shows depends on the machine",
+    "mcp": "serves until its client leaves",
+    "record": "runs the training script of the reader",
+}
+FILES = (
+    "run.json", "run.pt.trace.json", "h100.pt.trace.json", "mi300.pt.trace.json", "decode.pt.trace.json",
+    "capture.pt.trace.json", "runs/first/rank0.json", "hpu_profile/rank0.json", "my_tensorboard_logs/rank0.json",
+    "logs/rank0.json", "traces/rank0.json", "main/rank0.json", "branch/rank0.json", "profile_dir/rank0.json",
+)  # fmt: skip
+
+
+def recording() -> list[Event]:
+    """Six steps of 1 ms on a GPU: a wait for a batch, a kernel, and 20 reads of a scalar."""
+    events: list[Event] = []
+    for number in range(6):
+        at = number * 1000
+        events += [
+            step(number, at, 1000), loader(at + 10, 400), x("aten::mm", at + 420, 20),
+            runtime("cudaLaunchKernel", at + 422, 5, number), kernel("gemm", at + 430, 50, number),
+        ]  # fmt: skip
+        for read in range(20):
+            begin, flow = at + 500 + read * 20, 1000 + number * 100 + read
+            events += [
+                x("aten::item", begin, 18), x("aten::_local_scalar_dense", begin + 1, 16),
+                runtime("cudaMemcpyAsync", begin + 2, 3, flow), memcpy("Memcpy DtoH (Device)", begin + 4, 1, flow),
+                runtime("cudaStreamSynchronize", begin + 6, 9),
+            ]  # fmt: skip
+    return events
+
+
+def prepare(folder: Path) -> None:
+    """Put what the pages name into ``folder``."""
+    made = document(recording())
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(made)
+    (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
+    [rule, _] = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs" / "own-rules.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    (folder / "questions.sql").write_text("SELECT 1; SELECT 2;")
+    (folder / "mypack").mkdir()
+    (folder / "mypack" / "ACM901.toml").write_text(rule, encoding="utf-8")
+
+
+def chosen() -> list[tuple[str, ...]]:
+    """The shown commands in the order of a reader, who writes a baseline before using it.
+
+    Of those that differ in the names of recordings only, there is one.
+    """
+    shown = sorted({tuple(words) for _, words in shown_commands()}, key=lambda words: ("--baseline" in words, words))
+    kinds = {tuple(word for word in words if not word.endswith(".json") and "/" not in word): words for words in shown}
+    return sorted(kinds.values(), key=lambda words: "--baseline" in words)
+
+
+def test_every_command_of_the_pages_runs(run: Run, tmp_path: Path) -> None:
+    prepare(tmp_path)
+    for words in chosen():
+        prompts = words[0] == "query" and len(words) == 2 and words[1] != "--tables"
+        if words[0] not in NOT_HERE and not prompts:
+            here = [word.replace("/var/lib/node_exporter/textfile/", "") for word in words]
+            code = run(*here)
+            # A gate that found something ends with 1.
+            assert code == 0 or (code == 1 and words[0] in ("lint", "diff")), (words, run.err)
+
+
+def test_only_commands_of_the_pages_are_left_out() -> None:
+    assert {words[0] for _, words in shown_commands()} >= set(NOT_HERE)

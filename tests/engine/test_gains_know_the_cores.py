@@ -1,0 +1,112 @@
+"""A gain by worker processes needs cores: if the machine had none, or the trace does not say, it is a bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perftool
+from perftool.model.recorded_on import RECORDED_KEY
+from perftool.replay.cores import Cores
+
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def told(cores: float, own_us: int, busy_us: int, delay_us: int = 0) -> dict[str, Any]:
+    """What a recorder writes of six steps of 60 ms."""
+    threads = [{"tid": 1, "name": "python", "cpu_ns": 1, "delay_ns": 1000 * delay_us}]
+    window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
+    return {"version": 1, "machine": {"cores_allowed": cores}, "window": window}
+
+
+def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -> Path:
+    """Six steps of 60 ms: 20 ms for a batch, then 40 ms of work, on the host or on a device."""
+    events: list[dict[str, Any]] = []
+    for number in range(6):
+        at = 60_000 * number
+        here = {"ph": "X", "pid": 1, "tid": 1}
+        events += [
+            {**here, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": at, "dur": 60_000},
+            {**here, "cat": "user_annotation", "name": FETCH, "ts": at, "dur": 20_000},
+            {**here, "cat": "cpu_op", "name": "aten::mm", "ts": at + 20_000, "dur": 39_900},
+        ]
+        if device:
+            link = {"correlation": number + 1}
+            events += [
+                {**here, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 20_010, "dur": 5, "args": link},
+                {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm", "ts": at + 20_020, "dur": 39_800,
+                 "args": link},
+                {**here, "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "ts": at + 20_100, "dur": 39_730},
+            ]  # fmt: skip
+    path = folder / "trace.json"
+    path.write_text(json.dumps({**({RECORDED_KEY: recorded} if recorded else {}), "traceEvents": events}))
+    return path
+
+
+def loader(report: perftool.Report) -> Any:
+    return next(found for found in report.findings if found.code == "GAP102")
+
+
+def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
+    finding = loader(perftool.analyze(trace(tmp_path, told(8, 360_000, 400_000))))
+
+    assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 20_000_000)
+    assert "cores" not in finding.message
+
+
+def test_busy_cores_make_a_bound_that_says_why(tmp_path: Path) -> None:
+    """Both cores work 95 % of the time: 60 ms of which 57 are work for both, and nothing more can be won."""
+    finding = loader(perftool.analyze(trace(tmp_path, told(2, 684_000, 684_000))))
+
+    assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 3_000_000)
+    assert finding.message.endswith("; workers need cores, and the 2 of this machine were 95.0 % busy")
+
+
+def test_what_the_trace_does_not_say_is_a_bound(tmp_path: Path) -> None:
+    finding = loader(perftool.analyze(trace(tmp_path, None)))
+
+    assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 20_000_000)
+    assert finding.message.endswith("; how many cores the machine has for workers, the trace does not say")
+
+
+def test_a_device_leaves_the_cores_to_the_workers(tmp_path: Path) -> None:
+    assert loader(perftool.analyze(trace(tmp_path, None, device=True))).gain.kind == "predicted"
+
+
+def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> None:
+    report = perftool.analyze(trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000)))
+
+    assert loader(report).gain.kind == "bound"
+    assert report.verdict.caveats.startswith(
+        "The machine was overloaded: threads of the run were ready and had no core for 50.0 % of the recorded time"
+    )
+    assert report.model is not None
+    assert "the machine was overloaded" in str(report.model.why_not)
+
+
+@pytest.mark.parametrize(
+    ("cores", "least_ns", "lacks"),
+    [
+        (Cores(8, 2.0, 0.0), 0, False),
+        (Cores(2, 1.0, 0.5), 67, True),
+        (Cores(2, 1.0, 1.5), 100, True),
+        (Cores(), 0, True),
+    ],
+    ids=["enough", "shared", "none left", "unknown"],
+)
+def test_work_needs_cores_wherever_it_is_done(cores: Cores, least_ns: int, lacks: bool) -> None:
+    found, why = cores.least_step(100, 60, on_device=False)
+    assert (found, why is not None) == (least_ns, lacks)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [[], {"version": 2}, {"version": 1}, {"version": 1, "machine": 3, "window": {"wall_ns": "x", "threads": [3]}},
+     {"version": 1, "window": {"wall_ns": 10**400, "threads": {"a": 1}}, "machine": {"cores_quota": -1}}],
+    ids=["list", "newer", "bare", "wrong types", "huge"],
+)  # fmt: skip
+def test_damaged_facts_are_no_facts(tmp_path: Path, recorded: Any) -> None:
+    assert loader(perftool.analyze(trace(tmp_path, recorded))).gain.kind == "bound"

@@ -1,0 +1,70 @@
+"""The end of the answer for a busy device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import Event, document, launch, step, x
+
+from perftool.api import analyze
+from perftool.engine.report.left import LargeOp, Left
+
+H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
+BF16 = "c10::BFloat16"
+# 2 * 4096^3 operations take 138.9 us at the peak of an H100, 173.6 at the 80 % that it reaches.
+PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
+
+
+def told(folder: Path, work_us: float, **shapes: Any) -> str:
+    """The answer for a step in which one op keeps the device busy."""
+    events: list[Event] = [
+        step(1, 0, work_us + 20),
+        x("aten::mm", 1, 10, **shapes),
+        *launch(1, 2, 5, 10, work_us, "gemm"),
+    ]
+    path = folder / "trace.json"
+    path.write_bytes(document(events, **H100))
+    return analyze(str(path)).verdict.detail
+
+
+def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
+    found = told(tmp_path, 175, **PRODUCT)
+
+    assert "aten::mm 100.0 %, at 79.4 % of its best. " in found
+    assert found.endswith("nothing is left but less work (fewer operations, smaller types, larger batches).")
+
+
+def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:
+    found = told(tmp_path, 175)
+
+    assert "Its work: aten::mm 100.0 %, shapes not recorded. Of 100.0 % the best is unknown. " in found
+    assert "record_shapes=True" in found
+
+
+@pytest.mark.parametrize(
+    ("ops", "ending"),
+    [
+        ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
+         "At the rates that the device reaches on good shapes 6.0 % of it would go."),
+        ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
+         "mm 90.0 %, at 80.0 % of its best. Of 10.0 % the best is unknown."),
+        ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
+          *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
+         "Ops with 95.0 % of it run as fast as the device does on good shapes, and the others are small: nothing is "
+         "left but less work (fewer operations, smaller types, larger batches)."),
+    ],
+)  # fmt: skip
+def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> None:
+    assert Left(ops, "").sentence().endswith(ending)
+
+
+def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
+    """What a profiler exports whose schedule has begun its next cycle."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
+    told = analyze(str(path)).verdict
+
+    assert told.headline == "The recording holds no work: neither an op nor an event of a device."
+    assert told.below == ""

@@ -1,0 +1,246 @@
+"""Shapes that made joins and readers take a time, or a memory, that grows with the square of the input.
+
+Each may take ten times the time and four times the memory of a good input of its kind and size, with a floor of 2 s and
+300 MiB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from events import Event, document, kernel, runtime, step, x
+
+ROOT = Path(__file__).parents[2]
+MOST_TIMES, FREE_S = 10, 2.0
+MOST_GROWN, FREE_BYTES = 4, 300 << 20
+_LAUNCHES = 6000
+_SPAN = 50 * _LAUNCHES
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of a whole analysis, and the most memory it had, in bytes."""
+
+    cpu_s: float
+    peak: int
+
+
+def cost_of(path: Path, most_s: int = 120) -> Cost:
+    """What ``analyze`` takes for ``path``; ends it after ``most_s`` CPU seconds."""
+    text = (
+        "import resource, subprocess, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
+        "subprocess.run([sys.executable, '-m', 'perftool', 'analyze', '-q', sys.argv[1]], stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", text, str(path)], env=environment, capture_output=True, text=True)
+    cpu_s, peak = done.stdout.split()
+    return Cost(float(cpu_s), int(peak))
+
+
+def may_take(good: Cost) -> Cost:
+    """The most that an input may take whose good sibling takes ``good``."""
+    return Cost(max(FREE_S, MOST_TIMES * good.cpu_s), max(FREE_BYTES, MOST_GROWN * good.peak))
+
+
+def _steps(count: int, span: float = _SPAN) -> list[Event]:
+    return [step(number, number * span / count, span / count) for number in range(count)]
+
+
+def _trace(
+    steps: list[Event],
+    correlation: Callable[[int], int] = lambda number: number,
+    stream: Callable[[int], int] = lambda number: 7,
+    launches: int = _LAUNCHES,
+    name: Callable[[int], str] = lambda number: "k",
+    thread: Callable[[int], int] = lambda number: 1,
+) -> bytes:
+    events = list(steps)
+    for number in range(launches):
+        at, link, tid = 50 * number, correlation(number), thread(number)
+        events += [x("aten::mm", at, 20, tid=tid), runtime("cudaLaunchKernel", at + 5, 3, link, tid=tid)]
+        events += [kernel(name(number), at + 20, 25, link, stream=stream(number))]
+    return document(events, deviceProperties=[{"id": 0, "name": "A100"}])
+
+
+def shaped(random: Random) -> bytes:
+    """A trace of a few hundred launches in which a number that others are joined with is one, few, or all different."""
+    launches = random.choice((200, 600, 1200))
+    span, few = 50 * launches, random.randint(2, 40)
+
+    def any_number(number: int) -> int:
+        return random.randrange(launches)
+
+    numbers: tuple[Callable[[int], int], ...] = (
+        lambda number: 7, lambda number: number, lambda number: number % few, lambda number: number // few, any_number,
+    )  # fmt: skip
+    steps = random.choice((
+        [], _steps(5, span), _steps(launches, span), _steps(few, span) * 2,
+        [step(number, number, span) for number in range(launches)],
+        [step(7, number * span / few, span / few) for number in range(few)],
+    ))  # fmt: skip
+    named, link, stream, thread = (random.choice(numbers) for _ in range(4))
+    return _trace(steps, link, stream, launches, lambda number: f"k{named(number)}", thread)
+
+
+def _gzipped(name: bytes) -> bytes:
+    event = b'{"ph":"X","name":"%b","cat":"cpu_op","ts":1,"dur":1,"pid":1,"tid":1}'
+    return gzip.compress(b'{"traceEvents":[' + event % name + b"]}", mtime=0)
+
+
+def _dump(groups: int, entries: int) -> bytes:
+    config = {str(number): {"name": str(number), "desc": "d", "ranks": "[0]"} for number in range(groups)}
+    entry = {"collective_seq_id": 1, "profiling_name": "x", "state": "started"}
+    calls = [{**entry, "process_group": [str(number % groups), "d"]} for number in range(entries)]
+    return json.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": calls}).encode()
+
+
+def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int = 5) -> bytes:
+    """A trace of 2,000 launches with events of ``made`` for each of ``count`` numbers."""
+    launches = 2000
+    events = _steps(steps, 50 * launches)
+    for number in range(launches):
+        events += [runtime("cudaLaunchKernel", 50 * number + 5, 3, number), kernel("k", 50 * number + 20, 25, number)]
+    return document([*events, *(one for number in range(count) for one in made(number))])
+
+
+def _decode(number: int) -> list[Event]:
+    """An iteration as vLLM's high-level profiler on Gaudi writes it."""
+    at = 10 * number + 10
+    return [x("decode", at, 8, ""), x("model_forward_bs4_seq1_ctx10_graphsT", at + 1, 5, "")]
+
+
+def _frame(name: str, at: float, dur: float, tid: int) -> Event:
+    return x(name, at, dur, "python_function", tid=tid)
+
+
+def _save(number: int, dur: float) -> list[Event]:
+    """A checkpoint on a thread of its own, and the profiler's work in every other stretch."""
+    return [
+        _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
+        _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
+    ]
+
+
+def _optimizer(number: int, at: float, dur: float) -> list[Event]:
+    return [x("Optimizer.step#Adam.step", at, dur, "user_annotation"), x("aten::add_", 100 + 10 * number, 5)]
+
+
+def _pass(at: float, dur: float, sequence: int) -> list[Event]:
+    """An op and its backward pass."""
+    of_engine = {"Sequence number": sequence, "Fwd thread id": 1}
+    name = "autograd::engine::evaluate_function: AddmmBackward0"
+    return [
+        x("aten::linear", at, dur, **{"Sequence number": sequence, "Fwd thread id": 0}),
+        x(name, 200_000 + at, dur, tid=2, **of_engine),
+    ]
+
+
+def _memory(address: int, bytes_: int, at: float) -> Event:
+    args = {"Device Type": 1, "Device Id": 0, "Addr": address, "Bytes": bytes_, "Total Allocated": 1 << 30}
+    return {**x("[memory]", at, 0, "cpu_instant_event"), "ph": "i", "s": "t", "args": args}
+
+
+def _block(address: int, at: float, dur: float) -> list[Event]:
+    return [_memory(address, 512, at), _memory(address, -512, at + dur)]
+
+
+def _snapshot(devices: int) -> bytes:
+    """A snapshot of CUDA's allocator with a history of one device."""
+    block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
+    traces = [[block] * 20_000, *[[]] * (devices - 1)]
+    return json.dumps({"segments": [{}] * 20_000, "device_traces": traces}).encode()
+
+
+def _buckets(warmed: int, missed: int) -> bytes:
+    """A log of vLLM on Gaudi; all shapes differ."""
+    lines = [
+        f"[Warmup][Prompt][{number}/{warmed}] batch_size:{number % 317 + 1} query_len:{number // 317 + 1} num_blocks:0"
+        for number in range(warmed)
+    ]
+    lines += [
+        f"Configuration: ('prompt', {number % 311 + 1}, {number // 311}, 7) was not warmed-up!"
+        for number in range(missed)
+    ]
+    return "\n".join(lines).encode()
+
+
+def _nodes(blanks: int) -> bytes:
+    header = b"Unit,Node Name,Op Type,Duration,Active,a" + b" " * blanks + b"b\n"
+    return header + b"TPC,n,op,1,1,5\n" * 20_000
+
+
+_COMPILES = "_compile.compile_inner (dynamo_timed)"
+_METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
+
+# By the name of the file that it is: what is good, and what is not.
+SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
+    "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
+    "steps that overlap": (
+        "t.json", lambda: _trace(_steps(5)),
+        lambda: _trace([step(number, number, _SPAN) for number in range(2000)]),
+    ),
+    "many steps": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(20_000))),
+    "many streams": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), stream=lambda number: number)),
+    "a name of 30 MB": ("t.json.gz", lambda: gzip.compress(_trace(_steps(5))), lambda: _gzipped(b"a" * (30 << 20))),
+    "a name of escapes": ("t.json.gz", lambda: gzip.compress(_trace(_steps(5))), lambda: _gzipped(b'\\"' * (8 << 20))),
+    "names that differ": (
+        "t.json", lambda: _trace(_steps(5), launches=15_000, name=lambda _: "k" * 900),
+        lambda: _trace(_steps(5), launches=15_000, name=lambda number: "k" * 900 + str(number)),
+    ),
+    "warm-ups around decodes": (
+        "t.json", lambda: document([one for number in range(20_000) for one in _decode(number)]),
+        lambda: document([
+            one for number in range(20_000) for one in (x("warmup", number / 1000, 1e9, ""), *_decode(number))
+        ]),
+    ),
+    "compilations around steps": (
+        "t.json", lambda: _beside(lambda number: [x(_COMPILES, 10 * number, 1)], steps=20_000),
+        lambda: _beside(lambda number: [x(_COMPILES, number / 1000, 1e5, tid=number)], steps=20_000),
+    ),
+    "checkpoints around pauses": (
+        "t.json", lambda: _beside(lambda number: _save(number, 1)), lambda: _beside(lambda number: _save(number, 1e6)),
+    ),
+    "optimizers in optimizers": (
+        "t.json", lambda: _beside(lambda number: _optimizer(number, 10 * number, 9), 40_000),
+        lambda: _beside(lambda number: _optimizer(number, number / 1000, 1e6 - number / 500), 40_000),
+    ),
+    "backward passes of one number": (
+        "t.json", lambda: _beside(lambda number: _pass(5 * number, 4, number)),
+        lambda: _beside(lambda number: _pass(number / 1000, 1e5 - number / 500, 7)),
+    ),
+    "blocks that live together": (
+        "t.json", lambda: _beside(lambda number: _block(number % 50, 5 * number, 2)),
+        lambda: _beside(lambda number: _block(number, number / 1000, 1e5)),
+    ),
+    "ops of the CPU on many threads": (
+        "t.json", lambda: document([x("aten::add", 5 * number, 4) for number in range(20_000)]),
+        lambda: document([x("aten::add", number / 1000, 1e5, tid=number) for number in range(20_000)]),
+    ),
+    "a snapshot of many devices": (
+        "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),
+    ),
+    "shapes not warmed up": ("console.log", lambda: _buckets(98_000, 0), lambda: _buckets(49_000, 49_000)),
+    "blanks in a header": ("r_analyzed_nodes.csv", lambda: _nodes(0), lambda: _nodes(200_000)),
+    "many groups": ("nccl_trace_rank_0.json", lambda: _dump(1, 20_000), lambda: _dump(20_000, 20_000)),
+    "metrics cut off": (
+        "metrics.json", lambda: b"[" + _METRIC * 30_000 + b"{}]", lambda: b"[" + b'{"metric_name":[{' * 200_000,
+    ),
+    "labels without an end": (
+        "console.log", lambda: b"[INFO] loss 3\n" * 400_000, lambda: (b"[INFO]" * 170_000 + b"\n") * 6,
+    ),
+    "quotes in a configuration": (
+        "ds_config.json", lambda: b'{"train_batch_size": 1, "x": [%b 1]}' % (b"1, " * 26_000),
+        lambda: b'{"train_batch_size": 1, "x": "' + b'\\"' * 40_000,
+    ),
+}  # fmt: skip

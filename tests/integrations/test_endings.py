@@ -1,0 +1,63 @@
+"""How a recorder notices the end of its process, and when it lets the process end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX")
+
+BEGIN = """
+import ctypes, os, signal, sys, threading, time
+from pathlib import Path
+from perftool.integrations import endings
+endings._PATIENCE_S = 0.5
+
+def save():
+    {saving}
+    Path(sys.argv[1]).write_text("saved")
+
+watched = endings.Endings(save)
+watched.watch()
+
+def stuck():
+    # Locked twice: native code that no signal interrupts.
+    mutex = ctypes.create_string_buffer(64)
+    for _ in range(2):
+        ctypes.CDLL(None).pthread_mutex_lock(mutex)
+"""
+TERM = "os.kill(os.getpid(), signal.SIGTERM)"
+
+
+def ended(folder: Path, saving: str, then: str) -> tuple[int, bool]:
+    """Exit code of a process that is watched, and whether it saved."""
+    place = folder / "saved"
+    command = [sys.executable, "-c", BEGIN.format(saving=saving) + then, str(place)]
+    return subprocess.run(command, timeout=60, check=False).returncode, place.exists()
+
+
+@pytest.mark.parametrize("then", ["1 / 0", "os._exit(3)", TERM])
+def test_a_signal_while_a_recording_is_saved_waits(tmp_path: Path, then: str) -> None:
+    assert ended(tmp_path, TERM, then) == (-signal.SIGTERM, True)
+
+
+def test_a_main_thread_stuck_in_native_code_ends_by_its_signal(tmp_path: Path) -> None:
+    assert ended(tmp_path, "pass", f"threading.Timer(0.1, lambda: {TERM}).start()\nstuck()") == (-signal.SIGTERM, False)
+
+
+def test_a_profiler_that_works_for_long_is_waited_for(tmp_path: Path) -> None:
+    then = f"""
+threading.Timer(0.1, lambda: {TERM}).start()
+with watched.undisturbed():
+    # For two seconds in native code that no signal interrupts.
+    mutex = ctypes.create_string_buffer(64)
+    until = (ctypes.c_long * 2)(int(time.time()) + 2, 0)
+    for _ in range(2):
+        ctypes.CDLL(None).pthread_mutex_timedlock(mutex, until)
+"""
+    assert ended(tmp_path, "pass", then) == (-signal.SIGTERM, True)

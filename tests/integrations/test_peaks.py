@@ -1,0 +1,32 @@
+"""The measured peaks of this machine: plausible, and in the form that --device reads."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from perftool.integrations.peaks import Peaks, measured_peaks
+from perftool.integrations.peaks_file import written
+from perftool.model.devices import Peak
+from perftool.store.given_device import read_device
+
+
+def test_what_is_written_is_read_as_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "peaks.toml"
+    peaks = Peaks({"fp32": 123.45e9, "bf16": 1e12}, 20.5e9)
+    path.write_text(written('A "fast" CPU', "cpu", peaks, datetime(2026, 11, 23, tzinfo=timezone.utc)))
+    found = read_device(str(path))
+    assert (found.name, found.type, found.memory_bandwidth) == ('A "fast" CPU', "cpu", 20.5e9)
+    assert found.source.startswith("measured on 2026-11-23 with PyTorch ")
+    assert [(peak.dtype, peak.unit, peak.rate) for peak in found.peaks] == [
+        ("fp32", "matrix", 123.4e9), ("bf16", "matrix", 1e12), ("fp32", "vector", 123.4e9),
+    ]  # fmt: skip
+    assert isinstance(found.peaks[0], Peak)
+
+
+def test_a_product_and_a_copy_have_rates() -> None:
+    found = measured_peaks(0.001)
+    # The slowest machine multiplies more than ten million pairs of numbers a second, and none reaches a PFLOP/s.
+    assert set(found.products) == {"fp32", "bf16"}
+    assert all(1e7 < rate < 1e15 for rate in found.products.values())
+    assert 1e7 < found.memory_bandwidth < 1e13

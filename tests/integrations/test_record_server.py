@@ -1,0 +1,217 @@
+"""``record --server``, with a small server in this process instead of vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from perftool.errors import InputError
+from perftool.integrations.server import client
+from perftool.integrations.server.client import server_at
+from perftool.integrations.server.profile_folder import profile_folder
+from perftool.integrations.server.recording import record_server
+
+PAGE = b"# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total 8.0\n"
+TRACE = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}'
+
+
+# Sent byte by byte.
+DRIPS = b"# a page\n" * 200
+
+
+class _Asked(ThreadingHTTPServer):
+    """Answers each path with what ``answers`` holds for it; keeps what was asked."""
+
+    answers: dict[str, tuple[int, bytes]]
+    asked: list[str]
+    ended: threading.Event
+    writes: Path | None = None
+    elsewhere: str = ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Asked
+
+    def do_GET(self) -> None:
+        self.server.asked.append(f"{self.command} {self.path}")
+        status, body = self.server.answers.get(self.path, (404, b""))
+        if self.path == "/stop_profile" and self.server.writes:
+            (self.server.writes / "rank0.1.pt.trace.json").write_text(TRACE)
+        self.send_response(status)
+        if status == 307:
+            self.send_header("Location", self.server.elsewhere)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(OSError):
+            for piece in [body] if body != DRIPS else (body[at : at + 1] for at in range(len(body))):
+                self.wfile.write(piece)
+                if body == DRIPS:
+                    self.server.ended.wait(0.01)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def _serving(**answers: tuple[int, bytes]) -> Iterator[_Asked]:
+    server = _Asked(("127.0.0.1", 0), _Handler)
+    server.answers, server.asked = {f"/{path}": answer for path, answer in answers.items()}, []
+    server.ended = threading.Event()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _url(server: _Asked) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+def test_profile_and_metrics_become_one_folder(tmp_path: Path) -> None:
+    profiles, folder = tmp_path / "profiles", tmp_path / "made"
+    profiles.mkdir()
+    (profiles / "old.pt.trace.json").write_text(TRACE)
+    os.utime(profiles / "old.pt.trace.json", (0, 0))
+    with _serving(metrics=(200, PAGE), start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        server.writes = profiles
+        made = record_server(server_at(_url(server)), 0.01, folder, profiles)
+        assert server.asked == ["GET /metrics", "POST /start_profile", "POST /stop_profile", "GET /metrics"]
+    assert {path.name for path in folder.iterdir()} == {
+        "metrics_before.txt", "metrics_after.txt", "rank0.1.pt.trace.json",
+    }  # fmt: skip
+    assert (made.missing, made.idle) == (None, True)
+    assert (folder / "metrics_after.txt").read_bytes() == PAGE
+
+
+def test_a_server_without_a_profiler(tmp_path: Path) -> None:
+    with _serving(metrics=(200, PAGE)) as server, pytest.raises(InputError, match="has no profiler: start vLLM with"):
+        record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    with _serving() as other, _serving(start_profile=(307, b"")) as server:
+        server.elsewhere = f"{_url(other)}/start_profile"
+        with pytest.raises(InputError, match="a redirect, which is not followed"):
+            record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
+        assert other.asked == []
+
+
+def test_no_proxy_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _serving() as proxy, _serving(start_profile=(500, b"")) as server:
+        monkeypatch.setenv("http_proxy", _url(proxy))
+        with pytest.raises(InputError, match=r"cannot be started \(HTTP 500\)"):
+            record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
+        assert proxy.asked == []
+
+
+def test_traces_in_an_unknown_place(tmp_path: Path) -> None:
+    with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        made = record_server(server_at(_url(server)), 0.01, tmp_path / "made", tmp_path / "nothing")
+        assert (made.traces, made.pages, made.idle) == ((), (), False)
+        assert "holds no new trace" in (made.missing or "")
+
+
+def test_the_folder_of_a_server_may_hold_anything(tmp_path: Path) -> None:
+    profiles, folder = tmp_path / "profiles", tmp_path / "made"
+    (profiles / "folder.trace.json.gz").mkdir(parents=True)
+    os.mkfifo(profiles / "pipe.pt.trace.json")
+    (profiles / "nowhere.pt.trace.json").symlink_to("gone")
+    (tmp_path / "private").write_text(TRACE)
+    (profiles / "link.pt.trace.json").symlink_to(tmp_path / "private")
+    (profiles / "real.pt.trace.json").write_text(TRACE)
+    with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        made = record_server(server_at(_url(server)), 0.01, folder, profiles)
+    assert [trace.name for trace in made.traces] == ["real.pt.trace.json"]
+    assert [path.name for path in folder.iterdir()] == ["real.pt.trace.json"]
+
+
+def _listening(proc: Path, words: list[str], variables: list[str]) -> Path:
+    """A process in ``proc`` that listens on port 0x1FBB."""
+    process = proc / "42"
+    (process / "fd").mkdir(parents=True)
+    (proc / "net").mkdir()
+    header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    row = "   0: 0100007F:1FBB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 777 1 0 100\n"
+    (proc / "net" / "tcp").write_text(header + row)
+    (process / "fd" / "3").symlink_to("socket:[777]")
+    (process / "cmdline").write_bytes("\0".join(words).encode())
+    (process / "environ").write_bytes("\0".join(variables).encode())
+    (process / "cwd").symlink_to("/work")
+    return process
+
+
+def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    with _serving() as server:
+        url = _url(server)
+    with pytest.raises(InputError, match="does not answer"):
+        record_server(server_at(url), 0.01, tmp_path / "made", None)
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:8000", "ftp://a", "http://", "http://a:b", "http://u@a:1", "http://a/v1"]
+)
+def test_addresses(address: str) -> None:
+    with pytest.raises(InputError, match=r"must be http://HOST:PORT"):
+        server_at(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:secret@a:1", "http://me:secret@a:b", "ftp://me:secret@a", "me:secret@a"]
+)
+def test_no_message_holds_a_password(address: str) -> None:
+    with pytest.raises(InputError, match="without a user and a password") as refused:
+        server_at(address)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (["vllm", "serve", "--profiler-config", json.dumps({"torch_profiler_dir": "made"})], []),
+        (["vllm", "serve", f"--profiler-config={json.dumps({'torch_profiler_dir': 'made'})}"], []),
+        (["vllm", "serve", "--profiler-config.torch_profiler_dir", "made"], []),
+        (["sglang"], ["SGLANG_TORCH_PROFILER_DIR=made"]),
+    ],
+)
+def test_the_folder_of_a_server_on_this_machine(tmp_path: Path, words: list[str], variables: list[str]) -> None:
+    process = _listening(tmp_path, words, variables)
+    assert profile_folder(0x1FBB, tmp_path) == Path("/work/made")
+    assert profile_folder(1, tmp_path) is None
+    shutil.rmtree(process)
+    assert profile_folder(0x1FBB, tmp_path) is None
+
+
+def test_a_server_that_sends_byte_by_byte_or_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_SHORT_S", 0.3)
+    monkeypatch.setattr(client, "_LONGEST", 10_000)
+    with _serving(metrics=(200, DRIPS)) as server, pytest.raises(InputError, match=r"does not answer \(timed out\)"):
+        server_at(_url(server)).metrics()
+    with _serving(metrics=(200, b"#" * 10_001)) as server, pytest.raises(InputError, match=r"more than 0 MB"):
+        server_at(_url(server)).metrics()
+
+
+def test_a_host_that_cannot_be_is_a_sentence() -> None:
+    with pytest.raises(InputError, match=r"http://a\.\.b:80: does not answer"):
+        server_at("http://a..b:80").metrics()
+
+
+@pytest.mark.parametrize("config", ["[" * 100_000, '{"torch_profiler_dir": 7}'], ids=["deep", "no text"])
+def test_a_command_line_that_names_no_folder(tmp_path: Path, config: str) -> None:
+    _listening(tmp_path, ["vllm", "--profiler-config", config], [])
+    assert profile_folder(0x1FBB, tmp_path) is None

@@ -1,0 +1,249 @@
+"""Archives of Gaudi's native profiler, sound and hostile."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from perftool.engine.analysis import analyze
+from perftool.errors import InputError
+from perftool.readers.files.discover import find_inputs
+from perftool.readers.nodes import bundle, is_bundle
+from perftool.store.readings import read_text
+
+GRAPH = json.dumps({
+    "graphs": [{
+        "name": "g", "recipe_debug_id": 7, "tensors": [],
+        "nodes": [{"name": "relu", "guid": "relu_fwd_bf16", "id": 1, "engine": "TPC", "is_logical": False}],
+    }]
+}).encode()  # fmt: skip
+VIEW = json.dumps({
+    "analyzer_metadata": [
+        {"Unit": "MME", "Node Name": "mm", "Op Type": "GEMM", "Duration (usec)": 12.5, "Active (usec)": 10}
+    ]
+}).encode()  # fmt: skip
+HOST = json.dumps({
+    "traceEvents": [
+        {"ph": "X", "cat": "SYNAPSE", "name": "synchronizeStream", "pid": 3, "tid": 4, "ts": 10, "dur": 5, "args": {}}
+    ]
+}).encode()  # fmt: skip
+MEMBERS = {
+    "views/trace_analyzer.json": VIEW,
+    "prof-data/bin/model_hw_prof_accel0_1.bin": b"\0" * 1000,
+    "prof-data/config/prof_config.json": b"{}",
+    "prof-data/host/host_trace.json": HOST,
+    "prof-data/post-graph/g_0.json": GRAPH,
+    "prof-data/profile_state.json": b"{}",
+}
+RAW_ONLY = {"prof-data/bin/a.bin": b"\0" * 1000}
+Make = Callable[[Path, Mapping[str, bytes]], None]
+
+
+def as_zip(path: Path, members: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def as_tar(path: Path, members: Mapping[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+BOTH = pytest.mark.parametrize("make", [as_zip, as_tar])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "default_profiling_77.hltv"
+
+
+@BOTH
+def test_the_members_of_an_archive(make: Make, path: Path) -> None:
+    make(path, MEMBERS)
+    reading = read_text(str(path))
+    assert is_bundle(str(path))
+    assert [node.node for node in reading.reading.nodes] == ["mm"]
+    assert [node.node for node in reading.reading.graph_nodes] == ["relu"]
+    # One line about what only synprof_parser reads; it makes the file no repaired one.
+    assert [issue.message for issue in reading.reading.issues] == [
+        "raw hardware traces, which synprof_parser --csv turns into CSV: 1"
+    ]
+    assert reading.as_input().status == "ok"
+
+
+@BOTH
+def test_the_host_trace_is_a_trace_where_there_is_no_other(make: Make, path: Path) -> None:
+    make(path, MEMBERS)
+    assert find_inputs([str(path)]).traces == (str(path),)
+    inputs = {(read.kind, read.events, read.status) for read in analyze([str(path)]).inputs}
+    assert inputs == {("trace", 1, "ok"), ("nodes", 2, "ok")}
+
+
+@BOTH
+def test_beside_a_trace_it_only_gives_nodes(make: Make, path: Path) -> None:
+    make(path, MEMBERS)
+    other = path.parent / "worker.1700000000000000000.pt.trace.json"
+    other.write_bytes(HOST)
+    found = find_inputs([str(path.parent)])
+    assert (found.traces, found.texts) == ((str(other),), (str(path),))
+
+
+@BOTH
+def test_without_anything_of_use_one_sentence_says_so(make: Make, path: Path) -> None:
+    make(path, RAW_ONLY)
+    with pytest.raises(
+        InputError, match=r"holds a raw hardware trace alone, which synprof_parser --csv turns into CSV$"
+    ):
+        bundle.read(str(path))
+    make(path, {"notes.txt": b"hello"})
+    with pytest.raises(InputError, match="holds nothing of use here"):
+        bundle.read(str(path))
+
+
+def test_json_under_that_name_is_a_trace(path: Path) -> None:
+    path.write_bytes(HOST)
+    assert not is_bundle(str(path))
+    assert analyze([str(path)]).inputs[0].events == 1
+
+
+OUTSIDE = (
+    "../views/trace_analyzer.json", "/views/trace_analyzer.json", "prof-data/post-graph/../x.json",
+    "prof-data/post-graph/a/../../../x.json", "views/../views/trace_analyzer.json",
+)  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_nothing_is_read_or_written_under_a_name_that_leaves_the_archive(make: Make, name: str, path: Path) -> None:
+    make(path, {**RAW_ONLY, name: VIEW})
+    before = sorted(path.parent.rglob("*"))
+    with pytest.raises(InputError, match="alone"):
+        bundle.read(str(path))
+    assert sorted(path.parent.rglob("*")) == before
+
+
+def test_links_are_left_alone(path: Path) -> None:
+    secret = path.parent / "secret.json"
+    secret.write_bytes(VIEW)
+    link = zipfile.ZipInfo("views/trace_analyzer.json")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(link, str(secret))
+    with pytest.raises(InputError, match="nothing of use"):
+        bundle.read(str(path))
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE):
+        info = tarfile.TarInfo("views/trace_analyzer.json")
+        info.type, info.linkname = kind, str(secret)
+        with tarfile.open(path, "w:gz") as tar:
+            tar.addfile(info)
+        with pytest.raises(InputError, match="nothing of use"):
+            bundle.read(str(path))
+
+
+def test_a_file_of_holes_is_left_alone(path: Path) -> None:
+    # 235 bytes that would become a terabyte.
+    info = tarfile.TarInfo("prof-data/host/host_trace.json")
+    info.pax_headers = {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": info.name,
+        "GNU.sparse.realsize": str(1 << 40),
+    }  # fmt: skip
+    content = b"1\n0\n1\n".ljust(512, b"\0") + b"x"
+    info.size = len(content)
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(content))
+    with pytest.raises(InputError, match="holds no trace of the host"):
+        bundle.copy_host_trace(str(path), path.parent / "out.json")
+
+
+def test_many_damaged_members_are_counted_and_not_listed(path: Path) -> None:
+    broken = {f"prof-data/post-graph/{number}.json": b"{" for number in range(200)}
+    as_zip(path, {**broken, "views/trace_analyzer.json": VIEW})
+    issues = bundle.read(str(path)).issues
+    assert len(issues) == 11
+    assert sum(issue.count for issue in issues) == 200
+    as_zip(path, broken)
+    with pytest.raises(InputError, match="and 190 more members are damaged") as raised:
+        bundle.read(str(path))
+    assert len(str(raised.value)) < 4000
+
+
+def test_an_archive_inside_an_archive_is_not_opened(path: Path) -> None:
+    as_zip(path, MEMBERS)
+    nested = path.read_bytes()
+    as_zip(path, {"inner.hltv": nested, "views/inner.zip": nested})
+    with pytest.raises(InputError, match="nothing of use"):
+        bundle.read(str(path))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "name", ["views/trace_analyzer.json", "prof-data/post-graph/g.json", "prof-data/host/host_trace.json"]
+)
+def test_bombs_are_refused_before_they_are_large(make: Make, name: str, path: Path) -> None:
+    make(path, {name: b" " * (100 << 20)})
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(InputError, match="archive bomb"):
+        bundle.read(str(path)) if "host" not in name else bundle.copy_host_trace(str(path), path.parent / "out.json")
+
+
+def test_a_false_size_is_not_trusted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "MOST_MEMBER_BYTES", 1 << 16)
+    as_zip(path, {"views/trace_analyzer.json": b" " * (3 << 20)})
+    data = bytearray(path.read_bytes())
+    size = (3 << 20).to_bytes(4, "little")
+    while (at := data.find(size)) >= 0:
+        data[at : at + 4] = (100).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(InputError):
+        bundle.read(str(path))
+
+
+@BOTH
+def test_more_members_than_a_profiler_writes(make: Make, path: Path) -> None:
+    make(path, {f"prof-data/post-graph/x/{number}": b"" for number in range(bundle.MOST_MEMBERS + 1)})
+    with pytest.raises(InputError, match="20,000"):
+        bundle.read(str(path))
+
+
+@BOTH
+def test_each_cut_gives_what_is_before_it_or_one_sentence(make: Make, path: Path) -> None:
+    make(path, MEMBERS)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 97):
+        path.write_bytes(whole[:size])
+        with suppress(InputError):
+            assert bundle.read(str(path)).issues
+
+
+def test_damage_in_one_member_leaves_the_others(path: Path) -> None:
+    as_zip(path, {**MEMBERS, "views/trace_analyzer.json": b"{broken"})
+    reading = bundle.read(str(path))
+    assert [node.node for node in reading.graph_nodes] == ["relu"]
+    assert [issue.kind for issue in reading.issues] == ["damaged member", "not read"]
+
+
+def test_a_gzip_of_something_else(path: Path) -> None:
+    path.write_bytes(gzip.compress(b"hello" * 1000))
+    with pytest.raises(InputError, match="damaged or cut off"):
+        bundle.read(str(path))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK", b"PK\x03\x04", b"PK\x05\x06" + b"\xff" * 40, b"\x1f\x8b", b"\x00\x01HLTV"]
+)
+def test_other_bytes(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        analyze([str(path)])

@@ -1,0 +1,117 @@
+"""Reading a trace from a hostile web server can only fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("fsspec")
+
+from perftool.errors import InputError
+from perftool.readers.files import remote
+from perftool.readers.files.remote import list_url, local_copy
+
+
+class _Server(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/").partition(".")[0]
+        if name.isdigit():
+            self.send_error(int(name))
+        elif name == "garbage":
+            self.wfile.write(b"\x1b[31mHTTP/1.1 \r\n\x00\x00")
+        elif name in ("circle", "file", "other"):
+            self.send_response(302)
+            targets = {"circle": "/circle.json", "file": "file:///etc/passwd", "other": "/good.json"}
+            self.send_header("Location", targets[name])
+            self.end_headers()
+        else:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}" if name == "good" else bytes(1 << 20))
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("500", "500"), ("403", "403"), ("404", "no such file"), ("garbage", "Bad status line"),
+     ("circle", "TooManyRedirects"), ("file", "file:///etc/passwd")],
+)  # fmt: skip
+def test_a_server_that_fails_is_one_sentence(address: str, name: str, why: str) -> None:
+    url = f"{address}/{name}.json"
+    with pytest.raises(InputError, match=f"^{url}: .*{why}") as raised, local_copy(url):
+        pass
+    assert "\n" not in str(raised.value)
+    if name != "404":
+        with pytest.raises(InputError, match="cannot be fetched"):
+            list_url(url)
+
+
+@pytest.mark.parametrize("url", ["zip://x::file:///etc/passwd", "nosuch://x", "reference://::file:///none.json"])
+def test_an_address_that_leads_to_no_file_is_one_sentence(url: str) -> None:
+    with pytest.raises(InputError, match=f"^{url}: (cannot be fetched|no such file)"), local_copy(url):
+        pass
+
+
+def test_a_redirect_is_followed_but_not_from_outside_to_a_private_network(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local_copy(f"{address}/other.json") as copy:
+        assert Path(copy).read_bytes() == b"{}"
+    # As if the first address were one of the internet.
+    monkeypatch.setattr(remote, "_is_inside", lambda url: "other" not in url)
+    refused = pytest.raises(InputError, match="it is redirected to an address of a private network")
+    with refused, local_copy(f"{address}/other.json"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [("127.0.0.1", True), ("10.1.2.3", True), ("169.254.169.254", True), ("[::1]", True), ("[fe80::1]", True),
+     ("[::ffff:192.168.0.1]", True), ("8.8.8.8", False), ("", False)],
+)  # fmt: skip
+def test_addresses_of_private_networks_are_known(host: str, inside: bool) -> None:
+    assert remote._is_inside(f"http://{host}:80/x.json") == inside
+
+
+def test_a_file_that_would_fill_the_disk_is_given_up(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    class Usage(NamedTuple):
+        free: int = 1 << 20
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage())
+    with pytest.raises(InputError, match="half of the free disk space"), local_copy(f"{address}/large.json"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:secret@127.0.0.1/a.json", "sftp://me:se@cret@host/runs", "http://[:secret@x/"]
+)
+def test_an_address_with_a_password_is_refused_without_repeating_it(url: str) -> None:
+    for read in (list_url, lambda address: remote.beginning(address, 10)):
+        with pytest.raises(InputError, match="must not hold a password") as raised:
+            read(url)
+        assert "cret" not in str(raised.value)

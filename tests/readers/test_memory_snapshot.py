@@ -1,0 +1,133 @@
+"""Snapshots of PyTorch's CUDA allocator as inputs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perftool.errors import InputError
+from perftool.readers.trace import memory_snapshot
+from perftool.store.trace_store import TraceStore
+
+MIB = 1 << 20
+FRAMES = [
+    {"filename": "??", "line": 0, "name": "at::empty"},
+    {"filename": "/x/site-packages/torch/nn/functional.py", "line": 3, "name": "linear"},
+    {"filename": "/app/train.py", "line": 12, "name": "forward"},
+]
+
+
+def entry(action: str, addr: int, size: int, at: int, **more: Any) -> dict[str, Any]:
+    return {"action": action, "addr": addr, "size": size * MIB, "stream": 0, "time_us": at, "frames": FRAMES, **more}
+
+
+HISTORY = [
+    entry("segment_alloc", 10, 20, 1000), entry("alloc", 10, 8, 1001), entry("alloc", 20, 4, 1500),
+    entry("free_requested", 10, 8, 2000), entry("free_completed", 10, 8, 2001), entry("snapshot", 0, 0, 2002),
+]  # fmt: skip
+SEGMENTS = [
+    {"device": 0, "address": 10, "total_size": 20 * MIB, "allocated_size": 4 * MIB},
+    {"device": 0, "address": 99, "total_size": 2 * MIB, "allocated_size": MIB},
+]
+SNAPSHOT = {"segments": SEGMENTS, "device_traces": [HISTORY, []], "allocator_settings": {}}
+
+
+def saved(folder: Path, snapshot: Any) -> str:
+    path = folder / "snapshot.json"
+    path.write_text(json.dumps(snapshot), encoding="utf-8")
+    return str(path)
+
+
+def test_a_snapshot_fills_the_tables_of_memory(tmp_path: Path) -> None:
+    path = saved(tmp_path, SNAPSHOT)
+    with TraceStore() as store:
+        read = store.add_trace(path)
+        store.build(["memory", "allocations", "memory_peak"])
+        memory = store.select("SELECT ts, bytes, allocated, reserved FROM memory ORDER BY ordinal")
+        blocks = store.select('SELECT ts, "end", bytes, line FROM allocations ORDER BY ts')
+        peak = store.select("SELECT kind, bytes FROM memory_peak ORDER BY bytes")
+
+    assert (read.path, read.status) == (path, "ok")
+    assert [tuple(row.values()) for row in memory] == [
+        (1_001_000, 8 * MIB, 9 * MIB, 22 * MIB), (1_500_000, 4 * MIB, 13 * MIB, 22 * MIB),
+        (2_000_000, -8 * MIB, 5 * MIB, 22 * MIB),
+    ]  # fmt: skip
+    assert [tuple(row.values()) for row in blocks] == [
+        (1_001_000, 2_000_000, 8 * MIB, "/app/train.py(12): forward"),
+        (1_500_000, None, 4 * MIB, "/app/train.py(12): forward"),
+    ]
+    # A block that no event shows was there before the history.
+    assert [tuple(row.values()) for row in peak] == [("before_recording", MIB), (None, 4 * MIB), ("temporary", 8 * MIB)]
+
+
+def refusal(path: str) -> str:
+    with TraceStore() as store, pytest.raises(InputError) as error:
+        store.add_trace(path)
+    return str(error.value)
+
+
+def test_a_pickle_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(SNAPSHOT))
+
+    assert refusal(str(path)) == (
+        f"{path}: is a pickled memory snapshot, which is never loaded; save it as JSON: "
+        "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
+    )
+
+
+def test_a_snapshot_without_a_history_says_how_to_record_one(tmp_path: Path) -> None:
+    assert "_record_memory_history() first" in refusal(saved(tmp_path, {**SNAPSHOT, "device_traces": [[], []]}))
+
+
+@pytest.mark.parametrize("traces", [None, "text", [[]], {}])
+def test_other_values_are_no_history(tmp_path: Path, traces: Any) -> None:
+    assert "without a history" in refusal(saved(tmp_path, {"segments": [], "device_traces": traces}))
+
+
+def test_damaged_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    path.write_text('{"segments": [], "device_traces": [[', encoding="utf-8")
+
+    assert "is a damaged memory snapshot" in refusal(str(path))
+
+
+def test_entries_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+    odd = [7, None, {"action": ["alloc"]}, {"size": 4}, entry("alloc", 1, 1, 5, frames="no"), entry("alloc", 2, -1, 6)]
+    with TraceStore() as store:
+        store.add_trace(saved(tmp_path, {"segments": [7], "device_traces": [odd, 7]}))
+        store.build(["allocations"])
+        assert store.select("SELECT bytes, line FROM allocations") == [{"bytes": MIB, "line": None}]
+
+
+def test_a_frame_whose_name_nests_deeply_is_left_out(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(600):
+        deep = [deep]
+    frames = [{"filename": "/app/a.py", "line": 1, "name": deep}, {"filename": "/app/b.py", "line": 2, "name": "f"}]
+    with TraceStore() as store:
+        snapshot = {"segments": [], "device_traces": [[entry("alloc", 1, 1, 5, frames=frames)]]}
+        store.add_trace(saved(tmp_path, snapshot))
+        store.build(["allocations"])
+        assert store.select("SELECT line FROM allocations") == [{"line": "/app/b.py(2): f"}]
+
+
+def test_segments_of_many_devices_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """180 kB of empty segments and devices took 24 s."""
+    asked = 0
+
+    class Segment(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            nonlocal asked
+            asked += 1
+            return super().get(key, default)
+
+    segments = [Segment(device=number, allocated_size=1, total_size=2) for number in range(300)]
+    snapshot = {"segments": segments, "device_traces": [[entry("alloc", 1, 1, 5)], *[[]] * 300]}
+    monkeypatch.setattr(memory_snapshot.orjson, "loads", lambda _: snapshot)
+    memory_snapshot.write_trace(saved(tmp_path, {}), tmp_path / "trace.json")
+    assert asked <= 3 * len(segments)

@@ -1,0 +1,138 @@
+"""Logs of servers: statistics, buckets, settings, printed results of clients. Lines are of real runs and sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from perftool.model.records import LogReading
+from perftool.model.serving import Bucket, ServingInterval
+from perftool.readers.logs import console_log
+
+V1 = "(APIServer pid=13181) INFO 11-23 14:13:13 [loggers.py:335] Engine 000: "
+V0 = "INFO 09-17 06:30:09 metrics.py:455] "
+S = 1_000_000_000
+
+
+def _read(*lines: str) -> LogReading:
+    return console_log.read("".join(f"{line}\n" for line in lines).encode())
+
+
+def _interval(text: str) -> ServingInterval:
+    (interval,) = _read(text).intervals
+    return interval
+
+
+def test_statistics_of_the_v1_engine() -> None:
+    found = _interval(
+        f"{V1}Avg prompt throughput: 1011.5 tokens/s, Avg generation throughput: 153.1 tokens/s, Running: 16 reqs, "
+        "Waiting: 3 reqs, CPU KV cache usage: 12.5%, Prefix cache hit rate: 50.0%, External prefix cache hit rate: 3.0%"
+    )
+    assert found == ServingInterval("Engine 000", 51193 * S, 1011.5, 153.1, 16, 3, 0.125, 0.5, line=1)
+
+
+def test_statistics_of_the_v0_engine() -> None:
+    found = _interval(
+        f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 29.2 tokens/s, Running: 1 reqs, "
+        "Swapped: 0 reqs, Pending: 2 reqs, GPU KV cache usage: 0.2%, CPU KV cache usage: 7.0%."
+    )
+    assert (found.running, found.waiting, found.prefix_hit_ratio) == (1, 2, None)
+    assert found.cache_ratio == pytest.approx(0.002)
+
+
+def test_statistics_of_sglang() -> None:
+    found = _interval(
+        "[2026-11-23 14:08:20 TP0] Decode batch. #running-req: 4, #token: 580, token usage: 0.06, cuda graph: True, "
+        "gen throughput (token/s): 95.50, #queue-req: 7, "
+    )
+    assert (found.generation_tokens_per_s, found.running, found.waiting, found.cache_ratio) == (95.5, 4, 7, 0.06)
+
+
+def test_drafts_belong_to_the_interval_before() -> None:
+    (found,) = _read(
+        f"{V1}Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 2.0 tokens/s, Running: 1 reqs",
+        "INFO 11-23 14:13:13 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.25, Accepted throughput: "
+        "1.00 tokens/s, Drafted throughput: 4.00 tokens/s, Accepted: 10 tokens, Drafted: 40 tokens, Per-position "
+        "acceptance rate: 0.200, 0.050, Avg Draft acceptance rate: 25.0%",
+    ).intervals
+    assert (found.accepted, found.drafted, found.acceptance_length) == (10, 40, 1.25)
+
+
+def test_times_grow_past_midnight() -> None:
+    lines = [f"INFO {at} [l.py:1] Avg prompt throughput: 1.0 tokens/s" for at in ("11-23 23:59:55", "11-24 00:00:05")]
+    first, second = _read(*lines).intervals
+    assert (second.time_ns or 0) - (first.time_ns or 0) == 10 * S
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket"),
+    [
+        ("Configuration: ('prompt', 4, 1024, 0) was not warmed-up!", Bucket("prompt", 4, 1024, 0, "missed", line=1)),
+        ("Configuration: ('prompt', 16, 896) was not warmed-up!", Bucket("prompt", 16, 896, None, "missed", line=1)),
+        ("Configuration: (decode, 16, 200) was not warmed-up!", Bucket("decode", 16, None, 200, "missed", line=1)),
+        (
+            "Configuration: rank (0, prompt, 1, 36864, 0) was not warmed-up!",
+            Bucket("prompt", 1, 36864, 0, "missed", line=1),
+        ),
+        (
+            "Decode bucket for (33, 1, 500) was not prepared. Adding new bucket: (34, 1, 512)",
+            Bucket("decode", 34, 1, 512, "added", line=1),
+        ),
+        (
+            "[Warmup][Decode][3/7] batch_size:8 query_len:1 num_blocks:128 free_mem:15.26 GiB",
+            Bucket("decode", 8, 1, 128, "warmed", line=1),
+        ),
+        (
+            "[Warmup][Graph/Prompt][1/9] batch_size:2 seq_len:128 free_mem:1 GiB",
+            Bucket("prompt", 2, 128, None, "warmed", line=1),
+        ),
+    ],
+)
+def test_buckets(text: str, bucket: Bucket) -> None:
+    assert _read(f"WARNING 09-17 06:30:09 [hpu_model_runner.py:3643] {text}").buckets == (bucket,)
+
+
+def test_a_list_of_buckets() -> None:
+    found = _read(
+        "INFO 09-17 06:30:09 [c.py:99] Generated 2 decode buckets [bs, query, num_blocks]: [(1, 1, 128), (2, 1, 128)]"
+    )
+    assert [(one.batch, one.query, one.blocks, one.origin) for one in found.buckets] == [
+        (1, 1, 128, "warmed"), (2, 1, 128, "warmed"),
+    ]  # fmt: skip
+
+
+def test_a_warmed_shape_is_no_batch_size_of_the_run() -> None:
+    assert not _read("[Warmup][Decode][3/7] batch_size:8 query_len:1 num_blocks:128 free_mem:15.26 GiB").events
+
+
+def test_events_and_settings() -> None:
+    found = _read(
+        f"{V0}Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache "
+        "space. This can affect the end-to-end performance. total_num_cumulative_preemption=51",
+        "INFO 09-17 06:30:09 [exponential.py:29] Using Exponential Strategy - Your configuration "
+        "VLLM_PROMPT_BS_BUCKET_MIN=4 will be overwritten!",
+        "INFO 09-17 06:30:09 [w.py:1] Warmup finished in 184 secs, allocated 12.3 GiB of device memory",
+        "(EngineCore_DP0 pid=7) INFO 11-23 14:08:20 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
+        "model='m', api_key='s', enable_prefix_caching=False, tensor_parallel_size=2, chunked_prefill_enabled=True",
+        "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64, 'api_key': 'secret'}",
+    )
+    assert [(one.kind, one.name, one.value) for one in found.events if one.kind != "model"] == [
+        ("preemption", "RECOMPUTE", 51), ("flag_ignored", "VLLM_PROMPT_BS_BUCKET_MIN=4", None), ("warmup", "", 184),
+    ]  # fmt: skip
+    assert {one.key: one.value for one in found.config} == {
+        "enable_prefix_caching": "False", "tensor_parallel_size": "2", "max_num_seqs": "64",
+    }  # fmt: skip
+
+
+def test_a_printed_result() -> None:
+    (result,) = _read(
+        "============ Serving Benchmark Result ============",
+        "Successful requests:                     48        ",
+        "---------------Time to First Token----------------",
+        "Mean TTFT (ms):                          310.09    ",
+        "==================================================",
+        "Mean TPOT (ms):                          99.00     ",
+    ).results
+    assert [(one.name, one.statistic, one.value) for one in result.numbers] == [
+        ("requests", "total", 48), ("ttft_ms", "mean", 310.09),
+    ]  # fmt: skip
+    assert result.requests == 48

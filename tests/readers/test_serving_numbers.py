@@ -1,0 +1,100 @@
+"""Results of benchmark clients and saved metrics pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
+from perftool.readers.serving.chosen import chosen_result, server_numbers
+from perftool.readers.text import text_input
+
+PAGE = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 8.0
+vllm:generation_tokens_total{engine="1",model_name="m"} 4.0
+vllm:generation_tokens_created{engine="0",model_name="m"} 1.7954431138040572e+09
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 2.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 2.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 0.25
+vllm:time_per_output_token_seconds_count{engine="0",model_name="m"} 10.0
+vllm:time_per_output_token_seconds_sum{engine="0",model_name="m"} NaN
+vllm:num_preemptions_total{engine="0",model_name="m"} 1.0.0
+vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="0",num_gpu_blocks="96"} 1.0
+"""
+
+
+def test_a_metrics_page(tmp_path: Path) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text(PAGE)
+    found = text_input.read(str(path))
+    assert found.kind == "serving"
+    (page,) = found.pages
+    assert page.started == 1.7954431138040572e09
+    assert page.totals == {"output_tokens": 12, "ttft_ms": 250, "ttft_ms count": 2}
+    assert [(one.key, one.value) for one in found.config] == [
+        ("num_gpu_blocks", "96"), ("block_size", "32"), ("enable_prefix_caching", "False"),
+    ]  # fmt: skip
+    assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
+
+
+def test_a_json_result_and_one_appended_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    one = {
+        "backend": "vllm",
+        "completed": 4,
+        "mean_ttft_ms": 10.5,
+        "p99_itl_ms": 3,
+        "request_rate": "inf",
+        "failed": None,
+    }
+    path.write_text("\n".join(json.dumps({**one, "completed": count}) for count in (4, 8)))
+    found = text_input.read(str(path))
+    assert (found.kind, [result.requests for result in found.results]) == ("serving", [4, 8])
+    assert [(n.name, n.statistic, n.value) for n in found.results[0].numbers] == [
+        ("requests", "total", 4), ("ttft_ms", "mean", 10.5), ("itl_ms", "p99", 3),
+    ]  # fmt: skip
+
+
+def test_a_cut_result_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"completed": 4, "mean_ttft_ms": 10.5}\n{"completed": 4, "mean_t')
+    found = text_input.read(str(path))
+    assert (len(found.results), [one.kind for one in found.issues]) == (1, ["bad JSON"])
+
+
+def _result(requests: float, time: float, *, exact: bool = True) -> ClientResult:
+    numbers = (ServingNumber("requests", "total", requests), ServingNumber("ttft_ms", "mean", time))
+    return ClientResult(numbers, exact)
+
+
+def test_the_largest_result_counts_and_its_exact_form() -> None:
+    exact = _result(48, 1.25)
+    assert chosen_result([_result(2, 9), exact, _result(48, 1.3, exact=False)]) is exact
+    assert chosen_result([]) is None
+
+
+def test_pages_of_one_server_are_subtracted() -> None:
+    before = MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1})
+    after = MetricsPage(1.0, {"output_tokens": 30, "ttft_ms": 300, "ttft_ms count": 3})
+    of_another = MetricsPage(9.0, {"output_tokens": 5, "ttft_ms": 5, "ttft_ms count": 1})
+    found = {one.name: one.value for one in server_numbers([after, of_another, before])}
+    assert found == {"output_tokens": 20, "ttft_ms": 100}
+    assert {one.name: one.value for one in server_numbers([after])} == {"output_tokens": 30, "ttft_ms": 100}
+
+
+def test_no_requests_between_two_pages_give_no_mean() -> None:
+    before, after = (MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1}) for _ in range(2))
+    assert list(server_numbers([before, after])) == [ServingNumber("output_tokens", "total", 0)]
+
+
+def test_a_result_of_sglang(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    keys = {"backend": "sglang", "completed": 8, "mean_e2e_latency_ms": 900.5, "mean_ttft_ms": 5, "p99_tpot_ms": 2}
+    path.write_text(json.dumps(keys) + "\n")
+    (result,) = text_input.read(str(path)).results
+    assert [(n.name, n.statistic, n.value) for n in result.numbers] == [
+        ("requests", "total", 8), ("latency_ms", "mean", 900.5), ("ttft_ms", "mean", 5), ("tpot_ms", "p99", 2),
+    ]  # fmt: skip

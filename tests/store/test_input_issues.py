@@ -1,0 +1,46 @@
+"""Dropped and cut events are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from events import document, step, x
+from stores import store_over
+
+import perftool
+from perftool.store.load import LONGEST_NAME
+
+
+@pytest.mark.parametrize("letter", ["n", "ü"])
+def test_names_that_are_cut_are_counted(letter: str) -> None:
+    names = (letter * (LONGEST_NAME // len(letter.encode())), letter * (LONGEST_NAME + 1), letter * (3 * LONGEST_NAME))
+    with store_over([x(name, at, 5) for at, name in enumerate(names)]) as store:
+        lengths = [row["n"] for row in store.select("SELECT strlen(name) AS n FROM raw ORDER BY ts")]
+        assert store.rows("input_issues")[0]["count"] == 2
+    assert lengths[0] == LONGEST_NAME
+    assert max(lengths) < 3 * LONGEST_NAME
+
+
+def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> None:
+    place = tmp_path / "run.json"
+    text = document([x("a", 0, 5), x("n" * (LONGEST_NAME + 1), 10, 5)])
+    place.write_bytes(text.replace(b'"ts"', b'"ts":1,"ts"', 1))
+    issues = {issue.kind: issue.count for issue in perftool.analyze(place).inputs[0].issues}
+    assert issues["cut names"] == 1
+
+
+def test_steps_that_overlap_others_are_counted() -> None:
+    # The second and the third begin in the first; the annotation of the first is there twice.
+    events = [step(1, 0, 1000), step(2, 100, 1000), step(3, 200, 1000), step(1, 1, 998), step(4, 1300, 1000)]
+    with store_over([*events, x("aten::mm", 10, 5)]) as store:
+        [issue] = [row for row in store.rows("input_issues") if row["kind"] == "overlapping steps"]
+    assert (issue["count"], issue["message"]) == (
+        2,
+        "profiler steps that overlap earlier ones, not counted as steps: 2",
+    )
+
+
+def test_steps_that_follow_each_other_are_no_issue() -> None:
+    with store_over([step(number, number * 1000, 1000) for number in range(4)]) as store:
+        assert store.rows("input_issues") == []

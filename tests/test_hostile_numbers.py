@@ -1,0 +1,45 @@
+"""Numbers, links and patterns of strangers that once crashed the program or kept it busy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perftool.engine.ranks.plain import from_plain
+from perftool.engine.settings.settings import load_settings
+from perftool.errors import SettingsError
+from perftool.model.links import rule_url
+from perftool.readers.metrics.run_lines import _metrics
+from perftool.replay.points import Points
+from perftool.reporters.html.environment import _short
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", " https://x"])
+def test_only_the_web_is_linked(link: str) -> None:
+    assert rule_url("ACM901", [link]) is None
+    assert rule_url("ACM901", [link, "https://example.com"]) == "https://example.com"
+
+
+def test_moments_of_a_clock_that_jumps_by_decades_keep_their_threads() -> None:
+    times = np.array([0, 1 << 60], dtype=np.int64)
+    points = Points.of([(thread, times) for thread in range(12)])
+    assert points.thread.tolist() == [thread for thread in range(12) for _ in times]
+    assert points.time.tolist() == times.tolist() * 12
+    assert points.at(11, times).tolist() == [22, 23]
+
+
+def test_numbers_that_no_run_has_are_damage() -> None:
+    assert _metrics({"step_time_ms": 1e308}) is None
+    assert _metrics({"step_time_ms": 12.5, "steps": None}) is not None
+    with pytest.raises(ValueError, match="bits"):
+        from_plain(int, 10**400)
+
+
+def test_a_kernel_without_a_name_is_shown() -> None:
+    assert _short(None) == "(no name)"
+
+
+def test_patterns_of_files_have_an_end() -> None:
+    patterns = ", ".join(f'"{number}" = ["GAP101"]' for number in range(1001))
+    with pytest.raises(SettingsError, match="more than 1,000 patterns"):
+        load_settings([], [f"per-file-ignores = {{{patterns}}}"], True, {})

@@ -1,0 +1,122 @@
+"""How the process ends: with its code, after all that is registered for the end, without taking itself apart."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import duckdb
+import pytest
+
+from perftool import __main__, cli
+from perftool.commands.ending import sigterm_as_interrupt
+from perftool.errors import PerfToolError
+from perftool.store.deadline import interrupted_after
+from perftool.store.sandbox.sandbox import _killed_after
+
+
+@pytest.mark.parametrize(
+    ("raised", "left_with"),
+    [
+        (SystemExit(), [0]),
+        (SystemExit(0), [0]),
+        (SystemExit(143), [143]),
+        (SystemExit("a sentence"), []),
+        (KeyboardInterrupt(), []),
+    ],
+)
+def test_the_code_is_that_of_the_program(
+    raised: BaseException, left_with: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit: list[Callable[[], object]] = []
+    codes: list[int] = []
+
+    def main() -> None:
+        assert len(at_exit) == 1, "what the program registers later is called before"
+        raise raised
+
+    monkeypatch.setattr(atexit, "register", lambda call, *given: at_exit.append(lambda: call(*given)))
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(cli, "main", main)
+    with pytest.raises(type(raised)):
+        __main__.program()
+    for call in at_exit:
+        call()
+    assert codes == left_with
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another process")
+def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "perftool", "analyze", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # What a shell starts in the background ignores it, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        # More than a pipe holds: once this is written, it reads.
+        process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read() == b"habana_perf_tool: interrupted\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_second_signal_does_not_disturb_the_removal_of_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with sigterm_as_interrupt() as ending:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            assert (ending.code, ending.word) == (130, "interrupted")
+            # Whoever waits is heard again.
+            monkeypatch.setattr("perftool.commands.ending._UNWINDING_S", 0)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+            assert (ending.code, ending.word) == (143, "terminated")
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_no_time_limit_keeps_the_program_alive_when_it_is_interrupted() -> None:
+    before = set(threading.enumerate())
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with interrupted_after(duckdb.connect(), 3600), _killed_after(child, 3600):
+            started = set(threading.enumerate()) - before
+            # Python waits for every other thread before it exits.
+            assert [thread.daemon for thread in started] == [True, True]
+    finally:
+        child.communicate(b"\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("wrapped", [ImportError("numpy failed"), PerfToolError("no"), SystemExit(2)], ids=repr)
+def test_sigterm_wrapped_by_an_import_is_still_reported(
+    wrapped: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise wrapped from None
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr("sys.argv", ["habana_perf_tool", "analyze", "run.json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err) == (143, "habana_perf_tool: terminated\n")

@@ -1,0 +1,56 @@
+"""What a trace comes to does not hang on the order of its events, on when it was recorded, or on its ids."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from perftool.engine.analysis import analyze
+
+SAMPLE = Path(__file__).parents[2] / "sample_traces" / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"
+Events = list[dict[str, Any]]
+
+
+def shuffled(events: Events) -> Events:
+    """In another order, but for begins and ends: of those at the same time only the file says which comes first."""
+    mixed = random.Random(1).sample(events, len(events))
+    paired = iter([event for event in events if event.get("ph") in ("B", "E")])
+    return [next(paired) if event.get("ph") in ("B", "E") else event for event in mixed]
+
+
+def later(events: Events) -> Events:
+    return [{**event, "ts": event["ts"] + 1_000_000} if "ts" in event else event for event in events]
+
+
+def renumbered(events: Events) -> Events:
+    """Correlations, and the flows that carry them, count from elsewhere."""
+    for event in events:
+        args = event.get("args", {})
+        args |= {key: args[key] + 7_000_000 for key in ("correlation", "External id") if isinstance(args.get(key), int)}
+        if event.get("cat") in ("ac2g", "async_cpu_to_gpu"):
+            event["id"] += 7_000_000
+    return events
+
+
+def told(events: Events, place: Path) -> list[Any]:
+    """What is said of ``events``, without the sample's log and metrics beside them."""
+    path = place / "trace.json"
+    path.write_text(json.dumps({**recorded(), "traceEvents": events}))
+    report = analyze([str(path)])
+    findings = [(found.code, found.message, found.gain) for found in report.findings]
+    return [report.verdict.headline, findings, {name: metric.value for name, metric in report.summary.items()}]
+
+
+def recorded() -> Any:
+    return json.loads(gzip.decompress(SAMPLE.read_bytes()))
+
+
+def test_a_modified_trace_gives_the_same_answer(tmp_path: Path) -> None:
+    unchanged = told(recorded()["traceEvents"], tmp_path)
+
+    assert unchanged[1]
+    for change in (shuffled, later, renumbered):
+        assert told(change(recorded()["traceEvents"]), tmp_path) == unchanged, change.__name__

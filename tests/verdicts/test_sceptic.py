@@ -1,0 +1,129 @@
+"""Something is taken away from a recording: no sentence about the rest may claim what is gone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invariants import breaches
+
+from perftool.engine.analysis import analyze
+from perftool.engine.report.causes import CLAUSES
+from perftool.model.report import Report
+
+Events = list[dict[str, Any]]
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
+FOLDER = Path(os.environ.get("PERFTOOL_VERDICT_TRACES", "/nowhere"))
+# Small ones, of different kinds: with stacks, found steps, collectives, a graph, none of the device.
+NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
+RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]
+_WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
+_HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
+# What may be said of idle time without an event of the host.
+_UNSEEN = {"unknown"}
+
+
+def side(device: bool) -> Callable[[Events], Events]:
+    """The lanes of the device, which are processes of their own, or all others."""
+
+    def chosen(events: Events) -> Events:
+        lanes = {e["pid"] for e in events if str(e.get("cat", "")).lower() in _WORK}
+        return [e for e in events if e.get("ph") == "M" or (e.get("pid") in lanes) is device]
+
+    return chosen
+
+
+def of(*cats: str) -> Callable[[Events], Events]:
+    return lambda events: [event for event in events if str(event.get("cat", "")).lower() not in cats]
+
+
+def without_stacks(events: Events) -> Events:
+    kept = of("python_function")(events)
+    return [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k != "Call stack"}} for e in kept]
+
+
+def one_thread(events: Events) -> Events:
+    """The busiest thread of the host, and the device."""
+    ops = Counter((e["pid"], e["tid"]) for e in events if e.get("cat") in _HOST)
+    kept = ops.most_common(1)[0][0] if ops else None
+    return [e for e in events if e.get("cat") not in _HOST or (e["pid"], e["tid"]) == kept]
+
+
+def part(first: bool) -> Callable[[Events], Events]:
+    def cut(events: Events) -> Events:
+        times = [e["ts"] for e in events if e.get("ph") == "X"]
+        middle = (min(times) + max(times)) / 2
+        return [e for e in events if "ts" not in e or e.get("ph") == "M" or (e["ts"] < middle) is first]
+
+    return cut
+
+
+def thinned(events: Events) -> Events:
+    return [e for number, e in enumerate(events) if e.get("ph") != "X" or number % 10 == 0]
+
+
+def no_host(report: Report) -> list[str]:
+    claimed = {cause.name for cause in report.idle_causes} - _UNSEEN
+    said = [
+        clause for name, clause in CLAUSES.items() if name not in _UNSEEN and clause in report.verdict.headline.lower()
+    ]
+    return [*claimed, *said, *(f.code for f in report.findings if f.advice and "host" in f.message and "gap" in f.name)]
+
+
+def no_stacks(report: Report) -> list[str]:
+    placed = [f"{f.code} at {s.file}" for f in report.findings for s in f.location.sources if s.file]
+    return [*placed, *(f.code for f in report.findings if f.code in ("GAP108", "GAP111", "GAP112"))]
+
+
+def no_annotations(report: Report) -> list[str]:
+    return [report.run.steps_from] if report.run.steps_from not in (None, "copies") else []
+
+
+def no_device(report: Report) -> list[str]:
+    told = [report.verdict.headline, report.verdict.below, *(f.message for f in report.findings if f.advice)]
+    known = [name for name in ("device_busy_ratio", "device_idle_ratio") if report.summary[name].value is not None]
+    claims = [
+        text for text in told if any(words in text for words in ("device is idle", "device waits", "device works"))
+    ]
+    return [
+        *known,
+        *claims,
+        *(cause.name for cause in report.idle_causes),
+        *(row.name for row in report.top_device_ops),
+    ]
+
+
+def nothing(report: Report) -> list[str]:
+    return []
+
+
+CHANGES: dict[str, tuple[Callable[[Events], Events], Callable[[Report], list[str]]]] = {
+    "host": (side(device=True), no_host),
+    "stacks": (without_stacks, no_stacks),
+    "annotations": (of("user_annotation"), no_annotations),
+    "device": (side(device=False), no_device),
+    "threads": (one_thread, nothing),
+    "first half": (part(first=False), nothing),
+    "last half": (part(first=True), nothing),
+    "most": (thinned, nothing),
+}
+
+
+@pytest.mark.parametrize("taken", CHANGES)
+@pytest.mark.parametrize("path", [*SHIPPED, *RECORDED], ids=lambda path: path.name)
+def test_what_was_taken_away_is_not_claimed(path: Path, taken: str, tmp_path: Path) -> None:
+    change, claims = CHANGES[taken]
+    whole = json.loads(gzip.decompress(path.read_bytes()))
+    changed = tmp_path / "trace.json"
+    changed.write_text(json.dumps({**whole, "traceEvents": change(whole["traceEvents"])}))
+    report = analyze([str(changed)])
+
+    assert list(breaches(report)) == []
+    assert claims(report) == []
