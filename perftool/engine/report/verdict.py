@@ -29,6 +29,8 @@ _LONGEST_NAME = 60
 _OVERLOADED = "TRC111"
 # The rule for ranks without a trace.
 _MISSING = "TRC107"
+# The rule for a recording without work.
+_EMPTY = "TRC112"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
     "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
@@ -299,7 +301,8 @@ def _detail(run: VerdictInput) -> str:
     if not inputs:
         return ""
     if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
-        return "No event of the trace shows work, so no times are known."
+        told = any(found.code == _EMPTY for found in run.findings)
+        return "" if told else "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
         none = "no times of iterations" if served else "no times"
