@@ -25,25 +25,32 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators have units for these types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
+# The share of a run that the process must be on a core. A product takes a hundred times as long where one thread waits
+# for another that has no core.
+_ON_A_CORE = 0.9
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """FLOP/s of matrix products by type, and bytes/s of memory, read and written together."""
+    """FLOP/s of matrix products by type, and bytes/s of memory, read and written together.
+
+    What other processes disturbed is missing.
+    """
 
     products: Mapping[str, float]
-    memory_bandwidth: float
+    memory_bandwidth: float | None
 
 
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
     """The best rates within ``seconds`` per kind of work on ``device``; on the CPU with PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
     with torch.inference_mode(), torch.device(device):
-        products = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
-        return Peaks(products, _bandwidth(seconds, device))
+        rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
+        return Peaks({name: rate for name, rate in rates.items() if rate}, _bandwidth(seconds, device))
 
 
 def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
+    """FLOP/s; 0 if every run was disturbed."""
     best = 0.0
     for size in _SIZES:
         operand = torch.ones(size, size, dtype=dtype)
@@ -56,8 +63,8 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
     return best
 
 
-def _bandwidth(seconds: float, device: str) -> float:
-    """The best of short copies, each between memory that is no longer cached."""
+def _bandwidth(seconds: float, device: str) -> float | None:
+    """The best of short copies, each between memory that is no longer cached; None if every copy was disturbed."""
     size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
     source, target = (torch.ones(size // 4).chunk(copies) for _ in range(2))
     pairs = cycle(zip(source, target, strict=True))
@@ -66,20 +73,21 @@ def _bandwidth(seconds: float, device: str) -> float:
         a, b = next(pairs)
         b.copy_(a)
 
-    return 2 * size / copies / _least(copy, seconds, device)
+    return 2 * size / copies / _least(copy, seconds, device) or None
 
 
 def _least(work: Callable[[], object], seconds: float, device: str) -> float:
-    """The shortest run of ``work`` within ``seconds``, in s, after a warm-up run."""
+    """The shortest undisturbed run of ``work`` within ``seconds``, in s, after a warm-up run; infinite without one."""
     work()
     _wait(device)
     best, until = float("inf"), time.perf_counter() + seconds
     while True:
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         work()
         _wait(device)
-        now = time.perf_counter()
-        best = min(best, now - begun)
+        now, used = time.perf_counter(), time.process_time() - used
+        if device != "cpu" or used > _ON_A_CORE * (now - begun):
+            best = min(best, now - begun)
         if now >= until:
             return max(best, 1e-9)
 

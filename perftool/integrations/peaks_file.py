@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import torch
 
+from perftool.errors import PerfToolError
 from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.model.processors import processor_name
 
@@ -16,7 +17,12 @@ _SECONDS = 1.0
 
 def peaks_document(device: str) -> str:
     """The measured peaks of ``device`` (cpu, cuda, hpu) in the form of an entry of devices.toml."""
-    return written(_name(device), device, measured_peaks(_SECONDS, device), datetime.now(timezone.utc))
+    peaks = measured_peaks(_SECONDS, device)
+    if "fp32" not in peaks.products or peaks.memory_bandwidth is None:
+        raise PerfToolError(
+            "other processes keep the cores busy: no product or copy ran undisturbed, so nothing is known"
+        )
+    return written(_name(device), device, peaks, datetime.now(timezone.utc))
 
 
 def written(name: str, kind: str, peaks: Peaks, when: datetime) -> str:

@@ -56,7 +56,7 @@ def device_of(found: Any) -> str | None:
     """
     machine, process = _object(found.get("machine")), _object(found.get("process"))
     threads = _whole(process, "threads")
-    if not _object(found.get("peaks")) or threads is None:
+    if threads is None or not any(_figures(_object(found.get("peaks")))):
         return None
     return f"{_text(machine, 'processor') or 'CPU'}, {threads} thread{'s' if threads > 1 else ''}"
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest
+
+from perftool.errors import PerfToolError
+from perftool.integrations import peaks_file
 from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.integrations.peaks_file import written
 from perftool.model.devices import Peak
@@ -24,9 +29,21 @@ def test_what_is_written_is_read_as_a_device(tmp_path: Path) -> None:
     assert isinstance(found.peaks[0], Peak)
 
 
-def test_a_product_and_a_copy_have_rates() -> None:
+def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However busy the machine is that runs this test.
+    monkeypatch.setattr(time, "process_time", time.perf_counter)
     found = measured_peaks(0.001)
     # The slowest machine multiplies more than ten million pairs of numbers a second, and none reaches a PFLOP/s.
     assert set(found.products) == {"fp32", "bf16"}
     assert all(1e7 < rate < 1e15 for rate in found.products.values())
+    assert found.memory_bandwidth is not None
     assert 1e7 < found.memory_bandwidth < 1e13
+
+
+def test_what_ran_without_a_core_tells_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(peaks_file, "_SECONDS", 0.001)
+
+    assert measured_peaks(0.001) == Peaks({}, None)
+    with pytest.raises(PerfToolError, match="other processes keep the cores busy"):
+        peaks_file.peaks_document("cpu")

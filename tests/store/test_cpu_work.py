@@ -68,3 +68,17 @@ def test_metadata_may_name_another_device(metadata: dict[str, object], tmp_path:
     with TraceStore() as store:
         store.add_trace(str(path))
         assert not store.has_rows("device_ops")
+
+
+@pytest.mark.parametrize(("rate", "known"), [(2e11, ["P, 1 thread"]), (1e11, [])])
+def test_a_rate_that_the_run_exceeds_was_measured_wrongly(rate: float, known: list[str], rows: Rows) -> None:
+    """2 * 1024^3 operations in 12 ms are 179 GFLOP/s."""
+    product = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
+    recorded = {
+        "version": 1, "machine": {"processor": "P"}, "process": {"threads": 1}, "peaks": {"products": {"fp32": rate}},
+    }  # fmt: skip
+    found = rows(
+        "rated_devices", [step(1, 0, 13_000), x("aten::mm", 100, 12_000, **product)], perftoolRecording=recorded
+    )
+
+    assert [row["device"] for row in found] == known

@@ -50,8 +50,8 @@ UNKNOWN_DEVICE = (
     "--device NAME says which it is."
 )
 UNKNOWN_CPU = (
-    "What this machine could do was not measured: `record` and `perftool.profile` write it into the trace. Rates "
-    "without shares of its best."
+    "The recording does not tell what this machine could do, so rates have no shares of its best. `record` and "
+    "`perftool.profile` measure it, unless other processes keep the cores busy."
 )
 IN_GRAPHS = (
     "Most kernels run in captured graphs, which have no shapes: --capture FILE joins the ops of a trace of the capture."

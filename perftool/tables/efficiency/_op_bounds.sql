@@ -3,7 +3,7 @@
 -- The operations of matrix products, convolutions and attention count at the peak rate of their type; without a
 -- published one there is no bound. Those of other ops count at the rate of the vector units, if it is published.
 --
--- needs: _op_work, _op_costs, known_devices, device_facts
+-- needs: _op_work, _op_costs, rated_devices, device_facts
 -- empty without: _op_costs
 -- column id: BIGINT, _op_work.id
 -- column flops: BIGINT, operations of one call
@@ -21,7 +21,7 @@ WITH rates AS (
 typed AS (
     SELECT w.id, w.calls, w.transfer, c.flops, c.bytes, c.unit, k.device,
            CASE WHEN c.dtype = 'fp32' AND c.unit = 'matrix' AND w.tf32 THEN 'tf32' ELSE c.dtype END AS dtype
-    FROM _op_work AS w JOIN _op_costs AS c USING (id) LEFT JOIN known_devices AS k USING (rank)
+    FROM _op_work AS w JOIN _op_costs AS c USING (id) LEFT JOIN rated_devices AS k USING (rank)
 ),
 rated AS (
     SELECT t.id, CASE WHEN t.unit = 'matrix' THEN max(r.rate) FILTER (r.dtype = t.dtype)

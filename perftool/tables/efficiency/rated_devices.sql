@@ -1,0 +1,20 @@
+-- The known devices whose peak rates nothing in the recording contradicts.
+--
+-- The rates of a CPU were measured when the trace was recorded. Other processes disturbed the measurement if the run's own
+-- products are faster.
+--
+-- absent: the device is unknown, or the run's products are faster than the rates that its recorder measured
+-- needs: known_devices, machines, device_facts, _op_work, _op_costs
+-- empty without: known_devices
+-- column rank: INTEGER, distributed rank
+-- column device: VARCHAR, device_facts.device
+WITH outrun AS (
+    SELECT w.rank, f.device
+    FROM machines AS m JOIN _op_work AS w USING (rank) JOIN _op_costs AS c USING (id)
+    JOIN device_facts AS f ON f.device = m.device AND f.fact = 'matrix peak ' || c.dtype
+    WHERE c.unit = 'matrix'
+    GROUP BY w.rank, f.device, f.value, c.dtype, w.name
+    -- The precision of clocks decides below 1 ms.
+    HAVING sum(w.kernel_ns) > 1e6 AND sum(1e9 * c.flops * w.calls) > 1.1 * f.value * sum(w.kernel_ns)
+)
+SELECT rank, device FROM known_devices ANTI JOIN outrun USING (rank, device)
