@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
 import torch
@@ -87,14 +86,24 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
         native: torch.Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
     bound.apply_defaults()
-    request = _checked(_request(**bound.arguments))
-    output, largest = _plain(request) if choice.name == "reference" else _expert_by_expert(request)
-    return output if request.measurement_mode is None else (output, largest)
+    given = bound.arguments
+    x, table, router_weights = (given[name] for name in _TOKENS)
+    if given["activation"] not in ACTIVATIONS:
+        raise RuntimeError(f'Activation "{given["activation"]}" not found among MoeActivationMode_t enum values.')
+    _check_tokens(x, table, router_weights)
+    experts = _experts(given, x)
+    router_weights = router_weights.to(x.dtype)
+    measured = given["measurement_mode"] is not None
+    compute = _expert_by_expert if choice.name == "fast" else _plain
+    output, largest = compute(x, table, router_weights, experts, given["activation"], given["experts_min"], measured)
+    return (output, largest) if measured else output
+
+
+_TOKENS = ("hidden_states", "expert_routing_table", "router_weights")
 
 
 def _signature(*weights: str) -> inspect.Signature:
-    names = ("hidden_states", "expert_routing_table", "router_weights", *weights)
-    names += ("permuted_weights", "activation", "experts_min", "experts_max")
+    names = (*_TOKENS, *weights, "permuted_weights", "activation", "experts_min", "experts_max")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     last = inspect.Parameter("measurement_mode", kind, default=None)
     return inspect.Signature([*(inspect.Parameter(name, kind) for name in names), last])
@@ -113,140 +122,95 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return lists + ("w3" in kwargs) == 2
 
 
-@dataclass(frozen=True)
-class MixtureRequest:
-    """A call's arguments. The first weight of each list is that of expert `first`.
-
-    `up` is None when `gate` holds gate and up side by side. `activation` is a key of ACTIVATIONS.
-    """
-
-    hidden_states: torch.Tensor
-    routing: torch.Tensor
-    router_weights: torch.Tensor
-    gate: tuple[torch.Tensor, ...]
-    up: tuple[torch.Tensor, ...] | None
-    down: tuple[torch.Tensor, ...]
-    permuted: bool
-    activation: str
-    first: int
-    last: int
-    measurement_mode: bool | None
-
-    @property
-    def ffn(self) -> int:
-        """The width between an expert's products."""
-        return self.down[0].size(1 if self.permuted else 0)
-
-    def weights(self, index: int) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Gate, up (None where gate holds both) and down weights of an expert, counted from `first`, as [in, out]."""
-        up = None if self.up is None else self.up[index]
-        gate, down = self.gate[index], self.down[index]
-        if self.permuted:
-            return gate.t(), None if up is None else up.t(), down.t()
-        return gate, up, down
-
-
-def _request(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w3: Weights,
-    permuted_weights: bool,
-    activation: str,
-    experts_min: int,
-    experts_max: int,
-    measurement_mode: bool | None,
-    **first: Weights,
-) -> MixtureRequest:
-    mine = experts_min, experts_max
-    gate, *up = (_local(weights, name, *mine) for name, weights in first.items())
-    tokens = hidden_states, expert_routing_table, router_weights
-    weights = gate, up[0] if up else None, _local(w3, "w3", *mine)
-    return MixtureRequest(*tokens, *weights, permuted_weights, activation, *mine, measurement_mode)
-
-
-def _local(weights: Sequence[torch.Tensor], name: str, first: int, last: int) -> tuple[torch.Tensor, ...]:
-    """The weights of experts first..last; the list may hold just these or all experts."""
+def _experts(given: dict[str, Any], x: torch.Tensor) -> list[Weights]:
+    """The weights of each expert as [in, out]: gate, up and down, or gate and up side by side, and down."""
+    first, last, permuted = given["experts_min"], given["experts_max"], given["permuted_weights"]
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")
-    count = last - first + 1
-    if len(weights) != count and len(weights) <= last:
-        raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")
-    return tuple(weights if len(weights) == count else weights[first : last + 1])
-
-
-def _checked(request: MixtureRequest) -> MixtureRequest:
-    if request.activation not in ACTIVATIONS:
-        raise RuntimeError(f'Activation "{request.activation}" not found among MoeActivationMode_t enum values.')
-    _check_tokens(request)
-    hidden, dtype = request.hidden_states.size(1), request.hidden_states.dtype
-    joined = request.up is None
-    gate = (hidden, 2 * request.ffn if joined else request.ffn)
-    for name, weights, shape in (
-        ("w12" if joined else "w1", request.gate, gate),
-        ("w2", request.up or (), gate),
-        ("w3", request.down, (request.ffn, hidden)),
-    ):
-        expected = shape[::-1] if request.permuted else shape
+    lists = {name: _local(given[name], name, first, last) for name in ("w12", "w1", "w2", "w3") if name in given}
+    hidden, ffn = x.size(1), lists["w3"][0].size(1 if permuted else 0)
+    shapes = {"w12": (hidden, 2 * ffn), "w1": (hidden, ffn), "w2": (hidden, ffn), "w3": (ffn, hidden)}
+    for name, weights in lists.items():
+        expected = shapes[name][::-1] if permuted else shapes[name]
         for weight in weights:
             if weight.shape != expected:
                 raise ValueError(f"every {name} must be {list(expected)}, not {list(weight.shape)}")
-            if weight.dtype != dtype:
-                raise ValueError(f"every {name} must have the dtype of hidden_states, {dtype}")
-    return request
+            if weight.dtype != x.dtype:
+                raise ValueError(f"every {name} must have the dtype of hidden_states, {x.dtype}")
+    return [[each.t() for each in expert] if permuted else expert for expert in zip(*lists.values(), strict=True)]
 
 
-def _check_tokens(request: MixtureRequest) -> None:
-    if request.hidden_states.dim() != 2:
+def _local(weights: Weights, name: str, first: int, last: int) -> Weights:
+    """The weights of experts first..last; the list may hold just these or all experts."""
+    count = last - first + 1
+    if len(weights) != count and len(weights) <= last:
+        raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")
+    return weights if len(weights) == count else weights[first : last + 1]
+
+
+def _check_tokens(x: torch.Tensor, table: torch.Tensor, router_weights: torch.Tensor) -> None:
+    if x.dim() != 2:
         raise ValueError("hidden_states must be [tokens, hidden]")
-    if request.hidden_states.dtype not in DTYPES:
-        raise ValueError(f"hidden_states must be float32, float16 or bfloat16, not {request.hidden_states.dtype}")
-    if request.routing.dim() != 2 or request.routing.size(0) != request.hidden_states.size(0):
+    if x.dtype not in DTYPES:
+        raise ValueError(f"hidden_states must be float32, float16 or bfloat16, not {x.dtype}")
+    if table.dim() != 2 or table.size(0) != x.size(0):
         raise ValueError("expert_routing_table must be [tokens, experts per token]")
-    if request.routing.dtype.is_floating_point or request.routing.dtype == torch.bool:
+    if table.dtype.is_floating_point or table.dtype == torch.bool:
         raise ValueError("expert_routing_table must hold integers")
-    if request.router_weights.shape != request.routing.shape:
+    if router_weights.shape != table.shape:
         raise ValueError("router_weights must have the shape of expert_routing_table")
 
 
-def _expert_by_expert(request: MixtureRequest) -> Measured:
+def _expert_by_expert(
+    x: torch.Tensor,
+    table: torch.Tensor,
+    router_weights: torch.Tensor,
+    experts: list[Weights],
+    activation: str,
+    first: int,
+    measured: bool,
+) -> Measured:
     """Each expert on its tokens, found by one sort, so the host waits for the device once and not once per expert."""
-    k = request.routing.size(1)
-    experts, order = request.routing.reshape(-1).sort(stable=True)
-    counts = torch.bincount(experts, minlength=request.last + 1).tolist()
-    x, scales = request.hidden_states, request.router_weights.reshape(-1, 1).to(request.hidden_states.dtype)
-    output, largest = torch.zeros_like(x), x.new_zeros(len(request.down), dtype=torch.float32)
-    start = sum(counts[: request.first])
-    for index, count in enumerate(counts[request.first : request.last + 1]):
-        slots, start = order[start : start + count], start + count
-        if count:
-            tokens = torch.div(slots, k, rounding_mode="floor")
-            rows = _expert(request, index, x.index_select(0, tokens), largest)
-            output.index_add_(0, tokens, rows * scales.index_select(0, slots))
+    chosen, order = table.reshape(-1).sort(stable=True)
+    counts = torch.bincount(chosen, minlength=first + len(experts)).tolist()
+    scales, k = router_weights.reshape(-1, 1), table.size(1)
+    output, largest = torch.zeros_like(x), x.new_zeros(len(experts), dtype=torch.float32)
+    start = sum(counts[:first])
+    for index, expert in enumerate(experts):
+        slots, start = order[start : start + counts[first + index]], start + counts[first + index]
+        if not len(slots):
+            continue
+        tokens = torch.div(slots, k, rounding_mode="floor")
+        rows = _expert(x.index_select(0, tokens), expert, activation, largest[index] if measured else None)
+        output.index_add_(0, tokens, rows * scales.index_select(0, slots))
     return output, largest
 
 
-def _expert(request: MixtureRequest, index: int, rows: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
-    gate, up, down = request.weights(index)
-    activation = ACTIVATIONS[request.activation]
-    if up is None:
-        first, second = (rows @ gate).chunk(2, dim=1)
-        activated = activation(first) * second
+def _expert(rows: torch.Tensor, expert: Weights, activation: str, largest: torch.Tensor | None) -> torch.Tensor:
+    *gates, down = expert
+    if len(gates) == 1:
+        gate, up = (rows @ gates[0]).chunk(2, dim=1)
+        activated = ACTIVATIONS[activation](gate) * up
     else:
-        activated = activation(rows @ gate) * (rows @ up)
-    if request.measurement_mode is not None:
-        largest[index] = activated.detach().max().float()
+        activated = ACTIVATIONS[activation](rows @ gates[0]) * (rows @ gates[1])
+    if largest is not None:
+        largest.copy_(activated.detach().max())
     return activated @ down
 
 
-def _plain(request: MixtureRequest) -> Measured:
+def _plain(
+    x: torch.Tensor,
+    table: torch.Tensor,
+    router_weights: torch.Tensor,
+    experts: list[Weights],
+    activation: str,
+    first: int,
+    measured: bool,
+) -> Measured:
     """The reference loop; the other form measures its activations separately."""
-    weights = [request.weights(index) for index in range(len(request.down))]
-    pairs = [gate.chunk(2, dim=1) if up is None else (gate, up) for gate, up, _ in weights]
-    output = reference_mixture(
-        request.hidden_states, request.routing, request.router_weights.to(request.hidden_states.dtype),
-        [gate for gate, _ in pairs], [up for _, up in pairs], [down for _, _, down in weights],
-        request.activation, request.first,
-    )  # fmt: skip
-    largest = _expert_by_expert(request)[1] if request.measurement_mode is not None else output.new_zeros(0)
-    return output, largest
+    apart = [(*expert[0].chunk(2, dim=1), expert[1]) if len(expert) == 2 else expert for expert in experts]
+    w1, w2, w3 = zip(*apart, strict=True)
+    output = reference_mixture(x, table, router_weights, w1, w2, w3, activation, first)
+    if not measured:
+        return output, output
+    return output, _expert_by_expert(x, table, router_weights, experts, activation, first, measured)[1]

@@ -85,8 +85,7 @@ def test_temporaries_that_died_are_no_operands_and_held_ones_are():
     static, captured = torch.ones(3), new_graph()
     with graph(captured):
         held = (static + 1).mul(2)
-    program = captured._engine.program
-    assert [operand.data_ptr() for operand in program.operands] == [static.data_ptr(), held.data_ptr()]
+    assert [operand.data_ptr() for operand in captured._region.operands] == [static.data_ptr(), held.data_ptr()]
 
 
 def test_memory_made_in_the_region_and_changed_later_ends_with_its_last_value():

@@ -13,17 +13,16 @@ run the plain formula of `perftool.fused.reference` instead, whose memory grows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from perftool.fused.attention.request import AttentionRequest, check_shapes, read_request
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
 from perftool.fused.functions import AppliedOp
-from perftool.fused.reference.attention import attention as reference_attention
+from perftool.fused.reference.attention import attention as formula
 
 OP = "FusedSDPA"
 
@@ -32,6 +31,8 @@ register(Implementation(OP, "fast", ("cpu", "cuda"), always))
 register(Implementation(OP, "reference", ("*",), always))
 
 Outputs = torch.Tensor | tuple[torch.Tensor, ...]
+Attended = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+"""The output; the probabilities and the dropout mask where the formula computes them."""
 
 _recompute = True
 
@@ -92,107 +93,107 @@ class FusedSDPA(AppliedOp):
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode
+        options = (dropout_p, is_causal, scale, softmax_mode, recompute_mode, valid_seq_len, seq_padding_type,
+                   return_dropout_mask, return_attn_probs)  # fmt: skip
         choice = choose(OP, "cpu" if q.is_cpu else q.device.type).name
-        extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
-        if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
-            # With few tokens, describing the call takes longer than the call itself.
-            check_shapes(q, k, v, dropout_p)
-            if q.dim() == 4:
-                return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)
-        arguments = (q, k, v, attn_mask, dropout_p, is_causal, scale, softmax_mode, recompute_mode,
-                     valid_seq_len, seq_padding_type, return_dropout_mask, return_attn_probs)  # fmt: skip
         if choice == "habana":
-            outputs: Outputs = native("hpex.kernels", "FusedSDPA").apply(*arguments)
+            outputs: Outputs = native("hpex.kernels", "FusedSDPA").apply(q, k, v, attn_mask, *options)
             return outputs
-        compute = _reference if choice == "reference" else _fast
-        attended = _attend(q, k, v, read_request(*arguments), compute)
-        given = [extra for extra in (attended.probabilities, attended.keep) if extra is not None]
-        return (attended.output, *given) if given else attended.output
-
-
-@dataclass(frozen=True)
-class Attended:
-    """The output, and the extras that the call requested."""
-
-    output: torch.Tensor
-    probabilities: torch.Tensor | None = None
-    keep: torch.Tensor | None = None
-
-    def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Attended:
-        """The same with every tensor changed."""
-        extras = (None if part is None else change(part) for part in (self.probabilities, self.keep))
-        return Attended(change(self.output), *extras)
-
-
-Algorithm = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, AttentionRequest], Attended]
+        _check_shapes(q, k, v, dropout_p)
+        if q.dim() == 3:
+            mask = attn_mask.unsqueeze(1) if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+            outputs = FusedSDPA.apply(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), mask, *options)
+            return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
+        softmax = _one_of("softmax_mode", softmax_mode, ("none", "fast", "fp32"))
+        padding = _one_of("seq_padding_type", seq_padding_type, ("left", "right"))
+        recompute = recompute_mode and not return_attn_probs
+        training = q.requires_grad or k.requires_grad or v.requires_grad
+        if softmax == "fast" and q.dtype != torch.bfloat16:
+            raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {q.dtype}")
+        # What Gaudi refuses; the texts are its own, because scripts and their tests look for them.
+        if softmax == "fp32" and (q.dtype != torch.bfloat16 or training):
+            raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
+        if training and return_attn_probs:
+            raise AssertionError("return_attn_probs is supported only for inference mode")
+        if training and softmax == "fast" and recompute and not is_causal:
+            raise AssertionError(
+                "Optimized softmax mode is supported in recompute training mode only in causal(triangular) mask case"
+            )
+        if valid_seq_len is not None and (training or not is_causal or attn_mask is not None):
+            raise AssertionError(
+                "Valid sequence length is supported only in inference with is_causal(triangular) mask case"
+            )
+        if return_dropout_mask and recompute:
+            raise AssertionError("Return_dropout_mask is not supported in recompute mode")
+        # At least two dimensions, and no gradient of its own, as on a Gaudi.
+        mask = None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())]
+        plain = choice == "reference" or not recompute
+        wide, dtype = softmax == "fp32", q.dtype
+        if wide:
+            q, k, v = q.float(), k.float(), v.float()
+            mask = mask.float() if mask is not None and mask.is_floating_point() else mask
+        how = mask, dropout_p, is_causal, scale, plain, return_dropout_mask
+        if valid_seq_len is None:
+            output, probabilities, keep = _attend(q, k, v, *how)
+        else:
+            lengths = _lengths(valid_seq_len, q, k)
+            extras = return_attn_probs, return_dropout_mask
+            output, probabilities, keep = _by_sequence(q, k, v, lengths, padding == "left", how, extras)
+        chosen = (output, probabilities if return_attn_probs else None, keep if return_dropout_mask else None)
+        given = [each.to(dtype) if wide and each is not keep else each for each in chosen if each is not None]
+        return tuple(given) if len(given) > 1 else given[0]
 
 
 def _attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest, compute: Algorithm
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout_p: float,
+    causal: bool,
+    scale: float | None,
+    plain: bool,
+    with_keep: bool,
 ) -> Attended:
-    """Run an algorithm for 4-D tensors and whole sequences on the described request."""
-    if q.dim() == 3:
-        mask = request.mask.unsqueeze(1) if request.mask is not None and request.mask.dim() == 3 else request.mask
-        headed = replace(request, mask=mask)
-        attended = _attend(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), headed, compute)
-        return attended.mapped(lambda tensor: tensor.squeeze(1))
-    if request.lengths is not None:
-        return _by_sequence(q, k, v, request, compute)
-    return compute(q, k, v, request)
+    """By the plain formula, or by PyTorch's op. `with_keep` asks for a dropout mask even without dropout."""
+    if plain:
+        keep = None
+        if dropout_p > 0.0 or with_keep:
+            keep = torch.empty((*q.shape[:-1], k.size(2)), dtype=torch.bool, device=q.device)
+            keep.bernoulli_(1.0 - dropout_p)
+        return *formula(q, k, v, mask, causal, scale, keep, dropout_p), keep
+    if mask is not None and causal:
+        mask, causal = _with_causal(mask, q.size(2), k.size(2)), False
+    shared = k.size(1) != q.size(1)
+    output = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=shared)
+    return output, None, None
 
 
 def _by_sequence(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest, compute: Algorithm
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: tuple[int, ...],
+    left_padded: bool,
+    how: Any,
+    extras: tuple[bool, bool],
 ) -> Attended:
     """Each sequence on its valid tokens alone, so padding costs nothing; zeros elsewhere."""
-    assert request.lengths is not None
     tokens = q.size(2)
-    whole = Attended(
-        q.new_zeros((*q.shape[:-1], v.size(-1))),
-        q.new_zeros((*q.shape[:-1], tokens)) if request.return_probabilities else None,
-        q.new_zeros((*q.shape[:-1], tokens), dtype=torch.bool) if request.return_dropout_mask else None,
-    )
-    for index, length in enumerate(request.lengths):
+    output = q.new_zeros((*q.shape[:-1], v.size(-1)))
+    probabilities = q.new_zeros((*q.shape[:-1], tokens)) if extras[0] else None
+    keep = q.new_zeros((*q.shape[:-1], tokens), dtype=torch.bool) if extras[1] else None
+    for index, length in enumerate(lengths):
         if length == 0:
             continue
-        valid = slice(tokens - length, tokens) if request.left_padded else slice(0, length)
-        sequence_q, sequence_k, sequence_v = (tensor[index : index + 1, :, valid] for tensor in (q, k, v))
-        attended = compute(sequence_q, sequence_k, sequence_v, request)
-        whole.output[index, :, valid] = attended.output[0]
-        for target, source in ((whole.probabilities, attended.probabilities), (whole.keep, attended.keep)):
-            if target is not None and source is not None:
-                target[index, :, valid, valid] = source[0]
-    return whole
-
-
-def _reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> Attended:
-    """The plain formula, which also gives the probabilities and the dropout mask."""
-    keep = None
-    if request.dropout_p > 0.0 or request.return_dropout_mask:
-        keep = torch.empty((*q.shape[:-1], k.size(2)), dtype=torch.bool, device=q.device)
-        keep.bernoulli_(1.0 - request.dropout_p)
-    output, probabilities = reference_attention(
-        q, k, v, request.mask, request.causal, request.scale, keep, request.dropout_p
-    )
-    return Attended(
-        output,
-        probabilities if request.return_probabilities else None,
-        keep if request.return_dropout_mask else None,
-    )
-
-
-def _fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, request: AttentionRequest) -> Attended:
-    if request.wide_softmax:
-        mask = request.mask
-        added = mask.float() if mask is not None and mask.is_floating_point() else mask
-        wide = _fast(q.float(), k.float(), v.float(), replace(request, mask=added, wide_softmax=False))
-        return wide.mapped(lambda tensor: tensor if tensor.dtype == torch.bool else tensor.to(q.dtype))
-    if not request.recompute:
-        return _reference(q, k, v, request)
-    mask, causal = request.mask, request.causal
-    if mask is not None and causal:
-        mask, causal = _with_causal(mask, q.size(2), k.size(2)), False
-    return Attended(_torch_attention(q, k, v, mask, request.dropout_p, causal, request.scale))
+        valid = slice(tokens - length, tokens) if left_padded else slice(0, length)
+        alone_q, alone_k, alone_v = (tensor[index : index + 1, :, valid] for tensor in (q, k, v))
+        found, *parts = _attend(alone_q, alone_k, alone_v, *how)
+        output[index, :, valid] = found[0]
+        for whole, part in zip((probabilities, keep), parts, strict=True):
+            if whole is not None and part is not None:
+                whole[index, :, valid, valid] = part[0]
+    return output, probabilities, keep
 
 
 def _with_causal(mask: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
@@ -202,14 +203,34 @@ def _with_causal(mask: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
     return mask.expand(*mask.shape[:-2], queries, keys).masked_fill(~allowed, float("-inf"))
 
 
-def _torch_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None,
-    dropout_p: float,
-    causal: bool,
-    scale: float | None,
-) -> torch.Tensor:
-    shared = k.size(1) != q.size(1)
-    return F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=shared)
+def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float) -> None:
+    """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below 1."""
+    if not 0.0 <= dropout_p < 1.0:
+        raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
+    dtype, queries, keys, values = q.dtype, q.shape, k.shape, v.shape
+    if not dtype == k.dtype == v.dtype or not dtype.is_floating_point:
+        raise ValueError("query, key and value must have the same floating-point dtype")
+    if len(queries) not in (3, 4) or not len(queries) == len(keys) == len(values):
+        raise ValueError("query, key and value must all have 3 or all have 4 dimensions")
+    if not queries[0] == keys[0] == values[0]:
+        raise ValueError("query, key and value must have the same batch size; it is not broadcast")
+    if keys[-2] != values[-2] or queries[-1] != keys[-1]:
+        raise ValueError("key and value need the same number of tokens, query and key the same head size")
+    if len(queries) == 4 and (keys[1] != values[1] or keys[1] == 0 or queries[1] % keys[1]):
+        raise ValueError("key and value need the same number of heads, a divisor of the query heads")
+
+
+def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value.lower() not in allowed:
+        raise ValueError(f"{argument} must be one of {', '.join(allowed)}, not {value!r}")
+    return value.lower()
+
+
+def _lengths(valid_seq_len: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> tuple[int, ...]:
+    # One `item` at a time: unlike `tolist`, a graph capture notices it, and refuses to freeze the lengths.
+    lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
+    if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
+        raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")
+    if any(not 0 <= length <= q.size(-2) for length in lengths):
+        raise ValueError(f"a valid length must be between 0 and {q.size(-2)} tokens")
+    return lengths

@@ -63,19 +63,12 @@ def _check(function: Any, sample: Tensors) -> None:
 
 
 def _graphed(function: Any, sample: Tensors, warmups: int, allow_unused: bool) -> Any:
+    inputs = flatten_call(sample, {})
     if not isinstance(function, torch.nn.Module):
-        return _replaying(CapturedCall(function, flatten_call(sample, {}), (), (), True, warmups, allow_unused))
+        return _replaying(CapturedCall(function, inputs, (), (), True, warmups, allow_unused))
     original, training_at_capture = function.forward, function.training
-    call = CapturedCall(
-        original,
-        flatten_call(sample, {}),
-        function.parameters(),
-        function.buffers(),
-        True,
-        warmups,
-        allow_unused,
-    )
-    replay = _replaying(call)
+    tensors = function.parameters(), function.buffers()
+    replay = _replaying(CapturedCall(original, inputs, *tensors, True, warmups, allow_unused))
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         same_mode = function.training == training_at_capture

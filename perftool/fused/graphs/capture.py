@@ -19,17 +19,8 @@ from typing import Any
 
 import torch
 
-from perftool.fused.dispatch import (
-    Implementation,
-    always,
-    choose,
-    native,
-    native_obstacle,
-    register,
-    register_native,
-)
-from perftool.fused.graphs.program import Program
-from perftool.fused.graphs.record import GraphCaptureError, Recorder
+from perftool.fused.dispatch import Implementation, always, choose, native, native_obstacle, register, register_native
+from perftool.fused.graphs.record import GraphCaptureError, Recording
 
 OP = "HPUGraph"
 IN_PROGRESS = "GRAPH:: Capture in progress"
@@ -48,58 +39,18 @@ def current_device_type() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class _CpuEngine:
-    """Records with a dispatch mode, and replays operator by operator."""
-
-    def __init__(self) -> None:
-        self._recorder: Recorder | None = None
-        self.program: Program | None = None
-
-    def begin(self) -> None:
-        self._recorder = Recorder()
-        self._recorder.__enter__()  # type: ignore[no-untyped-call]
-
-    def end(self) -> None:
-        recorder = self._recorder
-        self.abandon()
-        assert recorder is not None
-        self.program = Program(recorder)
-
-    def abandon(self) -> None:
-        assert self._recorder is not None
-        recorder, self._recorder = self._recorder, None
-        recorder.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-
-    def replay(self) -> None:
-        if self.program is None:
-            raise GraphCaptureError("Nothing has been captured, so nothing can be replayed.")
-        self.program.run()
-
-    def reads(self, tensor: torch.Tensor) -> bool:
-        operands = self.program.operands if self.program is not None else []
-        return any(operand.data_ptr() == tensor.data_ptr() for operand in operands)
-
-
-class _CudaEngine:
+class _CudaGraph:
     """PyTorch's own CUDA graph, captured on its side stream."""
 
     def __init__(self) -> None:
         self._graph = torch.cuda.CUDAGraph()
-        self._context: Any = None
-
-    def begin(self) -> None:
         self._context = torch.cuda.graph(self._graph)
-        self._context.__enter__()
+        self.begin, self.replay = self._context.__enter__, self._graph.replay
 
     def end(self) -> None:
-        context, self._context = self._context, None
-        context.__exit__(None, None, None)
+        self._context.__exit__(None, None, None)
 
-    def abandon(self) -> None:
-        self.end()
-
-    def replay(self) -> None:
-        self._graph.replay()
+    abandon = end
 
     def reads(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda
@@ -126,7 +77,7 @@ class HPUGraph:
         """Forget the captured region and the marked tensors; the object can capture again."""
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
-        self._engine: _CudaEngine | _CpuEngine = _CudaEngine() if self._device == "cuda" else _CpuEngine()
+        self._region: _CudaGraph | Recording | None = None
         self._inputs: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
 
@@ -137,20 +88,22 @@ class HPUGraph:
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
-        self._engine.begin()
-        self._owner = self._stream()
+        region = _CudaGraph() if self._device == "cuda" else Recording()
+        region.begin()
+        self._region, self._owner = region, self._stream()
 
     def capture_end(self) -> None:
         """Stop capturing; RuntimeError on another stream (on a CPU: thread) than the one it was started on."""
-        if self._owner != self._stream():
+        if self._region is None or self._owner != self._stream():
             raise RuntimeError(OTHER_STREAM)
         self._owner = None
-        self._engine.end()
+        self._region.end()
 
     def abandon(self) -> None:
         """Stop capturing and discard the capture: used if the region raised."""
         self._owner = None
-        self._engine.abandon()
+        if self._region is not None:
+            self._region.abandon()
         self.reset()
 
     def replay(self, asynchronous: bool = False) -> None:
@@ -160,7 +113,9 @@ class HPUGraph:
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
-        self._engine.replay()
+        if self._region is None:
+            raise GraphCaptureError("Nothing has been captured, so nothing can be replayed.")
+        self._region.replay()
 
     def replayV2(
         self, static_tlist: Sequence[torch.Tensor], tlist: Sequence[torch.Tensor], asynchronous: bool = False
@@ -187,7 +142,8 @@ class HPUGraph:
 
     def get_user_input_match_indices(self) -> list[int]:
         """Positions of the marked inputs that the captured region reads."""
-        return [index for index, tensor in enumerate(self._inputs) if self._engine.reads(tensor)]
+        region = self._region
+        return [index for index, tensor in enumerate(self._inputs) if region is not None and region.reads(tensor)]
 
     def clear_inputs(self) -> None:
         """Forget the marked inputs, so that their memory can be freed when nothing else holds it."""

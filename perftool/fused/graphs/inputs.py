@@ -11,17 +11,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from perftool.fused.graphs.record import GraphCaptureError
 
-
-@dataclass(frozen=True)
-class GraphKey:
-    """Two calls with equal keys can share a graph. Unlike Gaudi's key it includes the dtype: filling an integer graph
-    from a float tensor would truncate.
-    """
-
-    structure: str
-    layouts: tuple[tuple[Hashable, ...], ...]
-    values: tuple[Hashable, ...]
-    autocast: tuple[Hashable, ...]
+GraphKey = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
@@ -42,15 +32,18 @@ class CallInputs:
         return args, kwargs
 
     def key(self) -> GraphKey:
-        """Everything that must be equal to reuse a graph; GraphCaptureError for an unhashable value."""
+        """Everything that must be equal to reuse a graph; GraphCaptureError for an unhashable value. Unlike Gaudi's key
+        it includes the dtype: filling an integer graph from a float tensor would truncate.
+        """
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
                 raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
-        return GraphKey(
+        devices = ("cpu", "cuda")
+        return (
             repr(self.structure),
-            tuple(_layout(tensor) for tensor in self.tensors),
-            tuple((type(leaf).__name__, leaf) for leaf in self.leaves),
-            _autocast_state(),
+            *((each.size(), each.stride(), each.dtype, each.device, each.requires_grad) for each in self.tensors),
+            *((type(leaf), leaf) for leaf in self.leaves),
+            *((torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices),
         )
 
 
@@ -61,14 +54,3 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
     tensors = tuple(leaves[index] for index in positions)
     values = tuple(None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
     return CallInputs(tensors, values, positions, structure)
-
-
-def _layout(tensor: torch.Tensor) -> tuple[Hashable, ...]:
-    return (tensor.size(), tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
-
-
-def _autocast_state() -> tuple[Hashable, ...]:
-    state: list[Hashable] = []
-    for device in ("cpu", "cuda"):
-        state += [torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)]
-    return tuple(state)

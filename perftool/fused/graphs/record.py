@@ -1,18 +1,20 @@
-"""Records a region of a program: every operator call below autograd, and the memory that each one touched. Tensors are
-identified by storage and geometry, not by object: autograd creates new tensor objects for memory it saved, and these
-must be recognised as the same memory.
+"""A region of a program as a graph of the operators that ran below autograd; a replay runs them again, in order.
+
+Tensors are identified by storage and geometry, not by object: autograd creates new tensor objects for memory it saved,
+and these must be recognised as the same memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from perftool.errors import PerfToolError
 
@@ -32,77 +34,101 @@ class View:
     dtype: torch.dtype
 
 
-@dataclass(frozen=True)
-class Call:
-    """One operator call: its arguments and results, with a View in place of each tensor."""
-
-    op: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: Any
-
-    def views(self) -> Iterator[View]:
-        """Every tensor among the arguments."""
-        return (leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, View))
-
-
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs operators and records them. `calls` are in order; `outside` holds the tensors over memory that existed
-    before, by view; `inside` holds the first View of memory allocated meanwhile, by storage, even if it is freed by
-    now.
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs operators and records them. `operands` is the memory that a replay reads and writes: memory that existed
+    before, and memory allocated meanwhile and still held at the end. Everything else lives only as long as the replay
+    needs it.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[Call] = []
-        self.outside: dict[View, torch.Tensor] = {}
-        self.inside: dict[int, View] = {}
+        self.operands: list[torch.Tensor] = []
+        self._owner, self._graph = torch.nn.Module(), fx.Graph()
+        self._nodes: dict[View, fx.Node] = {}
+        # The first view of each memory allocated meanwhile; all its other views can be made of it.
+        self._inside: dict[int, View] = {}
         # A weak reference keeps the address of freed memory from being mistaken for that of new memory.
         self._seen: dict[int, StorageWeakRef] = {}
+
+    def begin(self) -> None:
+        """Start recording."""
+        self.__enter__()  # type: ignore[no-untyped-call]
+
+    def abandon(self) -> None:
+        """Stop recording."""
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def end(self) -> None:
+        """Stop recording, after the temporaries of the region are freed, and prepare the replay."""
+        self.abandon()
+        for storage, view in self._inside.items():
+            memory = torch.UntypedStorage._new_with_weak_ptr(self._seen[storage].cdata)
+            if memory is not None:
+                blank = torch.empty(0, dtype=view.dtype, device=memory.device)
+                target = self._operand(blank.set_(memory, view.offset, view.size, view.stride))
+                self._graph.call_function(torch.ops.aten.copy_.default, (target, self._nodes[view]))
+        self._graph.output(())
+        self._module = fx.GraphModule(self._owner, self._graph)
+
+    def replay(self) -> None:
+        """Run the operators once on the current contents of the memory."""
+        with torch.no_grad():
+            self._module()
+
+    def reads(self, tensor: torch.Tensor) -> bool:
+        """Whether the memory of a tensor is an operand."""
+        return any(operand.data_ptr() == tensor.data_ptr() for operand in self.operands)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record the call, run it, record its results."""
+        """Run the call and record it."""
         kwargs = kwargs or {}
         if func.namespace == "profiler":
             return func(*args, **kwargs)
         _refuse_unreplayable(func, args, kwargs)
-        noted_args, noted_kwargs = tree_map(self._note_argument, (args, kwargs))
+        operands = tree_map_only(torch.Tensor, self._node, (args, kwargs))
         results = func(*args, **kwargs)
-        self.calls.append(Call(func, noted_args, noted_kwargs, tree_map(self._note_result, results)))
+        self._name(self._graph.call_function(func, *operands), results)
         return results
 
-    def surviving(self) -> dict[int, torch.Tensor]:
-        """Tensors over the memory allocated during the recording that someone still holds, by storage."""
-        found: dict[int, torch.Tensor] = {}
-        for storage, view in self.inside.items():
-            memory = torch.UntypedStorage._new_with_weak_ptr(self._seen[storage].cdata)
-            if memory is not None:
-                blank = torch.empty(0, dtype=view.dtype, device=memory.device)
-                found[storage] = blank.set_(memory, view.offset, view.size, view.stride)
-        return found
+    def _operand(self, tensor: torch.Tensor) -> fx.Node:
+        self.operands.append(tensor)
+        name = f"memory{len(self.operands)}"
+        self._owner.register_buffer(name, tensor)
+        return self._graph.get_attr(name)
 
-    def _note_argument(self, value: Any) -> Any:
-        return self._view(value, new=False) if isinstance(value, torch.Tensor) else value
+    def _node(self, tensor: torch.Tensor) -> fx.Node:
+        """The node of an argument; a view that no operator returned is made from the first one of its memory."""
+        view, reference = _view(tensor)
+        self._seen.setdefault(view.storage, reference)
+        if view not in self._nodes and view.storage in self._inside:
+            base = self._nodes[self._inside[view.storage]]
+            place = base, view.size, view.stride, view.offset
+            self._nodes[view] = self._graph.call_function(torch.ops.aten.as_strided.default, place)
+        elif view not in self._nodes:
+            self._nodes[view] = self._operand(tensor.detach())
+        return self._nodes[view]
 
-    def _note_result(self, value: Any) -> Any:
-        return self._view(value, new=True) if isinstance(value, torch.Tensor) else value
+    def _name(self, node: fx.Node, results: Any) -> None:
+        """Map the views that a call returned to the node, or its parts; in-place results are known already."""
+        if isinstance(results, torch.Tensor):
+            view, reference = _view(results)
+            self._nodes.setdefault(view, node)
+            if view.storage not in self._seen:
+                self._seen[view.storage], self._inside[view.storage] = reference, view
+        elif isinstance(results, (list, tuple)):
+            for index, part in enumerate(results):
+                if part is not None:
+                    self._name(self._graph.call_function(operator.getitem, (node, index)), part)
 
-    def _view(self, tensor: torch.Tensor, new: bool) -> View:
-        if tensor.layout != torch.strided:
-            raise GraphCaptureError(f"A tensor of layout {tensor.layout} cannot be captured.")
-        reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-        storage = int(reference.cdata)
-        offset = int(tensor.storage_offset())
-        view = View(storage, offset, tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if storage not in self._seen:
-            self._seen[storage] = reference
-            if new:
-                self.inside[storage] = view
-        if storage not in self.inside and view not in self.outside:
-            self.outside[view] = tensor.detach()
-        return view
+
+def _view(tensor: torch.Tensor) -> tuple[View, StorageWeakRef]:
+    if tensor.layout != torch.strided:
+        raise GraphCaptureError(f"A tensor of layout {tensor.layout} cannot be captured.")
+    reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+    place = int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
+    return View(int(reference.cdata), *place), reference
 
 
 def _refuse_unreplayable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
