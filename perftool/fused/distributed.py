@@ -8,9 +8,18 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import choose, native, register_native
-from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, SCALES, MomentsDtype, adamw_step, is_scaled, moment_dtypes
+from perftool.fused.optimizers.adamw import (
+    ADAMW,
+    MOMENTS,
+    SCALES,
+    MomentsDtype,
+    adamw_step,
+    is_scaled,
+    moment_dtypes,
+    new_scale,
+)
 from perftool.fused.optimizers.kernels import register_kernel
-from perftool.fused.optimizers.tensors import is_dense, is_ordinary
+from perftool.fused.optimizers.optimizer import batches
 
 NATIVE_MODULE = "hpex.optimizers.distributed"
 OP = "distributed.FusedAdamW"
@@ -73,31 +82,23 @@ class FusedAdamW:
         if choose(OP, pairs[0][0].device.type).name == "habana":
             self._native_step(gradients)
             return
-        for param, _ in pairs:
-            self._state_of(param)["step"] += 1
-        count = int(self.state[pairs[0][0]]["step"])
-        alike: dict[Any, list[tuple[Tensor, Tensor]]] = {}
-        for param, grad in pairs:
-            alike.setdefault((param.device, param.dtype, is_dense(param)), []).append((param, grad))
-        for group in alike.values():
-            self._step_alike(group, count)
-
-    def _step_alike(self, pairs: list[tuple[Tensor, Tensor]], count: int) -> None:
-        params, grads = [param.detach() for param, _ in pairs], [grad for _, grad in pairs]
-        states = [self.state[param] for param, _ in pairs]
-        names = [name for name in (*MOMENTS, *SCALES) if name in states[0]]
-        like = params[0]
-        fast = is_dense(like) and is_ordinary(like) and choose(OP, like.device.type).name == "fast"
-        operands = {name: [state[name] for state in states] for name in names}
-        adamw_step(fast, params, grads, operands, **self.defaults, step=count, bias_correction=True)
+        states = [self._state_of(param) for param, _ in pairs]
+        for state in states:
+            state["step"] += 1
+        columns = {name: [state[name] for state in states] for name in states[0] if name != "step"}
+        options = {**self.defaults, "step": int(states[0]["step"]), "bias_correction": True}
+        params, grads = map(list, zip(*pairs, strict=True))
+        for batch in batches(params, grads, columns):
+            form = ADAMW.form(OP, batch.params[0]) if batch.ordinary else ADAMW.plain
+            adamw_step(form, batch, **options)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         if param not in self.state:
-            state = {"step": torch.tensor(0.0)}
-            for name, scale, dtype in zip(MOMENTS, SCALES, moment_dtypes(self.moments_dtype), strict=True):
+            state, dtypes = {"step": torch.tensor(0.0)}, moment_dtypes(self.moments_dtype)
+            if is_scaled(dtypes[0]):
+                state.update({scale: new_scale(param) for scale in SCALES})
+            for name, dtype in zip(MOMENTS, dtypes, strict=True):
                 state[name] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
-                if dtype is not None and is_scaled(dtype):
-                    state[scale] = torch.ones(1, device=param.device)
             self.state[param] = state
         return self.state[param]
 

@@ -1,9 +1,9 @@
-"""g += wd*w; sum += g*g; w -= lr/(1 + (t-1)*lr_decay) * g/(sqrt(sum) + eps)."""
+"""Adagrad: g += wd*w; sum += g*g; w -= lr/(1 + (t-1)*lr_decay) * g/(sqrt(sum) + eps)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.kernels import Kernel, register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
-from perftool.fused.reference import adagrad_
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
 
 
 def fused_adagrad_(
@@ -31,12 +30,28 @@ def fused_adagrad_(
     torch._fused_adagrad_(params, grads, sums, steps, lr=rate, lr_decay=0.0, maximize=False, **options)
 
 
-ADAGRAD = Kernel(
-    fused_adagrad_,
-    adagrad_,
-    states=1,
-    probe={"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5},
-)
+@torch.no_grad()
+def adagrad_(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    sums: Sequence[Tensor],
+    *,
+    step: int,
+    lr: float,
+    lr_decay: float = 0.0,
+    weight_decay: float = 0.0,
+    eps: float = 1e-10,
+) -> None:
+    """The plain loop."""
+    rate = lr / (1 + (step - 1) * lr_decay)
+    for param, grad, total in zip(params, grads, sums, strict=True):
+        grad = grad.add(param, alpha=weight_decay) if weight_decay else grad
+        total.addcmul_(grad, grad)
+        param.addcdiv_(grad, total.sqrt().add_(eps), value=-rate)
+
+
+_PROBE = {"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5}
+ADAGRAD = Kernel(fused_adagrad_, adagrad_, states=1, probe=_PROBE)
 
 register_native("FusedAdagrad", NATIVE_MODULE, "FusedAdagrad")
 register_kernel("FusedAdagrad", ADAGRAD)
@@ -77,15 +92,9 @@ class FusedAdagrad(FusedOptimizer):
         backend: str | None = None,
     ) -> None:
         """ValueError for a negative argument."""
-        for name, value in (
-            ("learning rate", lr),
-            ("lr_decay value", lr_decay),
-            ("weight_decay value", weight_decay),
-            ("initial_accumulator_value value", initial_accumulator_value),
-            ("epsilon value", eps),
-        ):
-            if value < 0:
-                raise ValueError(f"Invalid {name}: {value}")
+        rates = {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay}
+        start = {"initial_accumulator_value value": initial_accumulator_value}
+        refuse_negative({**rates, **start, "epsilon value": eps})
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,

@@ -1,4 +1,4 @@
-"""m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
+"""AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
 Moments may have another dtype than the parameters: then each piece is cast, updated and cast back in turn. FP8 moments
 are stored multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
@@ -17,15 +17,13 @@ from torch import Tensor
 from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.kernels import Kernel, register_kernel
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
-from perftool.fused.optimizers.tensors import conform, is_dense, is_ordinary, is_sharded, linear
-from perftool.fused.reference import adamw_
+from perftool.fused.optimizers.tensors import is_dense, is_ordinary, is_sharded, linear
 
 MomentsDtype = torch.dtype | tuple[torch.dtype, torch.dtype] | None
 Tensors = list[Tensor]
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SCALES = ("exp_avg_scale", "exp_avg_sq_scale")
-SHARDED_OBSTACLE = "FP8 moments have one scale per parameter; for sharded parameters use bfloat16 moments."
 LARGEST = {torch.float8_e4m3fn: 240.0, torch.float8_e5m2: 57344.0}
 """Largest number of each scaled format; Gaudi's E4M3 ends at 240, other devices' at 448."""
 PIECE = 1024 * 1024
@@ -53,23 +51,36 @@ def fused_adamw_(
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
     # A fill on the device itself: a copy from the host would make the step wait for the device.
     steps = [torch.full((), math.inf, dtype=torch.float32, device=params[0].device)] * len(params)
-    rates: dict[str, Any] = {
-        "lr": lr * correction,
-        "weight_decay": weight_decay / correction,
-        "beta1": beta1,
-        "beta2": beta2,
-    }
-    torch._fused_adamw_(
-        params, grads, exp_avgs, exp_avg_sqs, [], steps, eps=eps, amsgrad=False, maximize=False, **rates
-    )
+    rates: dict[str, Any] = {"lr": lr * correction, "weight_decay": weight_decay / correction, "eps": eps}
+    rates.update(beta1=beta1, beta2=beta2, amsgrad=False, maximize=False)
+    torch._fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, [], steps, **rates)
 
 
-ADAMW = Kernel(
-    fused_adamw_,
-    adamw_,
-    states=2,
-    probe={"step": 3, "lr": 0.5, "beta1": 0.5, "beta2": 0.75, "eps": 0.5, "weight_decay": 0.5},
-)
+@torch.no_grad()
+def adamw_(
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    *,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    bias_correction: bool = True,
+) -> None:
+    """The plain loop."""
+    correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
+    for param, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
+        m.mul_(beta1).add_(grad, alpha=1 - beta1)
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        param.mul_(1 - lr * weight_decay).addcdiv_(m, v.sqrt().add_(eps), value=-lr * correction)
+
+
+_PROBE = {"step": 3, "lr": 0.5, "beta1": 0.5, "beta2": 0.75, "eps": 0.5, "weight_decay": 0.5}
+ADAMW = Kernel(fused_adamw_, adamw_, states=2, probe=_PROBE)
 
 register_native("FusedAdamW", NATIVE_MODULE, "FusedAdamW")
 register_kernel("FusedAdamW", ADAMW)
@@ -144,23 +155,9 @@ class FusedAdamW(FusedOptimizer):
                 group.setdefault("bias_correction", group.pop("correct_bias"))
         super().__setstate__(state)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As for every fused optimizer; moments without scales are converted if they should be FP8."""
-        super().load_state_dict(state_dict)
-        for group in self.param_groups:
-            for param in group["params"]:
-                for name, scale in zip(MOMENTS, SCALES, strict=True):
-                    if scale in self._state_names(group) and scale not in self.state.get(param, {scale: 1}):
-                        self._scale(param, name, scale, group)
-
-    def _scale(self, param: Tensor, name: str, scale: str, group: Group) -> None:
-        entry = self.state[param]
-        values, entry[scale] = entry[name], self._new_state(scale, param, group)
-        entry[name] = self._new_state(name, param, group)
-        store(values, entry[name], entry[scale])
-
     def _state_names(self, group: Group) -> tuple[str, ...]:
-        return (*MOMENTS, *SCALES) if is_scaled(moment_dtypes(group["moments_dtype"])[0]) else MOMENTS
+        # Scales first: a new one converts the moment that a loaded state may hold.
+        return (*SCALES, *MOMENTS) if is_scaled(moment_dtypes(group["moments_dtype"])[0]) else MOMENTS
 
     def _state_dtype(self, name: str, group: Group) -> torch.dtype | None:
         return torch.float32 if name in SCALES else moment_dtypes(group["moments_dtype"])[MOMENTS.index(name)]
@@ -171,49 +168,42 @@ class FusedAdamW(FusedOptimizer):
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
         if name not in SCALES:
             return super()._new_state(name, param, group)
-        if is_sharded(param):
-            raise NotImplementedError(SHARDED_OBSTACLE)
-        return torch.ones(1, dtype=torch.float32, device=param.device)
+        scale, moment = new_scale(param), MOMENTS[SCALES.index(name)]
+        values = self.state[param].get(moment)
+        if values is not None:
+            narrow = self.state[param][moment] = self._new_state(moment, param, group)
+            store(values, narrow, scale)
+        return scale
 
     def _update(self, group: Group, batch: Batch) -> None:
         beta1, beta2 = group["betas"]
         names = ("step", "eps", "weight_decay", "bias_correction")
         options = {"lr": float(group["lr"]), "beta1": beta1, "beta2": beta2, **{name: group[name] for name in names}}
-        adamw_step(self._is_fast(batch), batch.params, batch.grads, batch.states, **options)
+        adamw_step(self._form(batch), batch, **options)
 
 
-def adamw_step(fast: bool, params: Tensors, grads: Tensors, states: dict[str, Tensors], **options: Any) -> None:
-    """One step with the moments in the dtype of `states`; `fast` if PyTorch's kernel accepts the tensors."""
-    kernel = ADAMW.fused if fast else ADAMW.plain
-    if fast:
-        grads = [conform(grad, param) for grad, param in zip(grads, params, strict=True)]
-    if {each[0].dtype for each in states.values()} == {params[0].dtype}:
-        kernel(params, grads, *states.values(), **options)
+def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
+    """One step by a form of the kernel, with the moments in the dtype they are kept in."""
+    if {each[0].dtype for each in batch.states.values()} == {batch.params[0].dtype}:
+        form(batch.params, batch.grads, *batch.states.values(), **options)
         return
-    for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
-        first, second, *scales = (tensors[i] for tensors in states.values())
+    for param, grad, *kept in zip(batch.params, batch.grads, *batch.states.values(), strict=True):
+        *scales, first, second = kept
         # The arithmetic uses the promoted dtype of weight and first moment, at least float32 for FP8.
         dtype = torch.promote_types(param.dtype, torch.float32 if scales else first.dtype)
-        if scales:
-            _step_scaled(kernel, dtype, param, grad, (first, second), scales, **options)
-        else:
-            _step_cast(kernel, dtype, param, grad, (first, second), **options)
-
-
-def _step_cast(
-    kernel: Callable[..., None],
-    dtype: torch.dtype,
-    param: Tensor,
-    grad: Tensor,
-    moments: tuple[Tensor, Tensor],
-    **options: Any,
-) -> None:
-    for views in _pieces(param, grad, *moments):
-        casts = [view.to(dtype) for view in views]
-        kernel(*([cast] for cast in casts), **options)
-        for view, cast in zip(views, casts, strict=True):
-            if view is not cast and view is not views[1]:
-                view.copy_(cast)
+        whole = (param, grad, first, second)
+        # A scale depends on the largest element, so with scales whole moments are needed.
+        for views in [whole] if scales else _pieces(*whole):
+            casts = [view.to(dtype) for view in views]
+            for cast, scale in zip(casts[2:], scales, strict=bool(scales)):
+                cast.div_(scale.view(()))
+            form(*([cast] for cast in casts), **options)
+            written = [(views[0], casts[0], None), *zip(views[2:], casts[2:], scales or (None, None), strict=True)]
+            for view, cast, scale in written:
+                if scale is not None:
+                    store(cast, view, scale)
+                elif view is not cast:
+                    view.copy_(cast)
 
 
 def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
@@ -224,23 +214,13 @@ def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
     return [tensors]
 
 
-def _step_scaled(
-    kernel: Callable[..., None],
-    dtype: torch.dtype,
-    param: Tensor,
-    grad: Tensor,
-    moments: tuple[Tensor, Tensor],
-    scales: Tensors,
-    **options: Any,
-) -> None:
-    """The scales depend on the largest elements, so whole moments are needed."""
-    weight, gradient = param.to(dtype), grad.to(dtype)
-    wide = [m.to(dtype).div_(scale.view(())) for m, scale in zip(moments, scales, strict=True)]
-    kernel([weight], [gradient], *([each] for each in wide), **options)
-    if weight is not param:
-        param.copy_(weight)
-    for values, moment, scale in zip(wide, moments, scales, strict=True):
-        store(values, moment, scale)
+def new_scale(param: Tensor) -> Tensor:
+    """The scale of an FP8 moment at the start; NotImplementedError for a sharded parameter."""
+    if is_sharded(param):
+        raise NotImplementedError(
+            "FP8 moments have one scale per parameter; for sharded parameters use bfloat16 moments."
+        )
+    return torch.ones(1, dtype=torch.float32, device=param.device)
 
 
 def store(values: Tensor, moment: Tensor, scale: Tensor) -> None:

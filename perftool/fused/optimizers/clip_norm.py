@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import choose, native, register_everywhere
-from perftool.fused.optimizers.tensors import is_ordinary, is_sharded, local_part, total_norm
-from perftool.fused.reference import clip_norm_
+from perftool.fused.optimizers.tensors import alike, is_ordinary, local_part, total_norm
 
 NATIVE_MODULE = "hpex.normalization"
 
 register_everywhere("FusedClipNorm", NATIVE_MODULE)
+
+
+@torch.no_grad()
+def plain_total_norm(grads: Sequence[Tensor]) -> Tensor:
+    """sqrt(sum of g*g over all tensors), 0-dim, accumulated in at least float32."""
+    squares = [grad.to(torch.promote_types(grad.dtype, torch.float32)).pow(2).sum() for grad in grads]
+    return torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
+
+
+@torch.no_grad()
+def clip_norm_(grads: Sequence[Tensor], max_norm: float) -> Tensor:
+    """The plain loop; returns the total norm before scaling, 0-dim."""
+    total = plain_total_norm(grads)
+    coefficient = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+    for grad in grads:
+        grad.mul_(coefficient.to(grad.dtype))
+    return total
 
 
 class FusedClipNorm:
@@ -51,7 +67,7 @@ class FusedClipNorm:
             return clipped
         if chosen == "reference":
             return clip_norm_(grads, limit).reshape(1)
-        parts = [local_part(grad, grad) if is_sharded(grad) else grad for grad in grads]
+        parts = [local_part(grad, grad) for grad in grads]
         total = total_norm(parts, grads)
         _scale(parts, torch.clamp(limit / (total + 1e-6), max=1.0))
         return total.reshape(1)
@@ -62,7 +78,6 @@ def _scale(grads: list[Tensor], coefficient: Tensor) -> None:
         for grad in grads:
             grad.mul_(float(coefficient))
         return
-    kinds = list(zip((grad.get_device() for grad in grads), (grad.dtype for grad in grads), strict=True))
-    for kind in set(kinds):
-        alike = [grad for grad, each in zip(grads, kinds, strict=True) if each == kind]
-        torch._foreach_mul_(alike, coefficient.to(alike[0].device, alike[0].dtype))
+    for positions in alike(grads):
+        like = grads[positions[0]]
+        torch._foreach_mul_([grads[i] for i in positions], coefficient.to(like.device, like.dtype))

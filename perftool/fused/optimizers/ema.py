@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,11 +13,20 @@ from torch import Tensor, nn
 
 from perftool.fused.dispatch import choose, native, register_everywhere
 from perftool.fused.optimizers.tensors import is_ordinary, is_sharded, local_part
-from perftool.fused.reference import ema_
 
 NATIVE_MODULE = "hpex.movingavrg"
 
 register_everywhere("FusedEMA", NATIVE_MODULE)
+
+
+@torch.no_grad()
+def ema_(averages: Sequence[Tensor], values: Sequence[Tensor], *, decay: float) -> None:
+    """The plain loop."""
+    for average, value in zip(averages, values, strict=True):
+        if average.is_floating_point():
+            average.copy_(average * decay + (1 - decay) * value)
+        else:
+            average.copy_(value)
 
 
 class FusedEMA:
@@ -105,7 +114,7 @@ def _average(averages: list[Tensor], values: list[Tensor], weight: float) -> Non
             average.copy_(value)
             continue
         if is_sharded(average) and is_sharded(value):
-            average, value = local_part(average, average), local_part(value, average)
+            value, average = local_part(value, average), local_part(average, average)
         if is_ordinary(average) and is_ordinary(value):
             moved, followed = alike.setdefault((average.device, average.dtype), ([], []))
             moved.append(average)

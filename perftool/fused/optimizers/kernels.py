@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, register
+from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, register
 
 PROBED = 67
 """Elements of a probe: some full vectors for any processor, and a remainder."""
@@ -57,6 +57,11 @@ class Kernel:
         operands = [values * (1 + i) for i in range(2 + self.states)]
         form(*([operand] for operand in operands), **self.probe)
         return torch.stack([operands[0], *operands[2:]]).double()
+
+    def form(self, op: str, like: Tensor, backend: str | None = None) -> Callable[..., None]:
+        """The form that runs for an optimizer on ordinary tensors such as `like`."""
+        fast = choose(op, like.device.type, backend).name == "fast"
+        return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
 def register_kernel(op: str, kernel: Kernel) -> None:

@@ -1,10 +1,10 @@
-"""g /= max(1, norm(all g)/max_norm); u = (m/c1)/(sqrt(v/c2) + eps) + wd*w; w -= lr*norm(w)/norm(u)*u."""
+"""LAMB: g /= max(1, norm(all g)/max_norm); u = (m/c1)/(sqrt(v/c2) + eps) + wd*w; w -= lr*norm(w)/norm(u)*u."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, check_lr_and_eps
+from perftool.fused.optimizers.clip_norm import plain_total_norm
 from perftool.fused.optimizers.kernels import register_kernel
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
-from perftool.fused.optimizers.tensors import norms, total_norm
+from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
 register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
 register_kernel("FusedLamb", ADAMW)
@@ -26,6 +27,39 @@ _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
     " Put biases and the like into a group with weight_decay=0."
 )
+
+
+@torch.no_grad()
+def lamb_(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    exp_avgs: Sequence[Tensor],
+    exp_avg_sqs: Sequence[Tensor],
+    *,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    bias_correction: bool = True,
+    grad_averaging: bool = True,
+    max_grad_norm: float | None = 1.0,
+    use_lamb: bool = False,
+) -> None:
+    """The plain loop. The trust ratio is 1 where norm(u) is 0, and without decay if not `use_lamb`."""
+    clip = max(1.0, float(plain_total_norm(grads)) / max_grad_norm) if max_grad_norm is not None else 1.0
+    c1, c2 = (1 - beta1**step, 1 - beta2**step) if bias_correction else (1.0, 1.0)
+    beta3 = 1 - beta1 if grad_averaging else 1.0
+    for param, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
+        grad = grad / clip
+        m.mul_(beta1).add_(grad, alpha=beta3)
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        update = (m / c1) / ((v / c2).sqrt() + eps) + weight_decay * param
+        if weight_decay or use_lamb:
+            size = update.norm()
+            update = update * torch.where(size > 0, param.norm() / size, torch.ones_like(size))
+        param.sub_(update, alpha=lr)
 
 
 class FusedLamb(FusedOptimizer):
@@ -100,53 +134,70 @@ class FusedLamb(FusedOptimizer):
     def _native_options(self) -> dict[str, Any]:
         return {**super()._native_options(), "set_grad_none": self.set_grad_none, "dtype": self.dtype}
 
-    def _prepare(self, batches: list[Batch]) -> None:
+    def _prepare(self, owners: list[Tensor]) -> None:
         limit = self.defaults["max_grad_norm"]
-        grads = [grad for each in batches for grad in each.grads]
-        if limit is None or not grads:
+        if limit is None or not owners:
             return
-        cast = grads if self.dtype is None else [grad.to(self.dtype) for grad in grads]
-        divisor = (total_norm(cast, [owner for each in batches for owner in each.owners]) / limit).clamp(min=1.0)
+        for owner in owners:
+            self._check(owner, owner.grad)
+        grads: list[Any] = [owner.grad for owner in owners]
+        parts = [local_part(grad, grad) for grad in grads]
+        cast = parts if self.dtype is None else [part.to(self.dtype) for part in parts]
+        divisor = (total_norm(cast, grads) / limit).clamp(min=1.0)
         if divisor.is_cpu and divisor == 1.0:
             return  # only on the CPU is this known without waiting for a device
-        for grad in grads:
-            grad.div_(divisor.to(grad.device))
+        for part in parts:
+            part.div_(divisor.to(part.device))
 
     def _update(self, group: Group, batch: Batch) -> None:
-        for part in batch.one_by_one():
-            updates = [param.detach() * group["weight_decay"] for param in part.params]
-            self._add_directions(group, part, updates)
-            rate = -float(group["lr"])
-            if not group["weight_decay"] and not group["use_lamb"]:
-                for param, update in zip(part.params, updates, strict=True):
-                    param.add_(update, alpha=rate)
+        rows = list(zip(batch.params, batch.grads, *batch.states.values(), batch.owners, strict=True))
+        # On a CPU each parameter alone, which keeps temporaries small; elsewhere, and if sharded, all at once.
+        alone = batch.params[0].is_cpu and not any(map(is_sharded, batch.owners))
+        for part in [[row] for row in rows] if alone else [rows]:
+            params, grads, firsts, seconds, owners = map(list, zip(*part, strict=True))
+            updates = [param.detach() * group["weight_decay"] for param in params]
+            self._add_directions(group, self._form(batch), updates, grads, firsts, seconds)
+            factors = self._factors(group, params, updates, owners)
+            if isinstance(factors, list):
+                for param, update, factor in zip(params, updates, factors, strict=True):
+                    param.add_(update, alpha=factor)
                 continue
-            weights, sizes = norms(part.params, part.owners), norms(updates, part.owners)
-            self._warn_of_zeros(group, part.params, weights)
-            ratios = torch.where(sizes > 0, weights / sizes, 1.0)
-            if ratios.is_cpu:
-                for param, update, ratio in zip(part.params, updates, ratios.tolist(), strict=True):
-                    param.add_(update, alpha=rate * ratio)
-                continue
-            for param, update, each in zip(part.params, updates, ratios.to(updates[0].dtype).unbind(), strict=True):
-                param.addcmul_(update, each, value=rate)
+            for param, update, each in zip(params, updates, factors.to(updates[0].dtype).unbind(), strict=True):
+                param.addcmul_(update, each)
 
-    def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
+    def _add_directions(
+        self,
+        group: Group,
+        form: Callable[..., None],
+        updates: list[Tensor],
+        grads: list[Tensor],
+        firsts: list[Tensor],
+        seconds: list[Tensor],
+    ) -> None:
         """Turn wd*w into u: with a rate of -1, AdamW adds to it what it would subtract from w."""
         beta1, beta2 = group["betas"]
         averaged = 1.0 if group["grad_averaging"] else 1 - beta1
-        for moment in part.states["exp_avg"] if averaged != 1.0 else ():
+        for moment in firsts if averaged != 1.0 else ():
             moment.mul_(averaged)
         correction = math.sqrt(1 - beta2 ** group["step"]) if group["bias_correction"] else 1.0
         options = {"step": group["step"], "beta1": beta1, "beta2": beta2, "bias_correction": group["bias_correction"]}
-        self._run(part, updates, lr=-1.0 / averaged, eps=group["eps"] * correction, weight_decay=0.0, **options)
-        for moment in part.states["exp_avg"] if averaged != 1.0 else ():
+        rates = {"lr": -1.0 / averaged, "eps": group["eps"] * correction, "weight_decay": 0.0}
+        form(updates, grads, firsts, seconds, **rates, **options)
+        for moment in firsts if averaged != 1.0 else ():
             moment.div_(averaged)
 
-    def _warn_of_zeros(self, group: Group, params: list[Tensor], weights: Tensor) -> None:
-        """Warn once, in the first step, that zero parameters are not trained: a surprise of Gaudi's own."""
-        if group["step"] != 1 or self._warned or params[0].is_meta:
-            return
-        if any(param.numel() and weight == 0 for param, weight in zip(params, weights.tolist(), strict=True)):
-            self._warned = True
-            warnings.warn(_ZEROS, stacklevel=2)
+    def _factors(
+        self, group: Group, params: list[Tensor], updates: list[Tensor], owners: list[Tensor]
+    ) -> list[float] | Tensor:
+        """What each update is multiplied by: the rate, and the trust ratio; known on the host only on a CPU."""
+        rate = -float(group["lr"])
+        if not group["weight_decay"] and not group["use_lamb"]:
+            return [rate] * len(params)
+        weights, sizes = norms(params, owners), norms(updates, owners)
+        # A surprise of Gaudi's own, said once, in the first step.
+        if group["step"] == 1 and not self._warned and not params[0].is_meta:
+            self._warned = any(p.numel() and norm == 0 for p, norm in zip(params, weights.tolist(), strict=True))
+            if self._warned:
+                warnings.warn(_ZEROS, stacklevel=2)
+        ratios = torch.where(sizes > 0, weights / sizes, 1.0)
+        return [rate * ratio for ratio in ratios.tolist()] if ratios.is_cpu else ratios * rate

@@ -1,4 +1,4 @@
-"""g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps."""
+"""LARS: g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch.optim import Optimizer
 from perftool.fused.dispatch import choose, native, register_everywhere
 from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Group
 from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
-from perftool.fused.optimizers.tensors import is_sharded, local_part, norms
-from perftool.fused.reference import lars_scale_
+from perftool.fused.optimizers.tensors import alike, is_sharded, local_part, norms
 
 register_everywhere("FusedLars", NATIVE_MODULE)
 
@@ -28,6 +27,28 @@ _MASK_TOO_SHORT = (
     "params, grads and skip_masks vector inputs must have the same number of elements"
     " but they respectively have: {0}, {0} and {1}"
 )
+
+
+@torch.no_grad()
+def lars_scale_(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    mask: Sequence[int],
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    eeta: float = 1e-3,
+    eps: float = 1e-8,
+) -> None:
+    """The plain loop: g = lr*g where the mask is 0; a ratio of 1 where norm(w) or norm(g) is 0."""
+    for param, grad, adapt in zip(params, grads, mask, strict=True):
+        if not adapt:
+            grad.mul_(lr)
+            continue
+        w, g = param.norm(), grad.norm()
+        ratio = eeta * w / (g + weight_decay * w + eps)
+        ratio = torch.where((w > 0) & (g > 0), ratio, torch.ones_like(ratio))
+        grad.add_(param, alpha=weight_decay).mul_(ratio * lr)
 
 
 class FusedLars(Optimizer):
@@ -137,19 +158,20 @@ class FusedLars(Optimizer):
         params, lr = group["params"], float(group["lr"])
         if len(self.skip_mask) < len(params):
             raise RuntimeError(_MASK_TOO_SHORT.format(len(params), len(self.skip_mask)))
-        alike: dict[Any, list[Tensor]] = {}
-        for param, adapted in zip(params, self.skip_mask, strict=False):
+        adapted = []
+        for param, adapts in zip(params, self.skip_mask, strict=False):
             if param.grad is None:
                 continue
             if param.grad.is_sparse or param.grad.is_sparse_csr:
                 raise RuntimeError(_SPARSE)
-            if adapted:
-                alike.setdefault((param.device, param.dtype), []).append(param)
+            if adapts:
+                adapted.append(param)
             else:
                 param.grad.mul_(lr)
-        for owners in alike.values():
-            grads = [_local(owner.grad, owner) for owner in owners]
-            weights = [_local(owner, owner) for owner in owners]
+        for positions in alike(adapted):
+            owners = [adapted[i] for i in positions]
+            weights = [local_part(owner, owner) for owner in owners]
+            grads = [local_part(owner.grad, owner) for owner in owners]
             if backend == "reference" and not any(map(is_sharded, owners)):
                 ones = [1] * len(owners)
                 lars_scale_(weights, grads, ones, lr=lr, weight_decay=decay, eeta=self.eeta, eps=self.eps)
@@ -164,7 +186,3 @@ class FusedLars(Optimizer):
             if decay:
                 grad.add_(param, alpha=decay)
             grad.mul_(factor)
-
-
-def _local(tensor: Any, owner: Tensor) -> Tensor:
-    return local_part(tensor, owner) if is_sharded(owner) else tensor

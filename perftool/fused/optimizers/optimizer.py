@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,15 +12,7 @@ from torch.optim import Optimizer
 
 from perftool.fused.dispatch import choose, native
 from perftool.fused.optimizers.kernels import Kernel
-from perftool.fused.optimizers.tensors import (
-    are_regular,
-    conform,
-    is_dense,
-    is_laid_like,
-    is_ordinary,
-    is_sharded,
-    local_part,
-)
+from perftool.fused.optimizers.tensors import are_regular, is_dense, is_laid_like, is_ordinary, is_sharded, local_part
 
 NATIVE_MODULE = "hpex.optimizers"
 
@@ -32,8 +24,8 @@ class Batch:
     """Lists of equal length, one entry per parameter, all of one device and dtype.
 
     For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
-    `ordinary` is False for tensors that only the operators of their own class can compute with. `fits` is True where
-    all gradients are known to have the dtype and memory layout of their parameters.
+    `ordinary` is False for tensors that only the operators of their own class can compute with; all others have
+    gradients in the dtype and memory layout of their parameters.
     """
 
     params: list[Tensor]
@@ -41,16 +33,30 @@ class Batch:
     states: dict[str, list[Tensor]]
     owners: list[Tensor]
     ordinary: bool
-    fits: bool = False
 
-    def one_by_one(self) -> Iterator[Batch]:
-        """On a CPU each parameter alone, which keeps temporaries small; elsewhere, and if sharded, all at once."""
-        if not self.params[0].is_cpu or any(map(is_sharded, self.owners)):
-            yield self
-            return
-        for i in range(len(self.params)):
-            states = {name: [tensors[i]] for name, tensors in self.states.items()}
-            yield Batch([self.params[i]], [self.grads[i]], states, [self.owners[i]], self.ordinary, self.fits)
+
+def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tensor]]) -> list[Batch]:
+    """Parameters, their gradients and states, grouped into kernel calls."""
+    kinds: dict[Any, list[tuple[Tensor, ...]]] = {}
+    for owner, grad, *kept in zip(owners, grads, *states.values(), strict=True):
+        param, grad, *kept = (local_part(each, owner) for each in (owner, grad, *kept))
+        ordinary = is_ordinary(param) and is_ordinary(grad) and is_dense(param)
+        if ordinary and not (grad.dtype == param.dtype and is_laid_like(grad, param)):
+            grad = torch.empty_like(param).copy_(grad)
+        kind = param.device, param.dtype, ordinary, *(each.dtype for each in kept)
+        kinds.setdefault(kind, []).append((param, grad, owner, *kept))
+    made = []
+    for (_, _, ordinary, *_), rows in kinds.items():
+        params, grads, same, *columns = map(list, zip(*rows, strict=True))
+        made.append(Batch(params, grads, dict(zip(states, columns, strict=True)), same, ordinary))
+    return made
+
+
+def refuse_negative(values: dict[str, float]) -> None:
+    """ValueError for a negative argument, given by the name that Gaudi's class says."""
+    for name, value in values.items():
+        if value < 0:
+            raise ValueError(f"Invalid {name}: {value}")
 
 
 class FusedOptimizer(Optimizer):
@@ -89,81 +95,54 @@ class FusedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._stepped = True
-        works = [(group, self._batches(group)) for group in self.param_groups]
-        self._prepare([batch for _, batches in works for batch in batches])
-        for group, batches in works:
-            if batches and self.counter is not None:
+        given = [[param for param in group["params"] if param.grad is not None] for group in self.param_groups]
+        self._prepare([owner for owners in given for owner in owners])
+        works = [(g, self._batches(g, owners)) for g, owners in zip(self.param_groups, given, strict=True) if owners]
+        for group, each in works:
+            if self.counter is not None:
                 group[self.counter] = group.get(self.counter, 0) + 1
-            for batch in batches:
+            for batch in each:
                 # The fused kernels do not tell autograd about their writes.
                 torch.autograd.graph.increment_version(batch.owners)
                 self._update(group, batch)
         return loss
 
-    def _prepare(self, batches: list[Batch]) -> None:
-        """Check the gradients of all groups before the first step of any of them."""
+    def _prepare(self, owners: list[Tensor]) -> None:
+        """Called with all parameters that have a gradient, before the first step of any of them."""
 
     def _update(self, group: Group, batch: Batch) -> None:
         """Step the parameters of one batch."""
         raise NotImplementedError
 
-    def _run(self, batch: Batch, params: list[Tensor] | None = None, **options: Any) -> None:
-        """Run PyTorch's kernel if it is selected and correct, else the plain loop."""
-        params = batch.params if params is None else params
-        if self._is_fast(batch):
-            grads = batch.grads
-            if not batch.fits:
-                grads = [conform(grad, param) for grad, param in zip(grads, params, strict=True)]
-            self.kernel.fused(params, grads, *batch.states.values(), **options)
-        else:
-            self.kernel.plain(params, batch.grads, *batch.states.values(), **options)
+    def _form(self, batch: Batch) -> Callable[..., None]:
+        """PyTorch's kernel if it is selected and correct, else the plain loop."""
+        return self.kernel.form(self.op, batch.params[0], self.backend) if batch.ordinary else self.kernel.plain
 
-    def _is_fast(self, batch: Batch) -> bool:
-        like = batch.params[0]
-        chosen = batch.ordinary and choose(self.op, like.device.type, self.backend).name == "fast"
-        return chosen and self.kernel.obstacle(like.device.type, like.dtype) is None
+    def _run(self, batch: Batch, **options: Any) -> None:
+        self._form(batch)(batch.params, batch.grads, *batch.states.values(), **options)
 
-    def _batches(self, group: Group) -> list[Batch]:
-        """The parameters of a group that have a gradient, grouped into kernel calls."""
-        owners = [param for param in group["params"] if param.grad is not None]
-        if not owners:
-            return []
-        grads = [owner.grad for owner in owners]
+    def _batches(self, group: Group, owners: list[Tensor]) -> list[Batch]:
+        grads: list[Any] = [owner.grad for owner in owners]
         names, entries = self._state_names(group), [self.state[owner] for owner in owners]
-        kept = {name: [entry.get(name) for entry in entries] for name in names}
-        if self._are_regular(owners, grads, kept, group):
-            return [Batch(owners, grads, kept, owners, ordinary=True, fits=True)]
-        return self._sorted(owners, group)
+        states = {name: [entry.get(name) for entry in entries] for name in names}
+        if self._are_regular(owners, grads, states, group):
+            return [Batch(owners, grads, states, owners, ordinary=True)]
+        for owner, grad in zip(owners, grads, strict=True):
+            self._check(owner, grad)
+        return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in names})
 
     def _are_regular(self, params: list[Tensor], grads: list[Tensor], kept: dict[str, list[Any]], group: Group) -> bool:
-        missing = any(each is None for column in kept.values() for each in column)
-        if missing or not are_regular(params, grads, list(kept.values())):
-            return False
         dtype = params[0].dtype
-        wanted = all(each[0].dtype == (self._state_dtype(name, group) or dtype) for name, each in kept.items())
-        return wanted and dtype.is_floating_point and grads[0].dtype == dtype
+        wanted = {name: self._state_dtype(name, group) or dtype for name in kept}
+        return (
+            not any(each is None for column in kept.values() for each in column)
+            and dtype.is_floating_point
+            and grads[0].dtype == dtype
+            and all(column[0].dtype == wanted[name] for name, column in kept.items())
+            and are_regular(params, grads, list(kept.values()))
+        )
 
-    def _sorted(self, owners: list[Tensor], group: Group) -> list[Batch]:
-        alike: dict[Any, list[tuple[Any, ...]]] = {}
-        names = self._state_names(group)
-        for owner in owners:
-            grad: Any = owner.grad
-            self._check(owner, grad)
-            kept, param = [self._state(name, owner, group) for name in names], owner
-            if is_sharded(owner):
-                kept = [local_part(each, owner) if is_sharded(each) else each for each in kept]
-                grad, param = local_part(grad, owner), local_part(owner, owner)
-            ordinary = is_ordinary(param) and is_ordinary(grad) and is_dense(param)
-            kind = param.device, param.dtype, ordinary, *(each.dtype for each in kept)
-            alike.setdefault(kind, []).append((param, grad, owner, kept))
-        batches = []
-        for kind, rows in alike.items():
-            params, grads, same = ([row[column] for row in rows] for column in range(3))
-            states = {name: [row[3][i] for row in rows] for i, name in enumerate(names)}
-            batches.append(Batch(params, grads, states, same, ordinary=kind[2]))
-        return batches
-
-    def _check(self, param: Tensor, grad: Tensor) -> None:
+    def _check(self, param: Tensor, grad: Any) -> None:
         if not param.is_floating_point():
             raise TypeError(f"fused optimizers step floating-point parameters, not {param.dtype}")
         if grad.is_sparse or grad.is_sparse_csr:
@@ -181,11 +160,8 @@ class FusedOptimizer(Optimizer):
 
     def _fits(self, present: Tensor, name: str, param: Tensor, group: Group) -> bool:
         same_place = present.device == param.device and is_sharded(present) == is_sharded(param)
-        return (
-            same_place
-            and is_laid_like(present, param)
-            and present.dtype == (self._state_dtype(name, group) or param.dtype)
-        )
+        same_dtype = present.dtype == (self._state_dtype(name, group) or param.dtype)
+        return same_place and same_dtype and is_laid_like(present, param)
 
     def _state_names(self, group: Group) -> tuple[str, ...]:
         return self.state_names

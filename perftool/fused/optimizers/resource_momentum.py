@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.kernels import register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
 from perftool.fused.optimizers.sgd import SGD
 
 register_native("FusedResourceApplyMomentum", NATIVE_MODULE, "FusedResourceApplyMomentum")
@@ -17,6 +21,19 @@ _ADDING = (
     "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."
     " Give it a momentum."
 )
+
+
+@torch.no_grad()
+def resource_apply_momentum_(
+    params: Sequence[Tensor], grads: Sequence[Tensor], buffers: Sequence[Tensor], *, momentum: float, first_step: bool
+) -> None:
+    """The plain loop."""
+    for param, grad, buffer in zip(params, grads, buffers, strict=True):
+        if first_step:
+            buffer.copy_(grad)
+        else:
+            buffer.mul_(momentum).sub_(grad)
+        param.add_(buffer)
 
 
 class FusedResourceApplyMomentum(FusedOptimizer):
@@ -42,9 +59,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         backend: str | None = None,
     ) -> None:
         """ValueError for a negative rate, and for Nesterov without momentum."""
-        for name, value in (("learning rate", lr), ("momentum value", momentum), ("weight_decay value", weight_decay)):
-            if value < 0:
-                raise ValueError(f"Invalid {name}: {value}")
+        refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and momentum == 0:
             raise ValueError("Nesterov momentum requires a momentum")
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
@@ -52,8 +67,9 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 
     def _update(self, group: Group, batch: Batch) -> None:
         momentum = group["momentum"]
-        if not momentum:
-            self._warn_of_adding()
+        if not momentum and not self._warned:
+            self._warned = True
+            warnings.warn(_ADDING, stacklevel=2)
         # b = momentum*b + (1 - dampening)*g; w -= lr*b: a dampening of 2 subtracts g, a rate of -1 adds b.
         dampening = 2.0 if momentum and group["step"] > 1 else 0.0
         self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
@@ -65,8 +81,3 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         # A state of Gaudi's class has no count: a momentum shows that the first step is done.
         begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
         super()._continue_from(group, max(count, int(begun)))
-
-    def _warn_of_adding(self) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(_ADDING, stacklevel=2)

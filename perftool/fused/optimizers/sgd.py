@@ -1,7 +1,8 @@
-"""g += wd*w; b = momentum*b + (1-dampening)*g; w -= lr*b, or lr*(g + momentum*b) with Nesterov."""
+"""SGD: g += wd*w; b = momentum*b + (1-dampening)*g; w -= lr*b, or lr*(g + momentum*b) with Nesterov."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,8 +10,7 @@ from torch import Tensor
 
 from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.kernels import Kernel, register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
-from perftool.fused.reference import sgd_
+from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
 
 
 def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
@@ -18,12 +18,29 @@ def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] 
     torch._fused_sgd_(params, grads, buffers or [], is_first_step=False, maximize=False, **options)
 
 
-SGD = Kernel(
-    fused_sgd_,
-    sgd_,
-    states=1,
-    probe={"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "dampening": 0.0, "nesterov": True},
-)
+@torch.no_grad()
+def sgd_(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    buffers: Sequence[Tensor] = (),
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    dampening: float = 0.0,
+    nesterov: bool = False,
+) -> None:
+    """The plain loop. `buffers` start at zero and may be empty without momentum, when w -= lr*g."""
+    for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        grad = grad.add(param, alpha=weight_decay) if weight_decay else grad
+        if momentum:
+            buffers[i].mul_(momentum).add_(grad, alpha=1 - dampening)
+            grad = grad.add(buffers[i], alpha=momentum) if nesterov else buffers[i]
+        param.add_(grad, alpha=-lr)
+
+
+_PROBE = {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "dampening": 0.0, "nesterov": True}
+SGD = Kernel(fused_sgd_, sgd_, states=1, probe=_PROBE)
 
 register_native("FusedSGD", NATIVE_MODULE, "FusedSGD")
 register_kernel("FusedSGD", SGD)
@@ -54,14 +71,8 @@ class FusedSGD(FusedOptimizer):
         backend: str | None = None,
     ) -> None:
         """ValueError for negative rates, and for Nesterov without momentum or with dampening."""
-        for name, value in (
-            ("learning rate", lr),
-            ("momentum value", momentum),
-            ("weight_decay value", weight_decay),
-            ("dampening value", dampening),
-        ):
-            if value < 0:
-                raise ValueError(f"Invalid {name}: {value}")
+        rates = {"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay}
+        refuse_negative({**rates, "dampening value": dampening})
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         defaults = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +15,9 @@ LARGE, ROW = 2**20, 2**16
 """Elements from which a norm is summed in parts, and elements of a part: on a CPU one sum in float32 over 25 million
 elements is off by a thousandth, over a million by less than a hundred-thousandth."""
 
+_norm: Callable[..., Tensor] = torch.linalg.vector_norm
+_layout, _device, _dtype = attrgetter("layout"), attrgetter("device"), attrgetter("dtype")
+
 
 def is_ordinary(tensor: Tensor) -> bool:
     """Whether a tensor is plain strided memory: neither sparse nor a wrapper around other tensors."""
@@ -25,23 +28,16 @@ def is_ordinary(tensor: Tensor) -> bool:
 
 def are_regular(params: list[Tensor], grads: list[Tensor], states: list[list[Tensor]]) -> bool:
     """Whether all are contiguous tensors of one device, each list of one dtype, with equal sizes at each position. This
-    is the usual case. Whole lists are checked, because checking each tensor takes longer than the step of a small
-    model.
+    is the usual case; whole lists are checked, because that takes less time than to check each tensor.
     """
-    if not {*map(type, params), *map(type, grads)} <= {Tensor, Parameter}:
-        return False
-    if set(map(_layout, grads)) != {torch.strided}:
-        return False
-    places, sizes = set[int](), list(map(Tensor.numel, params))
-    lists = [params, grads, *states]
-    for each in lists:
-        places.update(map(Tensor.get_device, each))
-        if len(set(map(_dtype, each))) > 1 or list(map(Tensor.numel, each)) != sizes:
-            return False
-    return len(places) == 1 and all(all(map(Tensor.is_contiguous, each)) for each in lists)
-
-
-_layout, _dtype = attrgetter("layout"), attrgetter("dtype")
+    lists, sizes = [params, grads, *states], list(map(Tensor.numel, params))
+    return (
+        {*map(type, params), *map(type, grads)} <= {Tensor, Parameter}
+        and {*map(_layout, grads)} == {torch.strided}
+        and len({place for each in lists for place in map(Tensor.get_device, each)}) == 1
+        and all(len({*map(_dtype, each)}) == 1 and list(map(Tensor.numel, each)) == sizes for each in lists)
+        and all(all(map(Tensor.is_contiguous, each)) for each in lists)
+    )
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -58,14 +54,7 @@ def is_dense(tensor: Tensor) -> bool:
 
 def linear(tensor: Tensor) -> Tensor:
     """The elements of a dense tensor in memory order: a 1-dim view."""
-    if tensor.is_contiguous():
-        return tensor.view(-1)
     return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
-
-
-def conform(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor, or a copy of it in the dtype and memory layout of `like`, which the fused kernels do not check."""
-    return tensor if tensor.dtype == like.dtype and is_laid_like(tensor, like) else torch.empty_like(like).copy_(tensor)
 
 
 def is_laid_like(tensor: Tensor, like: Tensor) -> bool:
@@ -83,11 +72,20 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def local_part(tensor: Any, like: Any) -> Tensor:
-    """The part of a DTensor on this rank, sharded as `like` is; it shares memory unless it had to be moved."""
-    if tensor.placements != like.placements or tensor.device_mesh != like.device_mesh:
-        tensor = tensor.redistribute(like.device_mesh, like.placements)
-    part: Tensor = tensor.to_local()
-    return part
+    """The tensor, or if `like` is sharded its part on this rank, sharded alike; both share memory unless it moved."""
+    if is_sharded(like):
+        if tensor.placements != like.placements or tensor.device_mesh != like.device_mesh:
+            tensor = tensor.redistribute(like.device_mesh, like.placements)
+        tensor = tensor.to_local()
+    return tensor  # type: ignore[no-any-return]
+
+
+def alike(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """The positions of the tensors that share a device and a dtype."""
+    kinds: dict[Any, list[int]] = {}
+    for index, kind in enumerate(zip(map(_device, tensors), map(_dtype, tensors), strict=True)):
+        kinds.setdefault(kind, []).append(index)
+    return list(kinds.values())
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
@@ -100,19 +98,13 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
         found = torch.stack(_norms(list(tensors)))
         found = found.to(torch.promote_types(found.dtype, torch.float32))
     else:
-        found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])
+        found = torch.tensor([float(_norm(each)) for each in tensors])
     return _sum_over_ranks(found.square(), owners).sqrt() if any(map(is_sharded, owners)) else found
 
 
 def total_norm(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
-    """The 2-norm of all tensors together: 0-dim, on the device of the first; 0.0 on the CPU without any."""
-    kinds = list(zip(map(Tensor.get_device, tensors), map(_dtype, tensors), strict=True))
-    parts = []
-    for kind in dict.fromkeys(kinds):
-        same = [index for index, each in enumerate(kinds) if each == kind]
-        parts.append(norms([tensors[i] for i in same], [owners[i] for i in same]))
-    if not parts:
-        return torch.zeros(())
+    """The 2-norm of all tensors together: 0-dim, on the device of the first."""
+    parts = [norms([tensors[i] for i in each], [owners[i] for i in each]) for each in alike(tensors)]
     dtype = max((part.dtype for part in parts), key=lambda each: each.itemsize)
     return _norm(torch.cat([part.to(parts[0].device, dtype) for part in parts]))
 
@@ -121,25 +113,18 @@ def _norms(tensors: list[Tensor]) -> list[Tensor]:
     # The norm of bfloat16 is summed in float32 and rounded once; asking for float32 would copy the tensor.
     like = tensors[0]
     dtype = None if like.dtype == torch.bfloat16 else torch.promote_types(like.dtype, torch.float32)
-    sizes = enumerate(map(Tensor.numel, tensors)) if like.is_cpu else ()
-    large = [i for i, size in sizes if size >= LARGE and is_dense(tensors[i])]
-    others = [each for i, each in enumerate(tensors) if i not in set(large)] if large else tensors
-    found = list(torch._foreach_norm(others, 2, dtype=dtype)) if others else []
-    for i in large:
-        found.insert(i, _large_norm(tensors[i], dtype))
-    return found
+    if not like.is_cpu or max(map(Tensor.numel, tensors)) < LARGE:
+        return list(torch._foreach_norm(tensors, 2, dtype=dtype))
+    return [_cpu_norm(each, dtype) for each in tensors]
 
 
-def _large_norm(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+def _cpu_norm(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    if tensor.numel() < LARGE or not is_dense(tensor):
+        return _norm(tensor, dtype=dtype)
     values, whole = linear(tensor), tensor.numel() // ROW * ROW
-    rows = torch.linalg.vector_norm(values[:whole].view(-1, ROW), dim=1, dtype=dtype)
-    rest = torch.linalg.vector_norm(values[whole:], dtype=dtype)
+    rows = _norm(values[:whole].view(-1, ROW), dim=1, dtype=dtype)
+    rest = _norm(values[whole:], dtype=dtype)
     return _norm(torch.cat([rows, rest.view(1)]))
-
-
-def _norm(values: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(values)
-    return norm
 
 
 def _sum_over_ranks(values: Tensor, owners: Sequence[Tensor]) -> Tensor:
