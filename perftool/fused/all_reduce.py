@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 
 from perftool.fused.dispatch import Implementation, always, choose, native, native_obstacle, register
-from perftool.fused.reference.all_reduce import all_reduce_gradients as reference_all_reduce
 
 OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
@@ -77,7 +76,7 @@ def all_reduce_gradients(
     device_type = buffer.flat.device.type
     choice = choose(OP, device_type)
     if choice.name == "reference":
-        reference_all_reduce(model, fusion_buffer_dtype)
+        plain_all_reduce(model, fusion_buffer_dtype)
         return
     recorded = use_hpu_graphs and choice.name == "habana"
     with torch.no_grad():
@@ -87,6 +86,16 @@ def all_reduce_gradients(
         if device_type != "hpu" and pending is not None:
             pending.wait()
         _run(buffer, "unpack", buffer.unpack, recorded)
+
+
+def plain_all_reduce(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """The plain form: one all-reduce for each parameter, through `dtype`."""
+    scale = 1.0 / dist.get_world_size()
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            reduced = parameter.grad.to(dtype) * scale
+            dist.all_reduce(reduced)
+            parameter.grad.copy_(reduced)
 
 
 def _same(left: list[torch.nn.Parameter], right: list[torch.nn.Parameter]) -> bool:

@@ -7,25 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import choose, native, register_native
-from perftool.fused.optimizers.adamw import (
-    ADAMW,
-    MOMENTS,
-    SCALES,
-    MomentsDtype,
-    adamw_step,
-    is_scaled,
-    moment_dtypes,
-    new_scale,
-)
-from perftool.fused.optimizers.kernels import register_kernel
-from perftool.fused.optimizers.optimizer import batches
+from perftool.fused.dispatch import choose, native
+from perftool.fused.optimizers import adamw
+from perftool.fused.optimizers.optimizer import batches, refuse_negative, register_optimizer
 
 NATIVE_MODULE = "hpex.optimizers.distributed"
 OP = "distributed.FusedAdamW"
 
-register_native(OP, NATIVE_MODULE, "FusedAdamW")
-register_kernel(OP, ADAMW)
+register_optimizer(OP, adamw.ADAMW, NATIVE_MODULE)
 
 
 class FusedAdamW:
@@ -43,20 +32,19 @@ class FusedAdamW:
         eps: float = 1e-6,
         weight_decay: float = 0.0,
         _allow_empty_param_list: bool = False,
-        moments_dtype: MomentsDtype = None,
+        moments_dtype: adamw.MomentsDtype = None,
     ) -> None:
         """ValueError for arguments out of range, and for no parameters unless they may be empty."""
-        _check(lr, betas, eps, weight_decay)
-        moment_dtypes(moments_dtype)
+        refuse_negative({"learning rate": lr, "epsilon value": eps})
+        for index, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
+        refuse_negative({"weight_decay value": weight_decay})
+        adamw.moment_dtypes(moments_dtype)
         if not params and not _allow_empty_param_list:
             raise ValueError("optimizer got an empty parameter list")
-        self.defaults = {
-            "lr": lr,
-            "eps": eps,
-            "beta1": betas[0],
-            "beta2": betas[1],
-            "weight_decay": weight_decay,
-        }
+        beta1, beta2 = betas
+        self.defaults = {"lr": lr, "eps": eps, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
         self.amsgrad = self.maximize = False
         self.moments_dtype = moments_dtype
         self.param_group: dict[str, list[Tensor]] = {"params": params}
@@ -89,39 +77,23 @@ class FusedAdamW:
         options = {**self.defaults, "step": int(states[0]["step"]), "bias_correction": True}
         params, grads = map(list, zip(*pairs, strict=True))
         for batch in batches(params, grads, columns):
-            form = ADAMW.form(OP, batch.params[0]) if batch.ordinary else ADAMW.plain
-            adamw_step(form, batch, **options)
+            form = adamw.ADAMW.form(OP, batch.params[0]) if batch.ordinary else adamw.ADAMW.plain
+            adamw.adamw_step(form, batch, **options)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         if param not in self.state:
-            state, dtypes = {"step": torch.tensor(0.0)}, moment_dtypes(self.moments_dtype)
-            if is_scaled(dtypes[0]):
-                state.update({scale: new_scale(param) for scale in SCALES})
-            for name, dtype in zip(MOMENTS, dtypes, strict=True):
+            state, dtypes = {"step": torch.tensor(0.0)}, adamw.moment_dtypes(self.moments_dtype)
+            if adamw.is_scaled(dtypes[0]):
+                state.update({scale: adamw.new_scale(param) for scale in adamw.SCALES})
+            for name, dtype in zip(adamw.MOMENTS, dtypes, strict=True):
                 state[name] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
             self.state[param] = state
         return self.state[param]
 
     def _native_step(self, gradients: list[Tensor | None]) -> None:
         if self._native is None:
-            options = {name: self.defaults[name] for name in ("lr", "eps", "weight_decay")}
-            self._native = native(NATIVE_MODULE, "FusedAdamW")(
-                self.param_group["params"],
-                betas=(self.defaults["beta1"], self.defaults["beta2"]),
-                moments_dtype=self.moments_dtype,
-                **options,
-            )
+            options: dict[str, Any] = {name: self.defaults[name] for name in ("lr", "eps", "weight_decay")}
+            options.update(betas=(self.defaults["beta1"], self.defaults["beta2"]), moments_dtype=self.moments_dtype)
+            self._native = native(NATIVE_MODULE, "FusedAdamW")(self.param_group["params"], **options)
             self._native.state = self.state
         self._native.step(gradients)
-
-
-def _check(lr: float, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
-    if lr < 0.0:
-        raise ValueError(f"Invalid learning rate: {lr}")
-    if eps < 0.0:
-        raise ValueError(f"Invalid epsilon value: {eps}")
-    for index, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-    if weight_decay < 0.0:
-        raise ValueError(f"Invalid weight_decay value: {weight_decay}")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from perftool.fused.dispatch import Implementation, always, choose, register
 from perftool.fused.reference.moe import ACTIVATIONS
@@ -20,8 +21,8 @@ from perftool.fused.reference.moe import mixture_of_experts as reference_mixture
 OP = "mixture_of_experts"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-Measured = tuple[torch.Tensor, torch.Tensor]
-Weights = Sequence[torch.Tensor]
+Measured = tuple[Tensor, Tensor]
+Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
@@ -37,38 +38,7 @@ register(Implementation(OP, "fast", ("cpu", "cuda"), always))
 register(Implementation(OP, "reference", ("*",), always))
 
 
-@overload
-def mixture_of_experts(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w1: Weights,
-    w2: Weights,
-    w3: Weights,
-    permuted_weights: bool,
-    activation: str,
-    experts_min: int,
-    experts_max: int,
-    measurement_mode: bool | None = None,
-) -> torch.Tensor | Measured: ...
-
-
-@overload
-def mixture_of_experts(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w12: Weights,
-    w3: Weights,
-    permuted_weights: bool,
-    activation: str,
-    experts_min: int,
-    experts_max: int,
-    measurement_mode: bool | None = None,
-) -> torch.Tensor | Measured: ...
-
-
-def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
+def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     """Σ over a token's experts of routerweight · (act(x·w1) ⊙ (x·w2))·w3, in the shape of hidden_states.
 
     hidden_states is [tokens, hidden], expert_routing_table (integers) and router_weights [tokens, k], each
@@ -83,7 +53,7 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)
     choice = choose(OP, bound.arguments["hidden_states"].device.type)
     if choice.name == "habana":
-        native: torch.Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
+        native: Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
     bound.apply_defaults()
     given = bound.arguments
@@ -94,8 +64,13 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> torch.Tensor | Measured:
     experts = _experts(given, x)
     router_weights = router_weights.to(x.dtype)
     measured = given["measurement_mode"] is not None
-    compute = _expert_by_expert if choice.name == "fast" else _plain
-    output, largest = compute(x, table, router_weights, experts, given["activation"], given["experts_min"], measured)
+    tokens, rest = (x, table, router_weights), (given["activation"], given["experts_min"])
+    if choice.name == "fast" or measured:
+        output, largest = _expert_by_expert(*tokens, experts, *rest, measured)
+    if choice.name == "reference":  # which measures nothing
+        apart = [(*expert[0].chunk(2, dim=1), expert[1]) if len(expert) == 2 else expert for expert in experts]
+        w1, w2, w3 = zip(*apart, strict=True)
+        output = reference_mixture(*tokens, w1, w2, w3, *rest)
     return (output, largest) if measured else output
 
 
@@ -110,7 +85,7 @@ def _signature(*weights: str) -> inspect.Signature:
 
 
 _SEPARATE, _JOINED = _signature("w1", "w2", "w3"), _signature("w12", "w3")
-# Shown by help(); the overloads describe both forms for type checkers.
+# Shown by help().
 mixture_of_experts.__signature__ = _SEPARATE  # type: ignore[attr-defined]
 
 
@@ -122,7 +97,7 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return lists + ("w3" in kwargs) == 2
 
 
-def _experts(given: dict[str, Any], x: torch.Tensor) -> list[Weights]:
+def _experts(given: dict[str, Any], x: Tensor) -> list[Weights]:
     """The weights of each expert as [in, out]: gate, up and down, or gate and up side by side, and down."""
     first, last, permuted = given["experts_min"], given["experts_max"], given["permuted_weights"]
     if not 0 <= first <= last:
@@ -148,7 +123,7 @@ def _local(weights: Weights, name: str, first: int, last: int) -> Weights:
     return weights if len(weights) == count else weights[first : last + 1]
 
 
-def _check_tokens(x: torch.Tensor, table: torch.Tensor, router_weights: torch.Tensor) -> None:
+def _check_tokens(x: Tensor, table: Tensor, router_weights: Tensor) -> None:
     if x.dim() != 2:
         raise ValueError("hidden_states must be [tokens, hidden]")
     if x.dtype not in DTYPES:
@@ -162,9 +137,9 @@ def _check_tokens(x: torch.Tensor, table: torch.Tensor, router_weights: torch.Te
 
 
 def _expert_by_expert(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    router_weights: torch.Tensor,
+    x: Tensor,
+    table: Tensor,
+    router_weights: Tensor,
     experts: list[Weights],
     activation: str,
     first: int,
@@ -186,7 +161,7 @@ def _expert_by_expert(
     return output, largest
 
 
-def _expert(rows: torch.Tensor, expert: Weights, activation: str, largest: torch.Tensor | None) -> torch.Tensor:
+def _expert(rows: Tensor, expert: Weights, activation: str, largest: Tensor | None) -> Tensor:
     *gates, down = expert
     if len(gates) == 1:
         gate, up = (rows @ gates[0]).chunk(2, dim=1)
@@ -196,21 +171,3 @@ def _expert(rows: torch.Tensor, expert: Weights, activation: str, largest: torch
     if largest is not None:
         largest.copy_(activated.detach().max())
     return activated @ down
-
-
-def _plain(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    router_weights: torch.Tensor,
-    experts: list[Weights],
-    activation: str,
-    first: int,
-    measured: bool,
-) -> Measured:
-    """The reference loop; the other form measures its activations separately."""
-    apart = [(*expert[0].chunk(2, dim=1), expert[1]) if len(expert) == 2 else expert for expert in experts]
-    w1, w2, w3 = zip(*apart, strict=True)
-    output = reference_mixture(x, table, router_weights, w1, w2, w3, activation, first)
-    if not measured:
-        return output, output
-    return output, _expert_by_expert(x, table, router_weights, experts, activation, first, measured)[1]

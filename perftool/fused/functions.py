@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from perftool.fused.dispatch import choose, native, register_everywhere
@@ -31,11 +32,11 @@ class AppliedOp:
                 raise TypeError(f"{cls.__name__}.{name} would never be called: here the op is its `apply` alone")
 
 
-def natively_applied(op: str, module: str, *arguments: Any) -> torch.Tensor | None:
+def natively_applied(op: str, module: str, *arguments: Any) -> Tensor | None:
     """The result of Gaudi's class if it is selected for the first argument, a tensor; else None."""
     if choose(op, arguments[0].device.type).name != "habana":
         return None
-    result: torch.Tensor = native(module, op).apply(*arguments)
+    result: Tensor = native(module, op).apply(*arguments)
     return result
 
 
@@ -44,15 +45,15 @@ class CTCLoss(AppliedOp):
 
     @staticmethod
     def apply(
-        log_probs: torch.Tensor,
-        targets: torch.Tensor,
-        input_lengths: torch.Tensor,
-        target_lengths: torch.Tensor,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor,
+        target_lengths: Tensor,
         blank: int = 0,
         reduction: str = "mean",
         zero_infinity: bool = False,
         /,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """The loss, 0-dim unless `reduction` is "none"; shapes and errors as in PyTorch."""
         arguments = (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
         loss = natively_applied("CTCLoss", _KERNELS, *arguments)
@@ -63,7 +64,7 @@ class CustomSoftmax(AppliedOp):
     """Softmax over the last dimension of bfloat16 tensors."""
 
     @staticmethod
-    def apply(inp: torch.Tensor, flavor: int, /) -> torch.Tensor:
+    def apply(inp: Tensor, flavor: int, /) -> Tensor:
         """The softmax of `inp` [..., size]. `flavor` 0 is exact, and 1 and 2 are faster and less exact on a Gaudi;
         here all three are exact. ValueError for another dtype or flavor.
         """
@@ -88,14 +89,14 @@ class FusedRMSNorm(AppliedOp):
 
     @staticmethod
     def apply(
-        data_in: torch.Tensor,
-        gamma: torch.Tensor,
+        data_in: Tensor,
+        gamma: Tensor,
         eps: float,
         use_stages: bool = True,
         bwd_mode: int = 0,
         fast_math: bool = False,
         /,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         """The rows of `data_in` [..., size] normalised, times `gamma` [size].
 
         With two dtypes, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data with a

@@ -74,13 +74,12 @@ def recorder(monkeypatch):
     for module in (hpu, kernels):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     for name in (
-        "attention.sdpa",
+        "attention",
         "experts",
         "all_reduce",
         "graphs.capture",
         "graphs.callables",
-        "graphs.wrapped",
-        "graphs.cacher",
+        "graphs.caches",
     ):
         monkeypatch.setattr(f"perftool.fused.{name}.choose", lambda op, *_: Choice(op, "habana", "test"))
     return recorder

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from perftool.fused.graphs.cacher import ModuleCacher
+from perftool.fused.graphs.caches import ModuleCacher, wrap_in_hpu_graph, wrap_in_hpu_graph_func
 from perftool.fused.graphs.callables import make_graphed_callables
 from perftool.fused.graphs.capture import HPUGraph, graph
 from perftool.fused.graphs.record import GraphCaptureError
-from perftool.fused.graphs.wrapped import wrap_in_hpu_graph, wrap_in_hpu_graph_func
 
 __all__ = [
     "GraphCaptureError",

@@ -9,8 +9,7 @@ import torch
 
 from perftool.fused.dispatch import choose, native
 from perftool.fused.graphs.capture import OP
-from perftool.fused.graphs.captured import CapturedCall
-from perftool.fused.graphs.inputs import flatten_call
+from perftool.fused.graphs.captured import CapturedCall, flatten_call
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from perftool.fused.dispatch import Implementation, always, choose, native, native_obstacle, register, register_native
 from perftool.fused.graphs.record import GraphCaptureError, Recording
@@ -52,7 +53,7 @@ class _CudaGraph:
 
     abandon = end
 
-    def reads(self, tensor: torch.Tensor) -> bool:
+    def reads(self, tensor: Tensor) -> bool:
         return tensor.is_cuda
 
 
@@ -78,8 +79,8 @@ class HPUGraph:
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
         self._region: _CudaGraph | Recording | None = None
-        self._inputs: list[torch.Tensor] = []
-        self._outputs: list[torch.Tensor] = []
+        self._inputs: list[Tensor] = []
+        self._outputs: list[Tensor] = []
 
     def capture_begin(self, dry_run: bool = False) -> None:
         """Start capturing on the current stream; RuntimeError if this graph is capturing already.
@@ -117,9 +118,7 @@ class HPUGraph:
             raise GraphCaptureError("Nothing has been captured, so nothing can be replayed.")
         self._region.replay()
 
-    def replayV2(
-        self, static_tlist: Sequence[torch.Tensor], tlist: Sequence[torch.Tensor], asynchronous: bool = False
-    ) -> None:
+    def replayV2(self, static_tlist: Sequence[Tensor], tlist: Sequence[Tensor], asynchronous: bool = False) -> None:
         """Copy each tensor of `tlist` into its partner in `static_tlist`, then replay."""
         if [tensor.shape for tensor in static_tlist] != [tensor.shape for tensor in tlist]:
             raise RuntimeError(OTHER_SIZES)
@@ -128,15 +127,15 @@ class HPUGraph:
                 static.copy_(tensor)
         self.replay(asynchronous)
 
-    def replayV3(self, tlistI: Sequence[torch.Tensor], asynchronous: bool = False) -> None:
+    def replayV3(self, tlistI: Sequence[Tensor], asynchronous: bool = False) -> None:
         """Copy `tlistI` into the marked inputs, then replay; RuntimeError when their sizes differ."""
         self.replayV2(self._inputs, tlistI, asynchronous)
 
-    def mark_user_inputs(self, static_tlist: Sequence[torch.Tensor]) -> None:
+    def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:
         """Name the tensors that `replayV3` fills."""
         self._inputs = [*static_tlist]
 
-    def mark_user_outputs(self, static_tlist: Sequence[torch.Tensor]) -> None:
+    def mark_user_outputs(self, static_tlist: Sequence[Tensor]) -> None:
         """Mark results; they are kept alive with the graph."""
         self._outputs = [*static_tlist]
 

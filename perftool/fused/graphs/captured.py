@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from perftool.fused.graphs.capture import HPUGraph, graph
-from perftool.fused.graphs.inputs import CallInputs
+from perftool.fused.graphs.record import GraphCaptureError
 
 STALE = (
     "This backward pass belongs to an earlier call of a captured module; a later call has overwritten the"
     " memory it needs. Run backward before the module is called again with the same input shapes."
 )
+
+
+GraphKey = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class CallInputs:
+    """The leaves of (args, kwargs); `tensors` in order, None in `leaves` where one belongs."""
+
+    tensors: tuple[Tensor, ...]
+    leaves: tuple[Any, ...]
+    positions: tuple[int, ...]
+    structure: TreeSpec
+
+    def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) with other tensors in the places of this call's."""
+        leaves = list(self.leaves)
+        for position, tensor in zip(self.positions, tensors, strict=True):
+            leaves[position] = tensor
+        args, kwargs = tree_unflatten(leaves, self.structure)
+        return args, kwargs
+
+    def key(self) -> GraphKey:
+        """Everything that must be equal to reuse a graph; GraphCaptureError for an unhashable value. Unlike Gaudi's key
+        it includes the dtype: filling an integer graph from a float tensor would truncate.
+        """
+        for leaf in self.leaves:
+            if not isinstance(leaf, Hashable):
+                raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")
+        devices = ("cpu", "cuda")
+        return (
+            repr(self.structure),
+            *((each.size(), each.stride(), each.dtype, each.device, each.requires_grad) for each in self.tensors),
+            *((type(leaf), leaf) for leaf in self.leaves),
+            *((torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices),
+        )
+
+
+def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
+    """Split the arguments of a call; nested tuples, lists and dictionaries are supported."""
+    leaves, structure = tree_flatten((args, kwargs))
+    positions = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
+    tensors = tuple(leaves[index] for index in positions)
+    values = tuple(None if isinstance(leaf, Tensor) else leaf for leaf in leaves)
+    return CallInputs(tensors, values, positions, structure)
 
 
 class CapturedCall:
@@ -30,8 +77,8 @@ class CapturedCall:
         self,
         function: Callable[..., Any],
         sample: CallInputs,
-        parameters: Iterable[torch.Tensor] = (),
-        state: Iterable[torch.Tensor] = (),
+        parameters: Iterable[Tensor] = (),
+        state: Iterable[Tensor] = (),
         differentiable: bool = True,
         warmups: int = 0,
         allow_unused_input: bool = False,
@@ -61,11 +108,11 @@ class CapturedCall:
         return tree_unflatten([_detached(output) for output in self._outputs], self._structure)
 
     @property
-    def static_inputs(self) -> tuple[torch.Tensor, ...]:
+    def static_inputs(self) -> tuple[Tensor, ...]:
         """The memory into which a call copies its tensors."""
         return self._static
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """Copy the tensors in, replay, return the outputs; differentiable if captured so."""
         if self.backward_graph is None:
             self._replay_forward(tensors)
@@ -97,7 +144,7 @@ class CapturedCall:
             with graph(self.forward_graph):
                 outputs = self._run()
             self._outputs, self._structure = tree_flatten(outputs)
-            self._tensor_outputs = [i for i, x in enumerate(self._outputs) if isinstance(x, torch.Tensor)]
+            self._tensor_outputs = [i for i, x in enumerate(self._outputs) if isinstance(x, Tensor)]
             differentiable = [output for output in self._outputs if _has_gradient(output)]
             if not differentiable:
                 return
@@ -108,16 +155,14 @@ class CapturedCall:
         # Autograd adopts a gradient that nobody else holds as the parameter's own; held here, it is copied.
         self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
 
-    def _gradients(
-        self, outputs: list[torch.Tensor], grad_outputs: list[torch.Tensor]
-    ) -> tuple[torch.Tensor | None, ...]:
+    def _gradients(self, outputs: list[Tensor], grad_outputs: list[Tensor]) -> tuple[Tensor | None, ...]:
         """One gradient for each static input and parameter, None where none is needed or none flows."""
         sources = (*self._static, *self._parameters)
         wanted = [source for source in sources if source.requires_grad]
         found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, allow_unused=self._allow_unused))
         return tuple(next(found) if source.requires_grad else None for source in sources)
 
-    def _replay_forward(self, tensors: Sequence[torch.Tensor]) -> int:
+    def _replay_forward(self, tensors: Sequence[Tensor]) -> int:
         with torch.no_grad():
             for static, tensor in zip(self._static, tensors, strict=True):
                 if static.data_ptr() != tensor.data_ptr():
@@ -126,7 +171,7 @@ class CapturedCall:
         self._generation += 1
         return self._generation
 
-    def _replay_backward(self, generation: int, grads: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    def _replay_backward(self, generation: int, grads: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
         if generation != self._generation:
             raise RuntimeError(STALE)
         assert self.backward_graph is not None
@@ -140,7 +185,7 @@ class _Replay(torch.autograd.Function):
     """Connects the two graphs of a CapturedCall to autograd; parameters are inputs so that they get gradients."""
 
     @staticmethod
-    def forward(ctx: Any, call: CapturedCall, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, call: CapturedCall, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.call, ctx.generation = call, call._replay_forward(tensors[:count])
         captured = [call._outputs[index] for index in call._tensor_outputs]
         results = tuple(output.detach() for output in captured)
@@ -151,7 +196,7 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         wanted = [grad for grad, flag in zip(grads, ctx.differentiable, strict=True) if flag]
         return (None, None, *ctx.call._replay_backward(ctx.generation, wanted))
 
@@ -167,8 +212,8 @@ def _side_stream() -> Iterator[None]:
 
 
 def _has_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) else value
+    return value.detach() if isinstance(value, Tensor) else value

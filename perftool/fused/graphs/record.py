@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -42,7 +42,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.operands: list[torch.Tensor] = []
+        self.operands: list[Tensor] = []
         self._owner, self._graph = torch.nn.Module(), fx.Graph()
         self._nodes: dict[View, fx.Node] = {}
         # The first view of each memory allocated meanwhile; all its other views can be made of it.
@@ -75,7 +75,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self._module()
 
-    def reads(self, tensor: torch.Tensor) -> bool:
+    def reads(self, tensor: Tensor) -> bool:
         """Whether the memory of a tensor is an operand."""
         return any(operand.data_ptr() == tensor.data_ptr() for operand in self.operands)
 
@@ -87,18 +87,18 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace == "profiler":
             return func(*args, **kwargs)
         _refuse_unreplayable(func, args, kwargs)
-        operands = tree_map_only(torch.Tensor, self._node, (args, kwargs))
+        operands = tree_map_only(Tensor, self._node, (args, kwargs))
         results = func(*args, **kwargs)
         self._name(self._graph.call_function(func, *operands), results)
         return results
 
-    def _operand(self, tensor: torch.Tensor) -> fx.Node:
+    def _operand(self, tensor: Tensor) -> fx.Node:
         self.operands.append(tensor)
         name = f"memory{len(self.operands)}"
         self._owner.register_buffer(name, tensor)
         return self._graph.get_attr(name)
 
-    def _node(self, tensor: torch.Tensor) -> fx.Node:
+    def _node(self, tensor: Tensor) -> fx.Node:
         """The node of an argument; a view that no operator returned is made from the first one of its memory."""
         view, reference = _view(tensor)
         self._seen.setdefault(view.storage, reference)
@@ -112,7 +112,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _name(self, node: fx.Node, results: Any) -> None:
         """Map the views that a call returned to the node, or its parts; in-place results are known already."""
-        if isinstance(results, torch.Tensor):
+        if isinstance(results, Tensor):
             view, reference = _view(results)
             self._nodes.setdefault(view, node)
             if view.storage not in self._seen:
@@ -123,7 +123,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._name(self._graph.call_function(operator.getitem, (node, index)), part)
 
 
-def _view(tensor: torch.Tensor) -> tuple[View, StorageWeakRef]:
+def _view(tensor: Tensor) -> tuple[View, StorageWeakRef]:
     if tensor.layout != torch.strided:
         raise GraphCaptureError(f"A tensor of layout {tensor.layout} cannot be captured.")
     reference = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]

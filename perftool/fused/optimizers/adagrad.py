@@ -9,9 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.kernels import Kernel, register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
+from perftool.fused.optimizers.optimizer import (
+    Batch,
+    FusedOptimizer,
+    Group,
+    Kernel,
+    refuse_negative,
+    register_optimizer,
+)
 
 
 def fused_adagrad_(
@@ -53,8 +58,7 @@ def adagrad_(
 _PROBE = {"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5}
 ADAGRAD = Kernel(fused_adagrad_, adagrad_, states=1, probe=_PROBE)
 
-register_native("FusedAdagrad", NATIVE_MODULE, "FusedAdagrad")
-register_kernel("FusedAdagrad", ADAGRAD)
+register_optimizer("FusedAdagrad", ADAGRAD)
 
 _FROZEN = (
     "FusedAdagrad keeps the learning rate with which a group was added, as on a Gaudi: a scheduler changes nothing."

@@ -14,9 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.kernels import Kernel, register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel, register_optimizer
 from perftool.fused.optimizers.tensors import is_dense, is_ordinary, is_sharded, linear
 
 MomentsDtype = torch.dtype | tuple[torch.dtype, torch.dtype] | None
@@ -82,8 +80,7 @@ def adamw_(
 _PROBE = {"step": 3, "lr": 0.5, "beta1": 0.5, "beta2": 0.75, "eps": 0.5, "weight_decay": 0.5}
 ADAMW = Kernel(fused_adamw_, adamw_, states=2, probe=_PROBE)
 
-register_native("FusedAdamW", NATIVE_MODULE, "FusedAdamW")
-register_kernel("FusedAdamW", ADAMW)
+register_optimizer("FusedAdamW", ADAMW)
 
 
 def is_scaled(dtype: torch.dtype | None) -> bool:

@@ -10,15 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import register_native
 from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, check_lr_and_eps
 from perftool.fused.optimizers.clip_norm import plain_total_norm
-from perftool.fused.optimizers.kernels import register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, register_optimizer
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
-register_native("FusedLamb", NATIVE_MODULE, "FusedLamb")
-register_kernel("FusedLamb", ADAMW)
+register_optimizer("FusedLamb", ADAMW)
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
 """The constructor's arguments besides the groups, under the names of Gaudi's class."""

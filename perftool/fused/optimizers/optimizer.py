@@ -2,21 +2,78 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import choose, native
-from perftool.fused.optimizers.kernels import Kernel
+from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, native, register, register_native
 from perftool.fused.optimizers.tensors import are_regular, is_dense, is_laid_like, is_ordinary, is_sharded, local_part
 
 NATIVE_MODULE = "hpex.optimizers"
 
 Group = dict[str, Any]
+
+PROBED = 67
+"""Elements of a probe: some full vectors for any processor, and a remainder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and the plain loop that checks it.
+
+    Both take params, grads and a list per state, then the same options, and write in place. All tensors of a call share
+    device and dtype, and those of one parameter share their memory layout: the private `torch._fused_*_` read memory in
+    order and check nothing. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
+    """
+
+    fused: Callable[..., None]
+    plain: Callable[..., None]
+    states: int
+    probe: dict[str, Any]
+    _obstacles: dict[Any, str | None] = field(default_factory=dict)
+
+    def obstacle(self, device_type: str, dtype: torch.dtype = torch.float32) -> str | None:
+        """None if the fused kernel agrees with the plain loop on a few elements, else the problem. Checked once per
+        device and dtype: the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16 and float16.
+        """
+        if (device_type, dtype) not in self._obstacles:
+            self._obstacles[device_type, dtype] = self._tried(device_type, dtype)
+        return self._obstacles[device_type, dtype]
+
+    def _tried(self, device_type: str, dtype: torch.dtype) -> str | None:
+        try:
+            result, expected = (self._result(form, device_type, dtype) for form in (self.fused, self.plain))
+        except (AttributeError, TypeError, RuntimeError) as error:
+            return f"the kernel does not run: {str(error).splitlines()[0]}"
+        tolerance = 8 * torch.finfo(dtype).eps
+        if not torch.allclose(result, expected, rtol=tolerance, atol=tolerance):
+            return f"the kernel computes something else than the plain loop in {dtype}"
+        return None
+
+    @torch.no_grad()
+    def _result(self, form: Callable[..., None], device_type: str, dtype: torch.dtype) -> Tensor:
+        values = torch.linspace(0.25, 1.0, PROBED, dtype=torch.float64).to(device_type, dtype)
+        operands = [values * (1 + i) for i in range(2 + self.states)]
+        form(*([operand] for operand in operands), **self.probe)
+        return torch.stack([operands[0], *operands[2:]]).double()
+
+    def form(self, op: str, like: Tensor, backend: str | None = None) -> Callable[..., None]:
+        """The form that runs for an optimizer on ordinary tensors such as `like`."""
+        fast = choose(op, like.device.type, backend).name == "fast"
+        return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
+
+
+def register_optimizer(op: str, kernel: Kernel, module: str = NATIVE_MODULE) -> None:
+    """Register Gaudi's class, and both forms of a kernel, as implementations of an optimizer."""
+    register_native(op, module, op.rpartition(".")[2])
+    for device_type in ("cpu", "cuda"):
+        register(Implementation(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type)))
+    register(Implementation(op, "reference", ANY_DEVICE, always))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.kernels import register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, refuse_negative, register_optimizer
 from perftool.fused.optimizers.sgd import SGD
 
-register_native("FusedResourceApplyMomentum", NATIVE_MODULE, "FusedResourceApplyMomentum")
-register_kernel("FusedResourceApplyMomentum", SGD)
+register_optimizer("FusedResourceApplyMomentum", SGD)
 
 _ADDING = (
     "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."

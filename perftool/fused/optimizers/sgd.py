@@ -8,9 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import register_native
-from perftool.fused.optimizers.kernels import Kernel, register_kernel
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, Batch, FusedOptimizer, Group, refuse_negative
+from perftool.fused.optimizers.optimizer import (
+    Batch,
+    FusedOptimizer,
+    Group,
+    Kernel,
+    refuse_negative,
+    register_optimizer,
+)
 
 
 def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
@@ -42,8 +47,7 @@ def sgd_(
 _PROBE = {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "dampening": 0.0, "nesterov": True}
 SGD = Kernel(fused_sgd_, sgd_, states=1, probe=_PROBE)
 
-register_native("FusedSGD", NATIVE_MODULE, "FusedSGD")
-register_kernel("FusedSGD", SGD)
+register_optimizer("FusedSGD", SGD)
 
 
 class FusedSGD(FusedOptimizer):

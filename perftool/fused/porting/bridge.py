@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.fused.attention.rotary import rotary_pos_embedding
 from perftool.fused.porting.device import device_modules
 from perftool.fused.porting.frameworks import module, placed, with_packages
 from perftool.fused.porting.lightning import lightning_members
 from perftool.fused.porting.names import BASE, PLACES, SETTINGS
+from perftool.fused.rotary import rotary_pos_embedding
 
 Members = dict[str, Any]
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 
 
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None = None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
     causal: bool = False,
     scale: float | None = None,
-    keep: torch.Tensor | None = None,
+    keep: Tensor | None = None,
     dropout_p: float = 0.0,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """(output, probabilities) of softmax(scale q kᵀ + mask) v; scale defaults to 1/√size.
 
     q is [..., heads, queries, size]; k and v may have fewer heads, each shared by a run of query heads. The
@@ -40,7 +41,7 @@ def attention(
     return kept @ v, probability
 
 
-def _repeat_heads(shared: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+def _repeat_heads(shared: Tensor, q: Tensor) -> Tensor:
     if q.dim() < 4 or shared.size(-3) == q.size(-3):
         return shared
     return shared.repeat_interleave(q.size(-3) // shared.size(-3), dim=-3)

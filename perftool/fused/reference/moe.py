@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "relu": F.relu,
     "silu": F.silu,
@@ -15,15 +16,15 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def mixture_of_experts(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w1: Sequence[torch.Tensor],
-    w2: Sequence[torch.Tensor],
-    w3: Sequence[torch.Tensor],
+    hidden_states: Tensor,
+    expert_routing_table: Tensor,
+    router_weights: Tensor,
+    w1: Sequence[Tensor],
+    w2: Sequence[Tensor],
+    w3: Sequence[Tensor],
     activation: str,
     experts_min: int = 0,
-) -> torch.Tensor:
+) -> Tensor:
     """Each expert on the tokens routed to it, as the loop in Hugging Face's Mixtral does.
 
     Weights are [in, out]; the first of each list belongs to expert `experts_min`.
@@ -38,14 +39,14 @@ def mixture_of_experts(
 
 
 def dense_mixture_of_experts(
-    hidden_states: torch.Tensor,
-    expert_routing_table: torch.Tensor,
-    router_weights: torch.Tensor,
-    w1: Sequence[torch.Tensor],
-    w2: Sequence[torch.Tensor],
-    w3: Sequence[torch.Tensor],
+    hidden_states: Tensor,
+    expert_routing_table: Tensor,
+    router_weights: Tensor,
+    w1: Sequence[Tensor],
+    w2: Sequence[Tensor],
+    w3: Sequence[Tensor],
     activation: str,
-) -> torch.Tensor:
+) -> Tensor:
     """Every expert on every token, with weight zero where not chosen: static shapes, more work."""
     weights = hidden_states.new_zeros(hidden_states.size(0), len(w3))
     weights = weights.scatter_add(1, expert_routing_table, router_weights)

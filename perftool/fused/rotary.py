@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 import torch
+from torch import Tensor
 
 from perftool.fused.dispatch import register_everywhere
 from perftool.fused.functions import AppliedOp, natively_applied
@@ -24,13 +25,13 @@ class RotaryPosEmbeddingMode(Enum):
 
 
 def apply_rotary_pos_emb(
-    p: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor | None = None,
-    position_ids: torch.Tensor | None = None,
+    p: Tensor,
+    cos: Tensor,
+    sin: Tensor | None = None,
+    position_ids: Tensor | None = None,
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
-) -> torch.Tensor:
+) -> Tensor:
     """`p` [..., size] turned by the angles of its positions; differentiable with respect to `p`.
 
     | given | p | cos and sin |
@@ -59,18 +60,18 @@ def apply_rotary_pos_emb(
 
 
 def rotary_pos_embedding(
-    input: torch.Tensor,
-    sin: torch.Tensor,
-    cos: torch.Tensor,
-    position_ids: torch.Tensor | None,
+    input: Tensor,
+    sin: Tensor,
+    cos: Tensor,
+    position_ids: Tensor | None,
     offset: int,
     mode: int,
-) -> torch.Tensor:
+) -> Tensor:
     """`apply_rotary_pos_emb` with the signature of Gaudi's op: sines first, and the mode as a number."""
     return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
 
 
-def _check_size(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+def _check_size(p: Tensor, cos: Tensor, sin: Tensor) -> None:
     if cos.shape != sin.shape or cos.size(-1) != p.size(-1) or p.size(-1) % 2:
         raise ValueError(
             f"cos and sin need one shape and the even size of the vectors, {p.size(-1)},"
@@ -78,14 +79,14 @@ def _check_size(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
         )
 
 
-def _at(table: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+def _at(table: Tensor, position_ids: Tensor) -> Tensor:
     """The rows of the positions, to be broadcast over the heads."""
     if table.numel() != table.size(-2) * table.size(-1):
         raise ValueError(f"with position_ids cos and sin are [positions, size], not {list(table.shape)}")
     return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
 
 
-def _turned(p: torch.Tensor, mode: RotaryPosEmbeddingMode) -> torch.Tensor:
+def _turned(p: Tensor, mode: RotaryPosEmbeddingMode) -> Tensor:
     if mode is RotaryPosEmbeddingMode.PAIRWISE:
         return torch.stack((-p[..., 1::2], p[..., 0::2]), dim=-1).flatten(-2)
     first, second = p.chunk(2, dim=-1)
@@ -96,7 +97,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
     """The embedding of consecutive positions, as in GPT-NeoX and Megatron."""
 
     @staticmethod
-    def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, offset: int, /) -> torch.Tensor:
+    def apply(p: Tensor, cos: Tensor, sin: Tensor, offset: int, /) -> Tensor:
         """As `apply_rotary_pos_emb` without `position_ids`."""
         turned = natively_applied(_V1, _KERNELS, p, cos, sin, offset)
         return apply_rotary_pos_emb(p, cos, sin, offset=offset) if turned is None else turned
@@ -106,7 +107,7 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
     """The embedding of given positions, as in transformers' Llama."""
 
     @staticmethod
-    def apply(p: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor, /) -> torch.Tensor:
+    def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:
         """As `apply_rotary_pos_emb` with `position_ids`."""
         turned = natively_applied(_V2, _KERNELS, p, cos, sin, position_ids)
         return apply_rotary_pos_emb(p, cos, sin, position_ids) if turned is None else turned
@@ -116,7 +117,7 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
     """The pairwise embedding of the first elements of each vector, as in ChatGLM."""
 
     @staticmethod
-    def apply(p: torch.Tensor, rope_cache: torch.Tensor, /) -> torch.Tensor:
+    def apply(p: Tensor, rope_cache: Tensor, /) -> Tensor:
         """The vectors `p` [tokens, batch, heads, size], in its dtype, with their first 2·n elements turned.
 
         `rope_cache` is [positions, n, 2] or [positions, batch or 1, n, 2], cosines before sines; its first

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
@@ -30,8 +31,8 @@ register_native(OP, "hpex.kernels", "FusedSDPA")
 register(Implementation(OP, "fast", ("cpu", "cuda"), always))
 register(Implementation(OP, "reference", ("*",), always))
 
-Outputs = torch.Tensor | tuple[torch.Tensor, ...]
-Attended = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+Outputs = Tensor | tuple[Tensor, ...]
+Attended = tuple[Tensor, Tensor | None, Tensor | None]
 """The output; the probabilities and the dropout mask where the formula computes them."""
 
 _recompute = True
@@ -67,16 +68,16 @@ class FusedSDPA(AppliedOp):
 
     @staticmethod
     def apply(
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        attn_mask: torch.Tensor | None = None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
         scale: float | None = None,
         softmax_mode: str = "None",
         recompute_mode: bool | None = None,
-        valid_seq_len: torch.Tensor | None = None,
+        valid_seq_len: Tensor | None = None,
         seq_padding_type: str = "left",
         return_dropout_mask: bool = False,
         return_attn_probs: bool = False,
@@ -103,7 +104,7 @@ class FusedSDPA(AppliedOp):
         if q.dim() == 3:
             mask = attn_mask.unsqueeze(1) if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
             outputs = FusedSDPA.apply(q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), mask, *options)
-            return outputs.squeeze(1) if isinstance(outputs, torch.Tensor) else tuple(x.squeeze(1) for x in outputs)
+            return outputs.squeeze(1) if isinstance(outputs, Tensor) else tuple(x.squeeze(1) for x in outputs)
         softmax = _one_of("softmax_mode", softmax_mode, ("none", "fast", "fp32"))
         padding = _one_of("seq_padding_type", seq_padding_type, ("left", "right"))
         recompute = recompute_mode and not return_attn_probs
@@ -145,10 +146,10 @@ class FusedSDPA(AppliedOp):
 
 
 def _attend(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
     dropout_p: float,
     causal: bool,
     scale: float | None,
@@ -170,9 +171,9 @@ def _attend(
 
 
 def _by_sequence(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
     lengths: tuple[int, ...],
     left_padded: bool,
     how: Any,
@@ -196,14 +197,14 @@ def _by_sequence(
     return output, probabilities, keep
 
 
-def _with_causal(mask: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
+def _with_causal(mask: Tensor, queries: int, keys: int) -> Tensor:
     allowed = torch.ones(queries, keys, dtype=torch.bool, device=mask.device).tril()
     if mask.dtype == torch.bool:
         return mask & allowed
     return mask.expand(*mask.shape[:-2], queries, keys).masked_fill(~allowed, float("-inf"))
 
 
-def _check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float) -> None:
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> None:
     """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below 1."""
     if not 0.0 <= dropout_p < 1.0:
         raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
@@ -226,7 +227,7 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
     return value.lower()
 
 
-def _lengths(valid_seq_len: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> tuple[int, ...]:
+def _lengths(valid_seq_len: Tensor, q: Tensor, k: Tensor) -> tuple[int, ...]:
     # One `item` at a time: unlike `tolist`, a graph capture notices it, and refuses to freeze the lengths.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):

@@ -1,0 +1,235 @@
+"""`wrap_in_hpu_graph` for inference and `ModuleCacher` for training: one captured graph for each kind of input."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from perftool.fused.dispatch import choose, native
+from perftool.fused.graphs.capture import OP
+from perftool.fused.graphs.captured import CallInputs, CapturedCall, GraphKey, flatten_call
+
+LOG = logging.getLogger(__name__)
+PARALLEL = "Use DataParallel/DistributedDataParallel only after wrapping with ModuleCacher"
+KEYWORDS_DROPPED = "[WARNING] Variable keyword arguments will not be supported."
+
+
+class GraphCache:
+    """Calls a function through at most `max_graphs` graphs; further kinds of input run the function itself."""
+
+    def __init__(self, function: Callable[..., Any], max_graphs: int | None) -> None:
+        self._function, self._max_graphs = function, max_graphs
+        self.graphs: dict[GraphKey, CapturedCall] = {}
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    def find(self, inputs: CallInputs, key: GraphKey, **options: Any) -> CapturedCall | None:
+        """The graph of this kind of input, captured with `options` if it is new; None if no further one may be."""
+        if key not in self.graphs:
+            if self._max_graphs is not None and len(self.graphs) >= self._max_graphs:
+                return None
+            self.graphs[key] = CapturedCall(self._function, inputs, **options)
+        return self.graphs[key]
+
+    def clear_cache(self) -> None:
+        """Forget every graph and its memory."""
+        self.graphs.clear()
+
+
+class InferenceCache(GraphCache):
+    """The forward of a module wrapped for inference."""
+
+    def __call__(
+        self,
+        *args: Any,
+        warmup_mode: bool = False,
+        bypass_hpu_graphs: bool = False,
+        cache_tensors_list: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """The function's result. The first call of a kind captures and returns the capture's own outputs;
+        later ones replay and return the same tensors with new values, so clone results that must last.
+
+        `bypass_hpu_graphs` runs the function itself; `warmup_mode` skips the replay, so that known inputs
+        give old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
+        """
+        if bypass_hpu_graphs:
+            return self._function(*args, **kwargs)
+        inputs = flatten_call(args, kwargs)
+        key = inputs.key()
+        known = key in self.graphs
+        call = self.find(inputs, key, differentiable=False)
+        if call is None:
+            return self._function(*args, **kwargs)
+        return call(inputs.tensors) if known and not warmup_mode else call.captured_outputs
+
+    def clear_inputs(self) -> None:
+        """Forget the marked inputs of every graph; the memory into which calls are copied has to stay."""
+        for call in self.graphs.values():
+            call.forward_graph.clear_inputs()
+
+
+def wrap_in_hpu_graph(
+    module: torch.nn.Module,
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> torch.nn.Module:
+    """Make `module.forward` capture and replay, and return the module; for inference only, because no gradients flow.
+
+    A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast
+    state and other values; see `InferenceCache` for the keywords of a call and the lifetime of results.
+    The module gains `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and
+    `dry_run` matter on a Gaudi only. TypeError for anything but a module.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
+    options = asynchronous, disable_tensor_cache, dry_run, max_graphs
+    if choose(OP, _device_of(module)).name == "habana":
+        wrapped: torch.nn.Module = native("hpu", "wrap_in_hpu_graph")(module, *options)
+        return wrapped
+    cache: Any = wrap_in_hpu_graph_func(module.forward, *options)
+    module.forward, module.clear_cache, module.clear_inputs = cache, cache.clear_cache, cache.clear_inputs
+    return module
+
+
+def wrap_in_hpu_graph_func(
+    function: Callable[..., Any],
+    asynchronous: bool = False,
+    disable_tensor_cache: bool = False,
+    dry_run: bool = False,
+    max_graphs: int | None = None,
+) -> Callable[..., Any]:
+    """The same for a function: a callable with `clear_cache()` and `clear_inputs()`."""
+    return InferenceCache(function, max_graphs)
+
+
+class ModuleCacher:
+    """Wraps a module so that training replays graphs, at most `max_graphs` of them.
+
+    `ModuleCacher(10)(model)` changes the model in place and returns it. Graphs are used in training mode with gradients
+    enabled and unless `PT_HPU_LAZY_MODE` is set to something else than 1; all other calls, and further kinds of input,
+    run the original forward.
+    """
+
+    def __init__(self, max_graphs: int = 10) -> None:
+        self.max_graphs = max_graphs
+
+    def __call__(
+        self,
+        model: torch.nn.Module,
+        use_lfu: bool = False,
+        inplace: bool = True,
+        allow_unused_input: bool = False,
+        asynchronous: bool = False,
+        have_grad_accumulation: bool = False,
+        log_frequency: int = 100,
+        verbose: bool = False,
+        disable_tensor_cache: bool = False,
+        dry_run: bool = False,
+    ) -> torch.nn.Module:
+        """The wrapped model: `model` itself, or a copy of it with `inplace` False.
+
+        With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has
+        counted inputs; the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency`
+        calls. `have_grad_accumulation` has no effect here, as accumulation happens outside the graphs;
+        `asynchronous`, `disable_tensor_cache` and `dry_run` matter on a Gaudi only. AssertionError for a
+        model that is wrapped in DataParallel already or takes positional-only or `*args` arguments.
+        """
+        options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
+                   log_frequency, verbose, disable_tensor_cache, dry_run)  # fmt: skip
+        if choose(OP, _device_of(model)).name == "habana":
+            wrapped: torch.nn.Module = native("hpu", "ModuleCacher")(self.max_graphs)(model, *options)
+            return wrapped
+        parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+        assert not isinstance(model, parallel), PARALLEL
+        names = _argument_names(model.forward)
+        target = model if inplace else copy.deepcopy(model)
+        cached = TrainingCache(target, names, self.max_graphs, use_lfu, allow_unused_input)
+        cached.log_frequency = log_frequency if verbose else None
+        target.forward = cached
+        for method in ("capture_start", "capture_end", "set_iteration_count", "clear_cache"):
+            object.__setattr__(target, method, getattr(cached, method))
+        return target
+
+
+class TrainingCache(GraphCache):
+    """The forward of a wrapped module. `hits` and `uncached` count calls with and without one of `graphs`."""
+
+    def __init__(
+        self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool
+    ) -> None:
+        super().__init__(module.forward, max_graphs)
+        self._module, self._names, self._unused = module, names, unused
+        self._recording: Counter[GraphKey] | None = None
+        # Without counting first, every kind of input gets a graph until `max_graphs` exist.
+        self._welcome: frozenset[GraphKey] | None = frozenset() if use_lfu else None
+        self.log_frequency: int | None = None
+        self.hits = self.uncached = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay, capture or run the original, depending on this input."""
+        kwargs = {name: value for name, value in kwargs.items() if name in self._names}
+        inputs = flatten_call(args, kwargs)
+        call = self._graph_for(inputs)
+        self.hits += call is not None
+        self.uncached += call is None
+        if self.log_frequency and (self.hits + self.uncached) % self.log_frequency == 0:
+            LOG.info("graphs %d, cached calls %d, uncached %d", len(self.graphs), self.hits, self.uncached)
+        return self._function(*args, **kwargs) if call is None else call(inputs.tensors)
+
+    def capture_start(self) -> None:
+        """Start counting how often each kind of input occurs; meanwhile calls run the original."""
+        self._recording = Counter()
+
+    def capture_end(self) -> None:
+        """Stop counting; from now on, the most frequent kinds of input are captured."""
+        if self._recording is None:
+            raise RuntimeError("capture_end was called without capture_start")
+        self._welcome = frozenset(key for key, _ in self._recording.most_common(self._max_graphs))
+        self._recording = None
+
+    def set_iteration_count(self, count: int) -> None:
+        """Accepted for gradient accumulation on a Gaudi; here every micro-batch uses the same graph."""
+
+    def _graph_for(self, inputs: CallInputs) -> CapturedCall | None:
+        lazy = os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"
+        if not (lazy and self._module.training and torch.is_grad_enabled()):
+            return None
+        key = inputs.key()
+        if self._recording is not None:
+            self._recording[key] += 1
+            return None
+        if self._welcome is not None and key not in self.graphs and key not in self._welcome:
+            return None
+        tensors = {"parameters": self._module.parameters(), "state": self._module.buffers()}
+        return self.find(inputs, key, allow_unused_input=self._unused, **tensors)
+
+
+def _device_of(module: torch.nn.Module) -> str:
+    """The type of device a module's parameters are on; cpu without parameters."""
+    parameter = next(module.parameters(), None)
+    return "cpu" if parameter is None else parameter.device.type
+
+
+def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of forward's arguments; AssertionError for kinds of arguments that graphs do not support."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(forward).parameters.items():
+        unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
+        assert not unsupported, f"Unsupported argument type : {parameter.kind.description}"
+        if parameter.kind is parameter.VAR_KEYWORD:
+            warnings.warn(KEYWORDS_DROPPED, stacklevel=4)
+        else:
+            names.append(name)
+    return tuple(names)
