@@ -10,38 +10,33 @@ from typing import Any
 
 from perftool.errors import MissingExtraError
 
-_MODULE_OF = {
-    "CTCLoss": "functions",
-    "CustomSoftmax": "functions",
-    "FusedAdagrad": "optimizers.adagrad",
-    "FusedAdamW": "optimizers.adamw",
-    "FusedClipNorm": "optimizers.clip_norm",
-    "FusedEMA": "optimizers.ema",
-    "FusedLamb": "optimizers.lamb",
-    "FusedLars": "optimizers.lars",
-    "FusedRMSNorm": "functions",
-    "FusedResourceApplyMomentum": "optimizers.resource_momentum",
-    "FusedSDPA": "attention",
-    "FusedSGD": "optimizers.sgd",
-    "HPUGraph": "graphs",
-    "ModuleCacher": "graphs",
-    "RmsNormBwdMode": "functions",
-    "RotaryPosEmbeddingHelperV1": "rotary",
-    "RotaryPosEmbeddingHelperV2": "rotary",
-    "RotaryPosEmbeddingHelperV3": "rotary",
-    "RotaryPosEmbeddingMode": "rotary",
-    "all_reduce_gradients": "all_reduce",
-    "apply_rotary_pos_emb": "rotary",
-    "backends": "dispatch",
-    "enable_recompute_sdp": "attention",
-    "graph": "graphs",
-    "install": "porting",
-    "make_graphed_callables": "graphs",
-    "mixture_of_experts": "experts",
-    "recompute_sdp_enabled": "attention",
-    "sdp_kernel": "attention",
-    "wrap_in_hpu_graph": "graphs",
+_NAMES: dict[str, tuple[str, ...]] = {
+    "functions": ("CTCLoss", "CustomSoftmax", "FusedRMSNorm", "RmsNormBwdMode"),
+    "optimizers.adagrad": ("FusedAdagrad",),
+    "optimizers.adamw": ("FusedAdamW",),
+    "optimizers.clip_norm": ("FusedClipNorm",),
+    "optimizers.ema": ("FusedEMA",),
+    "optimizers.lamb": ("FusedLamb",),
+    "optimizers.lars": ("FusedLars",),
+    "optimizers.resource_momentum": ("FusedResourceApplyMomentum",),
+    "attention": ("FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"),
+    "optimizers.sgd": ("FusedSGD",),
+    "graphs": ("HPUGraph", "ModuleCacher", "graph", "make_graphed_callables", "wrap_in_hpu_graph"),
+    "rotary": (
+        "RotaryPosEmbeddingHelperV1",
+        "RotaryPosEmbeddingHelperV2",
+        "RotaryPosEmbeddingHelperV3",
+        "RotaryPosEmbeddingMode",
+        "apply_rotary_pos_emb",
+    ),
+    "all_reduce": ("all_reduce_gradients",),
+    "dispatch": ("backends",),
+    "porting": ("install",),
+    "experts": ("mixture_of_experts",),
 }
+"""The public names by the module that defines them."""
+
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [*sorted(_MODULE_OF), "distributed"]
 

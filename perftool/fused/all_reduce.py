@@ -35,21 +35,17 @@ class GradientBuffer:
     flat: torch.Tensor
     graphs: dict[str, Any] = field(default_factory=dict)
 
-    def gradients(self) -> list[torch.Tensor]:
-        """The gradients in the order of the views; NotImplementedError if one has disappeared."""
-        found = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if len(found) != len(self.parameters):
-            raise NotImplementedError(CHANGED_SET)
-        return found
+    def _gradients(self) -> list[Any]:
+        return [parameter.grad for parameter in self.parameters]
 
     def pack(self) -> None:
         """Cast the gradients into the buffer, then scale: the order decides how a narrow dtype rounds."""
-        torch._foreach_copy_(self.views, self.gradients())
+        torch._foreach_copy_(self.views, self._gradients())
         self.flat.mul_(1.0 / dist.get_world_size())
 
     def unpack(self) -> None:
         """Copy the buffer back into the gradients, which keep their dtypes."""
-        torch._foreach_copy_(self.gradients(), self.views)
+        torch._foreach_copy_(self._gradients(), self.views)
 
 
 def all_reduce_gradients(
@@ -68,7 +64,7 @@ def all_reduce_gradients(
     buffer: GradientBuffer | None = model.__dict__.get(STATE)
     if buffer is None and not active:
         return
-    if buffer is not None and not _same(active, buffer.parameters):
+    if buffer is not None and list(map(id, active)) != list(map(id, buffer.parameters)):
         raise NotImplementedError(CHANGED_SET)
     if buffer is None or buffer.flat.dtype != fusion_buffer_dtype:
         buffer = _new_buffer(active, fusion_buffer_dtype)
@@ -98,18 +94,13 @@ def plain_all_reduce(model: torch.nn.Module, dtype: torch.dtype) -> None:
             parameter.grad.copy_(reduced)
 
 
-def _same(left: list[torch.nn.Parameter], right: list[torch.nn.Parameter]) -> bool:
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
-
-
 def _new_buffer(parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> GradientBuffer:
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    devices = {gradient.device for gradient in gradients}
+    devices = {parameter.device for parameter in parameters}
     if len(devices) != 1:
         raise ValueError(f"all gradients must be on one device, not on {len(devices)}")
-    flat = torch.zeros(sum(gradient.numel() for gradient in gradients), dtype=dtype, device=devices.pop())
-    parts = torch.split(flat, [gradient.numel() for gradient in gradients])
-    views = [part.view(gradient.shape) for part, gradient in zip(parts, gradients, strict=True)]
+    sizes = [parameter.numel() for parameter in parameters]
+    flat = torch.zeros(sum(sizes), dtype=dtype, device=devices.pop())
+    views = [part.view(parameter.shape) for part, parameter in zip(torch.split(flat, sizes), parameters, strict=True)]
     return GradientBuffer(parameters, views, flat)
 
 

@@ -1,14 +1,7 @@
 """`FusedSDPA`: scaled dot-product attention with Gaudi's arguments, on any device.
 
-`F.scaled_dot_product_attention` computes it, and chooses its own algorithm. It does not support some arguments; these
-run the plain formula of `perftool.fused.reference` instead, whose memory grows with tokens²:
-
-| argument | price |
-|---|---|
-| no-recompute mode, `return_attn_probs`, `return_dropout_mask` | the probabilities are kept in memory |
-| `valid_seq_len` | one call for each sequence, on its valid tokens only |
-| `softmax_mode` "fp32" | copies of q, k and v in float32 |
-| a mask together with `is_causal` | both are merged into one mask |
+`F.scaled_dot_product_attention` computes it, and chooses its own algorithm. Arguments that it does not support run the
+plain formula of `perftool.fused.reference`, whose memory grows with tokens²; docs/fused/attention.md lists their price.
 """
 
 from __future__ import annotations
@@ -86,11 +79,8 @@ class FusedSDPA(AppliedOp):
         """softmax(scale q kᵀ + mask) v, with dropout of the probabilities, and extras in this order:
         output, probabilities (before dropout) and boolean dropout mask (True: kept), each on request.
 
-        q is [batch, heads, queries, size] or [batch, queries, size]; k and v may have fewer heads (a
-        divisor). The mask broadcasts to [batch, heads, queries, keys]; it is boolean or added. The scale
-        defaults to 1/√size. `softmax_mode` "fast" changes nothing here; "fp32" computes bfloat16 in float32.
-        `recompute_mode` None means the global switch. `valid_seq_len` holds one length per sequence; padding gives
-        zeros and is never computed.
+        q is [batch, heads, queries, size] or [batch, queries, size]; k and v may have fewer heads, a divisor. The mask
+        is boolean or added. `softmax_mode` "fast" changes nothing here; "fp32" computes bfloat16 in float32.
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode

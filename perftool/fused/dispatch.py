@@ -1,15 +1,8 @@
 """Selects the implementation of a fused op on each device, and gives the reason.
 
-Every op module registers its implementations when it is imported. Three names are known, tried in this order:
-
-| name | what it is |
-|---|---|
-| `habana` | the native class or op of `habana_frameworks` |
-| `fast` | PyTorch's own op or fused kernel |
-| `reference` | the plain form in `perftool.fused.reference`: always usable, never fast |
-
-The automatic choice is the first of them that is usable. A choice made by the caller, or by the environment variable
-`PERFTOOL_FUSED_BACKEND`, is never replaced: it runs, or `BackendError` says why it cannot.
+Every op module registers its implementations when it is imported: `habana` is Gaudi's own, `fast` PyTorch's, and
+`reference` the plain form. The first of them that is usable runs. A choice made by the caller, or by the environment
+variable `PERFTOOL_FUSED_BACKEND`, is never replaced: it runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -33,7 +26,7 @@ class BackendError(PerfToolError):
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to run an op: on which device types, and `available()`, which is None or the reason why not."""
+    """One way to run an op: on which device types, and `available()`, None or the reason why not."""
 
     op: str
     name: str
@@ -105,11 +98,7 @@ def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
 
 
 def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
-    """The implementation of `op` for tensors on `device_type`.
-
-    `requested`, or else the environment variable, is an explicit choice: if it is unknown or not usable,
-    BackendError gives the reason. Without a choice, the first usable implementation is used.
-    """
+    """The implementation of `op` on a type of device; BackendError for a `requested` one that is not usable."""
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
     if wanted is None:
         if (op, device_type) not in _first_choices:
@@ -134,15 +123,17 @@ def _first_usable(op: str, device_type: str) -> Choice:
 
 
 def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:
-    """The implementation of every op and the reason, sorted by op, then device.
+    """The implementation of every op and the reason, sorted by op, then device: by default the devices of this machine.
 
-    `device_types` defaults to the devices of this machine: `cpu`, and `cuda` or `hpu` where present.
     An explicit choice that cannot run is reported as chosen `none`, with the reason.
     """
+    import torch
+
     package = importlib.import_module("perftool.fused")
     for name in package.__all__:
         getattr(package, name)  # an op registers itself when its module is imported
-    devices = tuple(device_types) if device_types is not None else _present_devices()
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "hpu": has_gaudi()}
+    devices = tuple(device_types or (name for name, here in present.items() if here))
     return tuple(_report(op, device) for op in sorted(_registry) for device in devices)
 
 
@@ -155,15 +146,9 @@ def _report(op: str, device: str) -> BackendReport:
     return BackendReport(op, device, choice.name, choice.reason, tried)
 
 
-def _present_devices() -> tuple[str, ...]:
-    import torch
-
-    present = ["cpu"]
-    if torch.cuda.is_available():
-        present.append("cuda")
-    if native_obstacle("hpu", "is_available") is None and native("hpu", "is_available")():
-        present.append("hpu")
-    return tuple(present)
+def has_gaudi() -> bool:
+    """Whether this machine has an `hpu`."""
+    return native_obstacle("hpu", "is_available") is None and bool(native("hpu", "is_available")())
 
 
 def native(module: str, name: str) -> Any:

@@ -103,11 +103,8 @@ class FusedRMSNorm(AppliedOp):
         float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi and
         change nothing elsewhere. ValueError for a `gamma` of another size.
         """
-        if (
-            outputs := natively_applied(
-                "FusedRMSNorm", _NORMALIZATION, data_in, gamma, eps, use_stages, bwd_mode, fast_math
-            )
-        ) is not None:
+        arguments = data_in, gamma, eps, use_stages, bwd_mode, fast_math
+        if (outputs := natively_applied("FusedRMSNorm", _NORMALIZATION, *arguments)) is not None:
             return outputs
         if gamma.shape != data_in.shape[-1:]:
             raise ValueError(f"gamma needs the size of the rows, {data_in.size(-1)}, not {list(gamma.shape)}")

@@ -34,15 +34,10 @@ def apply_rotary_pos_emb(
 ) -> Tensor:
     """`p` [..., size] turned by the angles of its positions; differentiable with respect to `p`.
 
-    | given | p | cos and sin |
-    |---|---|---|
-    | `position_ids` [batch, tokens] | [batch, heads, tokens, size] | [positions, size], after any dimensions of 1 |
-    | none, blockwise | [tokens, ...] | broadcast to p; their rows from `offset` on are used |
-    | none, pairwise | any | broadcast to p; `offset` is ignored |
-    | `cos` alone | [tokens, batch, heads, size] | a cache as `RotaryPosEmbeddingHelperV3` takes |
-
-    The result has the dtype of `p`, but float32 where one of the three is float32 and `p` is narrower, as on a
-    Gaudi. ValueError for tables that do not fit.
+    With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and tables are [positions, size]; without,
+    tables broadcast to `p`, blockwise from row `offset` on. `cos` alone is a cache of `RotaryPosEmbeddingHelperV3`.
+    The result has the dtype of `p`, but float32 where one of the three is float32 and `p` is narrower, as on a Gaudi.
+    ValueError for tables that do not fit.
     """
     if sin is None:
         return RotaryPosEmbeddingHelperV3.apply(p, cos)

@@ -1,13 +1,8 @@
 """`HPUGraph` and `graph`: capture a region once, replay it on the same memory.
 
-| device | a captured region is | replay costs |
-|---|---|---|
-| Gaudi | a native HPU graph | one launch |
-| CUDA | a CUDA graph | one launch |
-| CPU | a recording of the operators | the same as the operators: it saves nothing |
-
-On a CPU the region really runs while it is captured, as in Gaudi's lazy mode. All memory that is read or written must
-stay where it is; Python values, such as an optimizer's step count, are frozen.
+A region is a native HPU graph on a Gaudi, a CUDA graph on CUDA, and on a CPU a recording of its operators, which really
+run meanwhile, as in Gaudi's lazy mode. All memory that is read or written must stay where it is; Python values, such as
+an optimizer's step count, are frozen.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import Implementation, always, choose, native, native_obstacle, register, register_native
+from perftool.fused.dispatch import Implementation, always, choose, has_gaudi, native, register, register_native
 from perftool.fused.graphs.record import GraphCaptureError, Recording
 
 OP = "HPUGraph"
@@ -35,9 +30,7 @@ register(Implementation(OP, "reference", ("cpu",), always))
 
 def current_device_type() -> str:
     """The default device of captures: hpu, cuda or cpu, the first that is present."""
-    if native_obstacle("hpu", "HPUGraph") is None and native("hpu", "is_available")():
-        return "hpu"
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "hpu" if has_gaudi() else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class _CudaGraph:

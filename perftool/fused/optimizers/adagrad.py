@@ -99,14 +99,15 @@ class FusedAdagrad(FusedOptimizer):
         rates = {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay}
         start = {"initial_accumulator_value value": initial_accumulator_value}
         refuse_negative({**rates, **start, "epsilon value": eps})
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "eps": eps,
-        }
-        super().__init__(params, defaults, backend=backend)
+        super().__init__(
+            params,
+            backend,
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its accumulators are filled and its learning rate is frozen now."""

@@ -99,17 +99,18 @@ class FusedLamb(FusedOptimizer):
         check_lr_and_eps(lr, eps)
         self.set_grad_none, self.dtype, self.use_lamb = set_grad_none, dtype, use_lamb
         self.adam_w_mode, self.fused = int(adam_w_mode), fused
-        defaults = {
-            "lr": lr,
-            "bias_correction": bias_correction,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "grad_averaging": grad_averaging,
-            "max_grad_norm": max_grad_norm,
-            "use_lamb": use_lamb,
-        }
-        super().__init__(params, defaults, backend=backend)
+        super().__init__(
+            params,
+            backend,
+            lr=lr,
+            bias_correction=bias_correction,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            grad_averaging=grad_averaging,
+            max_grad_norm=max_grad_norm,
+            use_lamb=use_lamb,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -147,54 +148,51 @@ class FusedLamb(FusedOptimizer):
             part.div_(divisor.to(part.device))
 
     def _update(self, group: Group, batch: Batch) -> None:
-        rows = list(zip(batch.params, batch.grads, *batch.states.values(), batch.owners, strict=True))
-        # On a CPU each parameter alone, which keeps temporaries small; elsewhere, and if sharded, all at once.
-        alone = batch.params[0].is_cpu and not any(map(is_sharded, batch.owners))
-        for part in [[row] for row in rows] if alone else [rows]:
-            params, grads, firsts, seconds, owners = map(list, zip(*part, strict=True))
-            updates = [param.detach() * group["weight_decay"] for param in params]
-            self._add_directions(group, self._form(batch), updates, grads, firsts, seconds)
-            factors = self._factors(group, params, updates, owners)
+        for part in _parts(batch):
+            updates = [param.detach() * group["weight_decay"] for param in part.params]
+            self._add_directions(group, part, updates)
+            factors = self._factors(group, part, updates)
             if isinstance(factors, list):
-                for param, update, factor in zip(params, updates, factors, strict=True):
+                for param, update, factor in zip(part.params, updates, factors, strict=True):
                     param.add_(update, alpha=factor)
                 continue
-            for param, update, each in zip(params, updates, factors.to(updates[0].dtype).unbind(), strict=True):
+            for param, update, each in zip(part.params, updates, factors.to(updates[0].dtype).unbind(), strict=True):
                 param.addcmul_(update, each)
 
-    def _add_directions(
-        self,
-        group: Group,
-        form: Callable[..., None],
-        updates: list[Tensor],
-        grads: list[Tensor],
-        firsts: list[Tensor],
-        seconds: list[Tensor],
-    ) -> None:
+    def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
         """Turn wd*w into u: with a rate of -1, AdamW adds to it what it would subtract from w."""
         beta1, beta2 = group["betas"]
-        averaged = 1.0 if group["grad_averaging"] else 1 - beta1
+        averaged, firsts = 1.0 if group["grad_averaging"] else 1 - beta1, part.states["exp_avg"]
         for moment in firsts if averaged != 1.0 else ():
             moment.mul_(averaged)
         correction = math.sqrt(1 - beta2 ** group["step"]) if group["bias_correction"] else 1.0
         options = {"step": group["step"], "beta1": beta1, "beta2": beta2, "bias_correction": group["bias_correction"]}
         rates = {"lr": -1.0 / averaged, "eps": group["eps"] * correction, "weight_decay": 0.0}
-        form(updates, grads, firsts, seconds, **rates, **options)
+        self._form(part)(updates, part.grads, *part.states.values(), **rates, **options)
         for moment in firsts if averaged != 1.0 else ():
             moment.div_(averaged)
 
-    def _factors(
-        self, group: Group, params: list[Tensor], updates: list[Tensor], owners: list[Tensor]
-    ) -> list[float] | Tensor:
+    def _factors(self, group: Group, part: Batch, updates: list[Tensor]) -> list[float] | Tensor:
         """What each update is multiplied by: the rate, and the trust ratio; known on the host only on a CPU."""
         rate = -float(group["lr"])
         if not group["weight_decay"] and not group["use_lamb"]:
-            return [rate] * len(params)
-        weights, sizes = norms(params, owners), norms(updates, owners)
+            return [rate] * len(updates)
+        weights, sizes = norms(part.params, part.owners), norms(updates, part.owners)
         # A surprise of Gaudi's own, said once, in the first step.
-        if group["step"] == 1 and not self._warned and not params[0].is_meta:
-            self._warned = any(p.numel() and norm == 0 for p, norm in zip(params, weights.tolist(), strict=True))
+        if group["step"] == 1 and not self._warned and not updates[0].is_meta:
+            self._warned = any(p.numel() and norm == 0 for p, norm in zip(updates, weights.tolist(), strict=True))
             if self._warned:
                 warnings.warn(_ZEROS, stacklevel=2)
         ratios = torch.where(sizes > 0, weights / sizes, 1.0)
         return [rate * ratio for ratio in ratios.tolist()] if ratios.is_cpu else ratios * rate
+
+
+def _parts(batch: Batch) -> list[Batch]:
+    """On a CPU each parameter alone, which keeps temporaries small; elsewhere, and if sharded, all at once."""
+    if not batch.params[0].is_cpu or any(map(is_sharded, batch.owners)):
+        return [batch]
+    rows = zip(batch.params, batch.grads, batch.owners, *batch.states.values(), strict=True)
+    return [
+        Batch([param], [grad], {MOMENTS[0]: [first], MOMENTS[1]: [second]}, [owner], batch.ordinary)
+        for param, grad, owner, first, second in rows
+    ]

@@ -136,7 +136,7 @@ class FusedOptimizer(Optimizer):
     _native: Any = None
     _stepped = False
 
-    def __init__(self, params: Any, defaults: dict[str, Any], *, backend: str | None) -> None:
+    def __init__(self, params: Any, backend: str | None, **defaults: Any) -> None:
         super().__init__(params, defaults)
         self.backend = backend
         if backend is not None:
@@ -180,24 +180,14 @@ class FusedOptimizer(Optimizer):
 
     def _batches(self, group: Group, owners: list[Tensor]) -> list[Batch]:
         grads: list[Any] = [owner.grad for owner in owners]
-        names, entries = self._state_names(group), [self.state[owner] for owner in owners]
+        names, entries, dtype = self._state_names(group), [self.state[owner] for owner in owners], owners[0].dtype
         states = {name: [entry.get(name) for entry in entries] for name in names}
-        if self._are_regular(owners, grads, states, group):
+        wanted = [dtype, dtype, *(self._state_dtype(name, group) or dtype for name in names)]
+        if dtype.is_floating_point and are_regular([owners, grads, *states.values()], wanted):
             return [Batch(owners, grads, states, owners, ordinary=True)]
         for owner, grad in zip(owners, grads, strict=True):
             self._check(owner, grad)
         return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in names})
-
-    def _are_regular(self, params: list[Tensor], grads: list[Tensor], kept: dict[str, list[Any]], group: Group) -> bool:
-        dtype = params[0].dtype
-        wanted = {name: self._state_dtype(name, group) or dtype for name in kept}
-        return (
-            not any(each is None for column in kept.values() for each in column)
-            and dtype.is_floating_point
-            and grads[0].dtype == dtype
-            and all(column[0].dtype == wanted[name] for name, column in kept.items())
-            and are_regular(params, grads, list(kept.values()))
-        )
 
     def _check(self, param: Tensor, grad: Any) -> None:
         if not param.is_floating_point():

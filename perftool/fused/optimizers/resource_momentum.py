@@ -59,8 +59,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and momentum == 0:
             raise ValueError("Nesterov momentum requires a momentum")
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
-        super().__init__(params, defaults, backend=backend)
+        super().__init__(params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
     def _update(self, group: Group, batch: Batch) -> None:
         momentum = group["momentum"]

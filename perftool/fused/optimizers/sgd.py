@@ -79,14 +79,9 @@ class FusedSGD(FusedOptimizer):
         refuse_negative({**rates, "dampening value": dampening})
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "dampening": dampening,
-            "nesterov": nesterov,
-        }
-        super().__init__(params, defaults, backend=backend)
+        super().__init__(
+            params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, dampening=dampening, nesterov=nesterov
+        )
 
     def _state_names(self, group: Group) -> tuple[str, ...]:
         return self.state_names if group["momentum"] else ()

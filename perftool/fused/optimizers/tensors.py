@@ -26,16 +26,18 @@ def is_ordinary(tensor: Tensor) -> bool:
     return known and tensor.layout is torch.strided
 
 
-def are_regular(params: list[Tensor], grads: list[Tensor], states: list[list[Tensor]]) -> bool:
-    """Whether all are contiguous tensors of one device, each list of one dtype, with equal sizes at each position. This
+def are_regular(lists: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -> bool:
+    """Whether all are contiguous tensors of one device, each list of its dtype, with equal sizes at each position. This
     is the usual case; whole lists are checked, because that takes less time than to check each tensor.
     """
-    lists, sizes = [params, grads, *states], list(map(Tensor.numel, params))
+    if not {kind for each in lists for kind in map(type, each)} <= {Tensor, Parameter}:
+        return False
+    sizes = list(map(Tensor.numel, lists[0]))
     return (
-        {*map(type, params), *map(type, grads)} <= {Tensor, Parameter}
-        and {*map(_layout, grads)} == {torch.strided}
+        {layout for each in lists for layout in map(_layout, each)} == {torch.strided}
         and len({place for each in lists for place in map(Tensor.get_device, each)}) == 1
-        and all(len({*map(_dtype, each)}) == 1 and list(map(Tensor.numel, each)) == sizes for each in lists)
+        and all({*map(_dtype, each)} == {dtype} for each, dtype in zip(lists, dtypes, strict=True))
+        and all(list(map(Tensor.numel, each)) == sizes for each in lists)
         and all(all(map(Tensor.is_contiguous, each)) for each in lists)
     )
 

@@ -29,21 +29,26 @@ _RANDOM = (
 _STREAMS = ("Stream", "StreamContext", "stream", "set_stream", "current_stream", "default_stream")
 _ON_CUDA = (
     *("synchronize", "set_device", "current_device", "device_count", "get_device_properties", "get_device_capability"),
-    *("device", "device_of", "Event", *_RANDOM, *_STREAMS),
+    *("device", "device_of", "is_current_stream_capturing", "Event", *_RANDOM, *_STREAMS),
 )
 
 
 def device_modules(device: str) -> dict[str, Members]:
     """The members of `hpu` and of the modules below it, by full name; `device` is `cpu` or `cuda`."""
-    members = _on_cuda() if device == "cuda" else _on_the_host()
-    members |= dict.fromkeys(SWITCHES, _nothing)
-    members |= _autocast(device)
-    members |= {"is_available": lambda: True, "is_initialized": lambda: True, "is_bf16_supported": lambda: True}
-    members |= {"get_device_name": lambda device_=None: f"{device}, for a Gaudi", "getDeterministic": lambda: False}
-    members["is_current_stream_capturing"] = torch.cuda.is_current_stream_capturing if device == "cuda" else _never
-    members |= {"get_sync_debug_mode": lambda: 0, "get_dynamic_shape_status": lambda: False}
-    members |= {name: getattr(fused, name) for name in ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel")}
-    members |= {name: getattr(fused, name) for name in PLACES["hpu.graphs"]}
+    own = ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel", *PLACES["hpu.graphs"])
+    members = {
+        **(_on_cuda() if device == "cuda" else _on_the_host()),
+        **dict.fromkeys(SWITCHES, _nothing),
+        **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), lambda: True),
+        **dict.fromkeys(("getDeterministic", "get_dynamic_shape_status"), lambda: False),
+        "get_sync_debug_mode": lambda: 0,
+        "get_device_name": lambda device_=None: f"{device}, for a Gaudi",
+        "set_autocast_hpu_enabled": lambda enabled: torch.set_autocast_enabled(device, enabled),
+        "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled(device),
+        "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype(device, dtype),
+        "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype(device),
+        **{name: getattr(fused, name) for name in own},
+    }
     parts = {"memory": _MEMORY, "random": _RANDOM, "streams": _STREAMS, "events": ("Event",)}
     made = {f"{BASE}.hpu.{part}": {name: members[name] for name in names} for part, names in parts.items()}
     return {f"{BASE}.hpu": members, **made}
@@ -51,20 +56,6 @@ def device_modules(device: str) -> dict[str, Members]:
 
 def _nothing(*args: object, **options: object) -> None:
     """Nothing to do: only a Gaudi has such a switch."""
-
-
-def _never() -> bool:
-    """False: the host captures nothing."""
-    return False
-
-
-def _autocast(device: str) -> Members:
-    return {
-        "set_autocast_hpu_enabled": lambda enabled: torch.set_autocast_enabled(device, enabled),
-        "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled(device),
-        "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype(device, dtype),
-        "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype(device),
-    }
 
 
 def _on_cuda() -> Members:
@@ -90,10 +81,9 @@ def _on_the_host() -> Members:
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},
         "default_stream": cpu.current_stream,
-        "set_stream": _nothing,
+        **dict.fromkeys(("set_stream", "synchronize", "set_device"), _nothing),
+        "is_current_stream_capturing": lambda: False,
         "Event": HostEvent,
-        "synchronize": _nothing,
-        "set_device": _nothing,
         "current_device": lambda: 0,
         "device_count": lambda: 1,
         "device": lambda device: nullcontext(),
@@ -124,12 +114,10 @@ def _host_memory() -> Members:
     def stats(device: object = None) -> dict[str, int]:
         return _statistics(_whole_memory(), process_memory(), peak_process_memory())
 
+    kinds = ("memory_allocated", "memory_reserved", "memory_cached")
     return {
-        **dict.fromkeys(("memory_allocated", "memory_reserved", "memory_cached"), lambda device=None: process_memory()),
-        **dict.fromkeys(
-            ("max_memory_allocated", "max_memory_reserved", "max_memory_cached"),
-            lambda device=None: peak_process_memory(),
-        ),
+        **dict.fromkeys(kinds, lambda device=None: process_memory()),
+        **dict.fromkeys((f"max_{kind}" for kind in kinds), lambda device=None: peak_process_memory()),
         **dict.fromkeys(("reset_peak_memory_stats", "reset_accumulated_memory_stats"), _nothing),
         "memory_stats": stats,
         "memory_summary": lambda device=None: "\n".join(f"{name}: {value}" for name, value in stats().items()),
