@@ -84,9 +84,15 @@ class FusedSDPA(AppliedOp):
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode
+        choice = choose(OP, "cpu" if q.is_cpu else q.device.type).name
+        extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
+        if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
+            # With few tokens, looking at all arguments takes longer than the op itself.
+            _check_shapes(q, k, v, dropout_p)
+            if q.dim() == 4:
+                return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)
         options = (dropout_p, is_causal, scale, softmax_mode, recompute_mode, valid_seq_len, seq_padding_type,
                    return_dropout_mask, return_attn_probs)  # fmt: skip
-        choice = choose(OP, "cpu" if q.is_cpu else q.device.type).name
         if choice == "habana":
             outputs: Outputs = native("hpex.kernels", "FusedSDPA").apply(q, k, v, attn_mask, *options)
             return outputs
@@ -128,8 +134,8 @@ class FusedSDPA(AppliedOp):
             output, probabilities, keep = _attend(q, k, v, *how)
         else:
             lengths = _lengths(valid_seq_len, q, k)
-            extras = return_attn_probs, return_dropout_mask
-            output, probabilities, keep = _by_sequence(q, k, v, lengths, padding == "left", how, extras)
+            wanted = return_attn_probs, return_dropout_mask
+            output, probabilities, keep = _by_sequence(q, k, v, lengths, padding == "left", how, wanted)
         chosen = (output, probabilities if return_attn_probs else None, keep if return_dropout_mask else None)
         given = [each.to(dtype) if wide and each is not keep else each for each in chosen if each is not None]
         return tuple(given) if len(given) > 1 else given[0]
@@ -155,9 +161,14 @@ def _attend(
         return *formula(q, k, v, mask, causal, scale, keep, dropout_p), keep
     if mask is not None and causal:
         mask, causal = _with_causal(mask, q.size(2), k.size(2)), False
+    return _torch_attention(q, k, v, mask, dropout_p, causal, scale), None, None
+
+
+def _torch_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, causal: bool, scale: float | None
+) -> Tensor:
     shared = k.size(1) != q.size(1)
-    output = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=shared)
-    return output, None, None
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale=scale, enable_gqa=shared)
 
 
 def _by_sequence(
