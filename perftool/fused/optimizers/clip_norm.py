@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import choose, native, register_everywhere
-from perftool.fused.optimizers.tensors import alike, is_ordinary, local_part, total_norm
+from perftool.fused.optimizers.tensors import alike, is_ordinary, is_sharded, local_part, total_norm
 
 NATIVE_MODULE = "hpex.normalization"
 
@@ -67,7 +67,7 @@ class FusedClipNorm:
             return clipped
         if chosen == "reference":
             return clip_norm_(grads, limit).reshape(1)
-        parts = [local_part(grad, grad) for grad in grads]
+        parts = [local_part(grad, grad) for grad in grads] if any(map(is_sharded, grads)) else grads
         total = total_norm(parts, grads)
         _scale(parts, torch.clamp(limit / (total + 1e-6), max=1.0))
         return total.reshape(1)

@@ -16,7 +16,7 @@ LARGE, ROW = 2**20, 2**16
 elements is off by a thousandth, over a million by less than a hundred-thousandth."""
 
 _norm: Callable[..., Tensor] = torch.linalg.vector_norm
-_layout, _device, _dtype = attrgetter("layout"), attrgetter("device"), attrgetter("dtype")
+_layout, _dtype = attrgetter("layout"), attrgetter("dtype")
 
 
 def is_ordinary(tensor: Tensor) -> bool:
@@ -85,7 +85,7 @@ def local_part(tensor: Any, like: Any) -> Tensor:
 def alike(tensors: Sequence[Tensor]) -> list[list[int]]:
     """The positions of the tensors that share a device and a dtype."""
     kinds: dict[Any, list[int]] = {}
-    for index, kind in enumerate(zip(map(_device, tensors), map(_dtype, tensors), strict=True)):
+    for index, kind in enumerate(zip(map(Tensor.get_device, tensors), map(_dtype, tensors), strict=True)):
         kinds.setdefault(kind, []).append(index)
     return list(kinds.values())
 
@@ -115,14 +115,13 @@ def _norms(tensors: list[Tensor]) -> list[Tensor]:
     # The norm of bfloat16 is summed in float32 and rounded once; asking for float32 would copy the tensor.
     like = tensors[0]
     dtype = None if like.dtype == torch.bfloat16 else torch.promote_types(like.dtype, torch.float32)
-    if not like.is_cpu or max(map(Tensor.numel, tensors)) < LARGE:
-        return list(torch._foreach_norm(tensors, 2, dtype=dtype))
-    return [_cpu_norm(each, dtype) for each in tensors]
+    large = {i for i, each in enumerate(tensors) if like.is_cpu and each.numel() >= LARGE and is_dense(each)}
+    others = [each for i, each in enumerate(tensors) if i not in large]
+    found = iter(torch._foreach_norm(others, 2, dtype=dtype) if others else ())
+    return [_large_norm(each, dtype) if i in large else next(found) for i, each in enumerate(tensors)]
 
 
-def _cpu_norm(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    if tensor.numel() < LARGE or not is_dense(tensor):
-        return _norm(tensor, dtype=dtype)
+def _large_norm(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     values, whole = linear(tensor), tensor.numel() // ROW * ROW
     rows = _norm(values[:whole].view(-1, ROW), dim=1, dtype=dtype)
     rest = _norm(values[whole:], dtype=dtype)
