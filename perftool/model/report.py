@@ -36,7 +36,7 @@ FrameName = Literal[
 
 @dataclass(frozen=True)
 class Gain:
-    """The time a fix would save per step, in ns and as a share of the median step.
+    """The time a fix would save per step, in ns and as a share of the usual step.
 
     ``predicted``: the difference of two replays of the recorded steps. ``bound``: an upper bound from the evidence.
     ``bound_share`` is that upper bound, also where a prediction replaces it; None without one.
@@ -142,11 +142,22 @@ class Device:
 
 
 @dataclass(frozen=True)
+class StepLength:
+    """The complete steps of one length, where a run has steps of two."""
+
+    steps: int
+    shortest_ns: int
+    longest_ns: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
 class Run:
     """The kind of a run. ``kind`` is None when its traces do not show it, ``world_size`` when they state none.
 
     ``steps_from`` names the signal that separates steps (None without steps), ``steps_confidence`` its reliability.
     ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
+    ``lengths`` are the short and the long steps of a run with steps of two lengths, over all ranks; else empty.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -154,6 +165,13 @@ class Run:
     steps_from: StepSource | None = None
     steps_confidence: Confidence | None = None
     parallel: str | None = None
+    lengths: tuple[StepLength, ...] = ()
+
+    @property
+    def mean_step_ns(self) -> int | None:
+        """The mean step of a run with steps of two lengths, whose median describes neither; else None."""
+        total_ns, steps = sum(length.total_ns for length in self.lengths), sum(length.steps for length in self.lengths)
+        return total_ns // steps if steps else None
 
     @property
     def step_word(self) -> str:

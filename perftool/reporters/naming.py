@@ -10,7 +10,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.report import Device, RankSummary, Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
-from perftool.units import NS_PER_S, format_ratio, ranks_text
+from perftool.units import NS_PER_S, format_ns, format_ratio, ranks_text
 
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _MOST_HOSTS = 4
@@ -55,7 +55,7 @@ def device_name(device: Device) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """The known facts: the device, the kind of run, its steps and their median, how busy the device is."""
+    """The known facts: the device, the kind of run, its steps and their length, how busy the device is."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value
@@ -68,11 +68,18 @@ def facts(report: Report) -> list[str]:
     if steps:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
         after = f" after {early} of warm-up" if early else ""
-        known.append(f"{steps_text(report, round(steps))}{after}, median {format_metric(summary['step_time_ms'])}")
+        average, time = step_time(report)
+        known.append(f"{steps_text(report, round(steps))}{after}, {average} {time}")
     elif window is not None:
         known.append(f"{format_metric(summary['window_ms'])} without steps")
     busy = summary["device_busy_ratio"].value
     return [*known, *([_busy(report, busy)] if busy is not None else [])]
+
+
+def step_time(report: Report) -> tuple[str, str]:
+    """The average that describes a step, and its value: the median, or the mean of steps of two lengths."""
+    mean_ns = report.run.mean_step_ns
+    return ("mean", format_ns(mean_ns)) if mean_ns else ("median", format_metric(report.summary["step_time_ms"]))
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:

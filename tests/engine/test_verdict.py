@@ -8,7 +8,8 @@ from events import Event, document, kernel, launch, runtime, step, x
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import load_packs
-from perftool.model.report import Report, Verdict
+from perftool.model.report import Report, StepLength, Verdict
+from perftool.reporters.naming import facts
 
 
 def report_of(events: list[Event], folder: Path, without: str = "") -> Report:
@@ -83,3 +84,60 @@ def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:
         "cpu_op": 100_000,
         "other": 400_000,
     }
+
+
+def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
+    """``count`` steps of 4 ms on the CPU, every other one of ``long`` us, in which ``work`` happens from 4 ms on."""
+    events, ts = [], 0.0
+    for number in range(count):
+        odd = number % 2 == 1
+        dur = long if odd else 4000
+        events += [step(number, ts, dur), x("aten::mm", ts, 3900)]
+        events += [{**event, "ts": event["ts"] + ts + 4000} for event in work or []] if odd else []
+        ts += dur
+    return events
+
+
+def test_steps_of_two_lengths_are_told_as_such_and_not_by_their_median(tmp_path: Path) -> None:
+    ops = [x("aten::linear", 100 + 1000 * at, 990) for at in range(6)]
+    report = report_of(alternating(6, 10800, ops), tmp_path)
+
+    assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
+    assert report.verdict.caveats.startswith(
+        "Steps are of two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 "
+        "times instead of 0, for 5.94 ms more."
+    )
+    assert "6 steps, mean 7.40 ms" in facts(report)
+    # Gains are of the mean: the median of an even number of them is no step's.
+    assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
+
+
+def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> None:
+    evaluation = x("/home/user/train.py(9): evaluate", 100, 6500, "python_function")
+    told = report_of(alternating(6, 10800, [evaluation]), tmp_path).verdict.caveats
+
+    assert "; only the long ones run evaluate (train.py:9), for 6.50 ms." in told
+
+
+def test_long_first_steps_and_one_exception_are_no_second_length(tmp_path: Path) -> None:
+    def lengths(durs: list[int]) -> tuple[StepLength, ...]:
+        starts = [sum(durs[:number]) for number in range(len(durs))]
+        events = [e for number, (ts, dur) in enumerate(zip(starts, durs, strict=True)) for e in
+                  (step(number, ts, dur), x("aten::mm", ts, dur - 10))]  # fmt: skip
+        return report_of(events, tmp_path).run.lengths
+
+    assert lengths([9000, 9000, 4000, 4000, 4000, 4000]) == ()
+    assert lengths([4000, 4000, 4000, 9000, 4000, 4000]) == ()
+    assert len(lengths([4000, 9000, 4000, 4000, 9000, 4000])) == 2
+
+
+def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) -> None:
+    events = [step(0, 0, 1_000_000), x("entire_frame_compile", 10, 900_000), x("aten::mm", 950_000, 1000)]
+    for number in range(1, 6):
+        ts = 1_000_000 + 1000 * number
+        events += [step(number, ts, 1000), x("aten::mm", ts, 100)]
+    told = report_of(events, tmp_path).verdict
+
+    assert told.headline.startswith("99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later")
+    assert told.caveats.startswith("The steady steps: ")
+    assert "warm-up" not in told.apart

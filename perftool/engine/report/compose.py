@@ -111,11 +111,12 @@ def _asked(
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """The context for rules: the windows of all ranks, and the median of the complete ``steps``."""
+    """The context for rules: the windows of all ranks, and the usual one of ``steps``."""
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
-    median_ns = overview.median([step.dur_ns for step in steps if not step.partial])
-    return Context(device, whole["steps"] or 0, median_ns, whole["ns"] or 0, _simulated(store))
+    return Context(
+        device, whole["steps"] or 0, overview.usual_step_ns(store, steps), whole["ns"] or 0, _simulated(store)
+    )
 
 
 def _simulated(store: TraceStore) -> bool:

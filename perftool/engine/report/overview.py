@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step
+from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength
 from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
@@ -111,7 +111,30 @@ def run(store: TraceStore) -> Run:
     told = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
     # If ranks differ, the least certain one counts.
     source, confidence = max(told, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
-    return Run("training" if "training" in kinds else kind, world_size(store.metadata), source, confidence)
+    return Run(
+        "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
+        lengths=lengths(store),
+    )  # fmt: skip
+
+
+_LENGTHS = """
+SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
+       sum(total_ns)::BIGINT AS total_ns
+FROM step_lengths GROUP BY length
+-- Ranks of a run work in step: one that shows it alone was disturbed.
+HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
+"""
+
+
+def lengths(store: TraceStore) -> tuple[StepLength, ...]:
+    """The short and the long steps of a run whose ranks all have steps of two lengths; else nothing."""
+    return _rows(store, StepLength, _LENGTHS, "step_lengths")
+
+
+def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
+    """The step to compare gains with: the median of the complete ``steps``, or the mean of two lengths."""
+    complete = [step.dur_ns for step in steps if not step.partial]
+    return sum(complete) // len(complete) if lengths(store) else median(complete)
 
 
 _PHASES = """

@@ -27,6 +27,10 @@ _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
 # The rule for a machine without a free core during the recording.
 _OVERLOADED = "TRC111"
+# The rule for steps that take longer than others.
+_UNSTABLE = "STP101"
+# The rule for steps that compile or start up.
+_WARM_UP = "STP102"
 # The rule for ranks without a trace.
 _MISSING = "TRC107"
 # The rule for a recording without work.
@@ -88,7 +92,10 @@ def verdict(run: VerdictInput) -> Verdict:
     """The largest known loss from findings and numbers, whether or not a rule names it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
-    whole = _Whole(int(step * 1e6) if step else 0, int(summary["steps"].value or 0), run.run.step_word)
+    mean_ns = run.run.mean_step_ns
+    whole = _Whole(
+        mean_ns or (int(step * 1e6) if step else 0), int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns)
+    )
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= FELT)), None
     )
@@ -99,7 +106,7 @@ def verdict(run: VerdictInput) -> Verdict:
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     gain = first.gain.ns_per_step if first and first.gain else 0
     detail = _detail(run)
-    told_phase = None
+    told_phase, rest = None, ""
     # A symptom shows that time is lost; a cause shows where.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
@@ -115,7 +122,10 @@ def verdict(run: VerdictInput) -> Verdict:
     else:
         headline = _nothing_found(run)
         detail = " ".join(filter(None, (detail, _left(run))))
-    caveats = " ".join(filter(None, (run.passed_on, _missing(findings), _overloaded(findings))))
+    if told_phase is None and (once := _mostly_once(run)):
+        told_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
+        headline = _once_sentence(once, run)
+    caveats = " ".join(filter(None, (rest, _lengths(run), run.passed_on, _missing(findings), _overloaded(findings))))
     most = "" if (left := _left(run)) and left in detail else _most(run)
     apart = " ".join(filter(None, (most, _apart(run, told_phase))))
     return Verdict(headline, detail, tuple(causes), _together(run.model), apart, caveats)
@@ -123,14 +133,17 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with: the median step, or the recording when ``steps`` is 0."""
+    """The time that losses are compared with: the usual step, or the recording when ``steps`` is 0."""
 
     ns: int
     steps: int
     word: str
+    mean: bool = False
 
     def __str__(self) -> str:
-        return f"{_a(self.word)} of {format_ns(self.ns)}" if self.steps else f"the {format_ns(self.ns)} recorded"
+        if not self.steps:
+            return f"the {format_ns(self.ns)} recorded"
+        return f"{_a(self.word)} of {format_ns(self.ns)}{' on average' if self.mean else ''}"
 
 
 # The name of a phase within a sentence.
@@ -140,6 +153,8 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
+# From this share on, what happens once is what a recording shows.
+_NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
 
@@ -170,6 +185,36 @@ def _phase_clause(phase: Phase) -> str:
     evidence = frame[1] if frame else _short(phase.evidence or "").strip()
     by = f" ({evidence})" if evidence else ""
     return f"{format_ns(phase.total_ns)} are {_PHASES[phase.name]}{by}"
+
+
+def _lengths(run: VerdictInput) -> str:
+    """A sentence on steps of two lengths, and on what the long ones do in addition where the recording shows it."""
+    if not run.run.lengths:
+        return ""
+    times = []
+    for length in run.run.lengths:
+        ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
+        times.append(f"{length.steps} take {' to '.join(ends)}")
+    found = next((found for found in run.findings if found.code == _UNSTABLE), None)
+    more = found.evidence["does"] if found else ""
+    return f"{run.run.step_word.capitalize()}s are of two lengths: {', '.join(times)}{more}."
+
+
+def _mostly_once(run: VerdictInput) -> Phase | None:
+    """The largest phase of a recording of which hardly anything is steady."""
+    once = [phase for phase in run.phases if phase.name in _PHASES]
+    known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
+    if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
+        return None
+    return max(once, key=lambda phase: phase.total_ns)
+
+
+def _once_sentence(phase: Phase, run: VerdictInput) -> str:
+    whole = sum(phase.total_ns for phase in run.phases)
+    compiling = sum(found.evidence["compile_ns"] or 0 for found in run.findings if found.code == _WARM_UP)
+    of_it = f", {format_ns(compiling)} of it compilation" if phase.name == "warmup" and compiling else ""
+    later = ": record later steps" if phase.name in ("startup", "warmup") else ""
+    return f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{of_it}{later}."
 
 
 def _missing(findings: Sequence[Finding]) -> str:

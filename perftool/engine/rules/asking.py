@@ -22,9 +22,10 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """Values for rules besides tables: $step_ns (median), and $steps and $window_ns (windows, all ranks).
+    """Values for rules besides tables: $step_ns, and $steps and $window_ns (windows, all ranks).
 
-    For ``simulated`` traces, advice on recording is irrelevant.
+    A step is the median one, or the mean where steps are of two lengths. For ``simulated`` traces, advice on
+    recording is irrelevant.
     """
 
     device: str | None

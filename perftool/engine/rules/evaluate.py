@@ -231,7 +231,7 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
-    """The part of the median step that corresponds to ``evidence_ns`` per step.
+    """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
     Evidence adds up over the window: if a few steps take far longer than most, its mean overstates a usual step's gain.
     """

@@ -17,7 +17,8 @@ _GAINS = ("gain_ns", "predicted_ns")
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
 SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,
-       coalesce(median(s.dur), min(w.dur))::DOUBLE AS median_ns
+       CASE WHEN w.rank IN (SELECT rank FROM step_lengths) THEN avg(s.dur)
+            ELSE coalesce(median(s.dur), min(w.dur)) END::DOUBLE AS usual_ns
 FROM windows AS w LEFT JOIN steps AS s ON s.rank = w.rank AND NOT s.partial GROUP BY w.rank
 """
 _STEPS: WeakKeyDictionary[TraceStore, dict[Any, dict[str, float]]] = WeakKeyDictionary()
@@ -58,16 +59,16 @@ def limited(
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
-    """The mean step of ``rank``, under ``gain_ns``, and its median step, under ``predicted_ns``; None without a rank.
+    """The mean step of ``rank``, under ``gain_ns``, and its usual step, under ``predicted_ns``; None without a rank.
 
     Steps of the run would depend on which ranks share the store.
     """
     if rank is None:
         return None
     if store not in _STEPS:
-        store.build(["windows", "steps"])
+        store.build(["windows", "steps", "step_lengths"])
         rows = store.select(_OWN_STEPS)
-        _STEPS[store] = {row["rank"]: {"gain_ns": row["mean_ns"], "predicted_ns": row["median_ns"]} for row in rows}
+        _STEPS[store] = {row["rank"]: {"gain_ns": row["mean_ns"], "predicted_ns": row["usual_ns"]} for row in rows}
     return _STEPS[store].get(rank)
 
 

@@ -16,7 +16,7 @@ from perftool.model.rule import Rule
 from perftool.model.words import kind_label
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import format_metric, listed_metrics
-from perftool.reporters.naming import steps_text
+from perftool.reporters.naming import step_time, steps_text
 from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
@@ -189,7 +189,8 @@ def _step_tile(report: Report) -> Tile:
         note = "the whole recording" if window.value is not None else ""
         return Tile("Window", None if window.value is None else format_metric(window), note)
     note = f"{steps_text(report, round(steps.value))}{length}"
-    return Tile(f"Median {word}", format_metric(summary["step_time_ms"]), note, "#steps")
+    average, time = step_time(report)
+    return Tile(f"{average.capitalize()} {word}", time, note, "#steps")
 
 
 def _count_tile(metric: Metric, label: str, href: str | None) -> Tile:

@@ -6,8 +6,7 @@ from rich.text import Text
 
 from perftool.model.report import Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import format_metric
-from perftool.reporters.naming import device_name
+from perftool.reporters.naming import device_name, step_time
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.verdict import gain_text
 from perftool.units import format_ratio
@@ -18,7 +17,7 @@ def line_of(trace: str, report: Report, width: int) -> Text:
     step, busy = report.summary["step_time_ms"], report.summary["device_busy_ratio"].value
     cells = (
         f"{device_name(report.device) or 'no device':<24}",
-        f"{format_metric(step) if step.value is not None else 'no step':>8}",
+        f"{step_time(report)[1] if step.value is not None else 'no step':>8}",
         f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
     )
     first = next(iter(report.advice), None)

@@ -19,7 +19,7 @@ from perftool.reporters.chains import chain_title
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import bounds_text, format_metric, listed_metrics
-from perftool.reporters.naming import device_word
+from perftool.reporters.naming import device_word, step_time
 from perftool.reporters.serving import serving_lines
 from perftool.reporters.sources import shown_sources
 from perftool.reporters.terminal.choice import Choice
@@ -133,9 +133,7 @@ def _print_summary(report: Report, console: Console) -> None:
         table.add_column(no_wrap=True)
     table.add_row("device", named or "none seen", "")
     if steps:
-        table.add_row(
-            f"{report.run.step_word}s", f"{steps:.0f}, median {format_metric(report.summary['step_time_ms'])}", ""
-        )
+        table.add_row(f"{report.run.step_word}s", f"{steps:.0f}, {' '.join(step_time(report))}", "")
     if report.run.kind:
         table.add_row("run", report.run.kind, "")
     if report.summary["window_ms"].value is not None:

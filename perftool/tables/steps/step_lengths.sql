@@ -1,0 +1,31 @@
+-- Two rows per rank whose steps are of two lengths, because some do more than the others: such as those with an
+-- evaluation. A median says nothing about them.
+--
+-- Steps are split where, sorted by length, two neighbours differ most: by half of the shorter one and a millisecond, more
+-- than the operating system disturbs a step by. At least two steps and a fifth of all are on either side: fewer are
+-- exceptions. Long ones before all short ones are a warm-up. A prefill and a decode are no steps of the same work.
+--
+-- needs: steps
+-- empty without: steps
+-- column rank: INTEGER, distributed rank
+-- column length: VARCHAR, short or long
+-- column steps: BIGINT, number of complete steps
+-- column shortest_ns: BIGINT, the shortest of them
+-- column longest_ns: BIGINT, the longest of them
+-- column total_ns: BIGINT, all of them
+WITH counted AS (
+    SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next
+    FROM steps WHERE NOT partial AND step IS NOT NULL AND source <> 'iteration'
+    WINDOW o AS (PARTITION BY rank ORDER BY dur, ts)
+),
+split AS (
+    SELECT rank, arg_max(place, (next / greatest(dur, 1), -place)) AS place FROM counted
+    WHERE next >= 1.5 * dur AND next > dur + 1000000 AND least(place, n - place) >= greatest(2, 0.2 * n)
+    GROUP BY rank
+),
+sorted AS (SELECT c.*, c.place > s.place AS long FROM counted AS c JOIN split AS s USING (rank))
+SELECT rank, CASE WHEN long THEN 'long' ELSE 'short' END AS length, count(*) AS steps, min(dur) AS shortest_ns,
+       max(dur) AS longest_ns, sum(dur)::BIGINT AS total_ns
+FROM sorted
+WHERE rank IN (SELECT rank FROM sorted GROUP BY rank HAVING max(ts) FILTER (long) > min(ts) FILTER (NOT long))
+GROUP BY rank, long ORDER BY rank, long
