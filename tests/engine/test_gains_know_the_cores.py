@@ -87,6 +87,30 @@ def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> N
     assert "the machine was overloaded" in str(report.model.why_not)
 
 
+def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
+    """All of an optimizer is at stake, 30 ms, though a fused one takes a part of that; Python takes 20 ms."""
+    path = trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000))
+    whole = json.loads(path.read_text())
+    events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]
+    update = ("aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::sqrt", "aten::addcdiv_", "aten::add_")
+    for number in range(6):
+        at, here = 60_000 * number, {"ph": "X", "pid": 1, "tid": 1}
+        events += [
+            {**here, "cat": "user_annotation", "name": "Optimizer.step#AdamW.step", "ts": at, "dur": 30_000},
+            *({**here, "cat": "cpu_op", "name": name, "ts": at + 1000 * place, "dur": 990}
+              for place, name in enumerate(update * 5)),
+            {**here, "cat": "cpu_op", "name": "aten::mm", "ts": at + 30_000, "dur": 10_000},
+            {**here, "cat": "python_function", "name": "train.py(3): shuffle", "ts": at + 40_000, "dur": 19_990},
+        ]  # fmt: skip
+    path.write_text(json.dumps({**whole, "traceEvents": events}))
+    report = perftool.analyze(path)
+
+    assert report.advice[0].code == "FUS101"
+    assert report.advice[0].gain is not None
+    assert report.advice[0].gain.ns_per_step == 30_000_000
+    assert report.verdict.headline.startswith("No op computes while the program runs Python")
+
+
 @pytest.mark.parametrize(
     ("cores", "least_ns", "lacks"),
     [

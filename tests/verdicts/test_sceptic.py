@@ -127,3 +127,24 @@ def test_what_was_taken_away_is_not_claimed(path: Path, taken: str, tmp_path: Pa
 
     assert list(breaches(report)) == []
     assert claims(report) == []
+
+
+RANKS = [SAMPLES / "cpu" / "small_allreduce", SAMPLES / "benchmarks" / "static_graph" / "advised"]
+RANKS += [path for path in [FOLDER / "v100_dlrm_8ranks"] if path.is_dir()]
+
+
+@pytest.mark.parametrize("folder", RANKS, ids=lambda path: path.name)
+def test_the_clock_of_a_rank_is_no_lateness(folder: Path, tmp_path: Path) -> None:
+    """The clocks of hosts differ by milliseconds: what is said must follow from the work, not from them."""
+    for number, path in enumerate(sorted(folder.glob("*.json.gz"))):
+        whole = json.loads(gzip.decompress(path.read_bytes()))
+        late = 7_000 if number == 1 else 0
+        moved = [{**e, "ts": e["ts"] + late} if "ts" in e and e.get("ph") != "M" else e for e in whole["traceEvents"]]
+        (tmp_path / path.stem).write_text(json.dumps({**whole, "traceEvents": moved}))
+    recorded, shifted = analyze([str(folder)]), analyze([str(tmp_path)])
+
+    assert shifted.verdict.headline == recorded.verdict.headline
+    assert shifted.verdict.below == recorded.verdict.below
+    assert [(f.code, f.subject, f.message) for f in shifted.findings] == [
+        (f.code, f.subject, f.message) for f in recorded.findings
+    ]

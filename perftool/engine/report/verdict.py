@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from perftool.engine.report.causes import LARGE, clause_of
 from perftool.engine.report.left import Left
 from perftool.engine.report.unseen import Unseen
+from perftool.engine.rules.ranking import LOOSE
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
@@ -112,7 +113,11 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _UNKNOWN
     elif run.unseen:
         headline, detail = _UNSEEN.format(sign=run.unseen.sign), run.unseen.shown
-    elif untold and not _blames(first, rules) and (untold.ns_per_step > gain or (first and _is_symptom(first, rules))):
+    elif (
+        untold
+        and not _blames(first, rules)
+        and (untold.ns_per_step > _sure(first, findings) or (first and _is_symptom(first, rules)))
+    ):
         headline, told_phase = _cause_sentence(untold, whole), _PHASE_OF.get(untold.name)
     elif first:
         headline = _finding_sentence(first, rules, gain, whole, run.device)
@@ -252,6 +257,15 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
     """Whether ``finding`` names the straggler ranks: the verdict must say that first."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
+
+
+def _sure(first: Finding | None, findings: Sequence[Finding]) -> float:
+    """The gain of ``first`` that a measured loss is compared with: of a bound that only an overloaded machine keeps
+    from being predicted, the part that a prediction is likely to leave."""
+    if first is None or first.gain is None:
+        return 0
+    overloaded = any(found.code == _OVERLOADED for found in findings)
+    return first.gain.ns_per_step / (LOOSE if overloaded and first.gain.kind == "bound" else 1)
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:

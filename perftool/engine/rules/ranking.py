@@ -14,7 +14,7 @@ _ALIKE = 1.5
 # Predictions are about 10 % off.
 _SAME = 1.1
 # A bound within this multiple of a prediction may describe the same time.
-_LOOSE = 3.0
+LOOSE = 3.0
 # A symptom's remaining gain is the difference of two bounds; a smaller share is within their error.
 _REST = 0.1
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -87,7 +87,7 @@ def ranked(
         gain = -1.0 if finding.gain is None else finding.gain.ns_per_step
         if finding.gain and finding.gain.kind == "bound":
             same = max((foreseen.get((finding.rank, cause), 0) for cause in explains.get(finding.code, ())), default=0)
-            if same < gain <= _LOOSE * same:
+            if same < gain <= LOOSE * same:
                 gain = same - 0.5
         severity = _SEVERITY_ORDER[finding.severity]
         others = not (finding.code in blaming and finding.gain and finding.gain.ns_per_step > 0)
