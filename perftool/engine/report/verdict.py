@@ -201,7 +201,7 @@ def _lengths(run: VerdictInput) -> str:
         ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
         times.append(f"{length.steps} take {' to '.join(ends)}")
     found = next((found for found in run.findings if found.code == _UNSTABLE), None)
-    more = found.evidence["does"] if found else ""
+    more = found.evidence.get("does", "") if found else ""
     return f"{run.run.step_word.capitalize()}s are of two lengths: {', '.join(times)}{more}."
 
 
@@ -216,7 +216,7 @@ def _mostly_once(run: VerdictInput) -> Phase | None:
 
 def _once_sentence(phase: Phase, run: VerdictInput) -> str:
     whole = sum(phase.total_ns for phase in run.phases)
-    compiling = sum(found.evidence["compile_ns"] or 0 for found in run.findings if found.code == _WARM_UP)
+    compiling = sum(found.evidence.get("compile_ns") or 0 for found in run.findings if found.code == _WARM_UP)
     of_it = f", {format_ns(compiling)} of it compilation" if phase.name == "warmup" and compiling else ""
     later = ": record later steps" if phase.name in ("startup", "warmup") else ""
     return f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{of_it}{later}."
