@@ -9,6 +9,8 @@ from itertools import pairwise
 
 # Folders of installed packages.
 _INSTALLED = {"site-packages", "dist-packages"}
+# Folders of code that torch.compile writes.
+_GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
 # The profiler strips the import folders from paths, so packages are recognised by the first part of a path.
 _FRAMEWORKS = {
@@ -24,14 +26,15 @@ Line = tuple[str | None, int | None, str]
 
 
 def is_own(file: str, installed: Collection[str] = ()) -> bool:
-    """Whether ``file``, as a trace names it, belongs neither to Python, nor a framework, nor an installed package.
+    """Whether ``file``, as a trace names it, belongs neither to Python, nor a framework, nor an installed package,
+    nor was generated.
 
     ``installed`` lists further installed packages (the first parts of relative paths).
     """
     if file.startswith("<"):
         return False
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
-    if any(part in _INSTALLED for part in parts):
+    if any(part in _INSTALLED or part.startswith(_GENERATED) for part in parts):
         return False
     if any(_PYTHON.fullmatch(part) and before in ("lib", "lib64", "Lib") for before, part in pairwise(parts)):
         return False

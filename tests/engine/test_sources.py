@@ -110,6 +110,7 @@ def test_a_call_stack_of_an_op_names_its_innermost_line_of_ones_own() -> None:
         ("torch/nn/modules/module.py", False), ("threading.py", False), ("multiprocessing/spawn.py", False),
         ("/usr/lib/python3.11/threading.py", False), ("/usr/lib/python3/dist-packages/a.py", False),
         ("C:\\Python\\Lib\\site-packages\\a\\b.py", False), ("<string>", False), ("<frozen runpy>", False),
+        ("/tmp/torchinductor_root/hp/chpxorlf.py", False),
     ],
 )  # fmt: skip
 def test_which_files_are_the_users_own(file: str, own: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from events import Event, document, kernel, launch, runtime, step, x
+from events import Event, document, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import load_packs
@@ -117,6 +117,14 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     told = report_of(alternating(6, 10800, [evaluation]), tmp_path).verdict.caveats
 
     assert "; only the long ones run evaluate (train.py:9), for 6.50 ms." in told
+
+
+def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> None:
+    events = alternating(6, 10800, [loader(100, 6000)])
+    events += [loader(step["ts"] + 3910, 50) for step in events if step["dur"] == 4000]
+    told = report_of(events, tmp_path).verdict.caveats
+
+    assert "; the long ones spend 5.95 ms more on waiting for data." in told
 
 
 def test_long_first_steps_and_one_exception_are_no_second_length(tmp_path: Path) -> None:

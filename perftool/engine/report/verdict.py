@@ -202,6 +202,10 @@ def _lengths(run: VerdictInput) -> str:
         times.append(f"{length.steps} take {' to '.join(ends)}")
     found = next((found for found in run.findings if found.code == _UNSTABLE), None)
     more = found.evidence.get("does", "") if found else ""
+    if found and not more and found.evidence.get("part") not in (None, "other"):
+        more = (
+            f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {kind_label(found.evidence['part'])}"
+        )
     return f"{run.run.step_word.capitalize()}s are of two lengths: {', '.join(times)}{more}."
 
 
