@@ -152,10 +152,10 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightEntry:
-    """A collective in the flight recorder of a rank: the ``number``-th of its group.
+    """The ``number``-th collective of its group in the flight recorder of a rank; or a send or receive, with ``peer``.
 
-    ``state`` is scheduled, started or completed, ``sizes`` the lengths of its inputs, ``created_ns`` the time of its
-    call (by that host's clock), ``place`` the line of the program.
+    ``state`` is scheduled, started, completed or failed, ``sizes`` the lengths of its inputs, ``created_ns`` the time
+    of its call (by that host's clock), ``place`` the line of the program.
     """
 
     rank: int
@@ -166,7 +166,7 @@ class FlightEntry:
     sizes: str | None
     created_ns: int | None
     place: str | None
-    p2p: bool
+    peer: int | None
     pg_id: int | None
     description: str
 
@@ -174,14 +174,14 @@ class FlightEntry:
 @dataclass(frozen=True, slots=True)
 class FlightGroup:
     """A process group as one rank knows it: its ``members`` (empty: unknown), and the numbers of the last collectives
-    that this rank called and completed, 0 for none."""
+    that this rank called and completed: 0 for none, None where batches of sends count as collectives too."""
 
     rank: int
     group: str
     description: str
     members: tuple[int, ...]
-    called: int
-    completed: int
+    called: int | None
+    completed: int | None
 
 
 _Ranked = (

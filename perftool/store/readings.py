@@ -86,7 +86,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             for g in r.reading.flight_groups
         ],
         "flight_entries": [
-            (e.rank, e.group, e.number, e.name, e.state, e.sizes, e.created_ns, e.place)
+            (e.rank, e.group, e.number, e.name, e.state, e.sizes, e.created_ns, e.place, e.peer)
             for part in parts
             for e in part.flight
         ],

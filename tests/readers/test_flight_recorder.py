@@ -41,16 +41,20 @@ def dumped(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", **status: int) ->
 
 @pytest.mark.parametrize("form", ["pickle", "json"])
 def test_both_forms_say_the_same(form: str, tmp_path: Path) -> None:
-    found = dumped(entry(6, "scheduled", retired=True), entry(7, "started"), last_completed_collective=5)
-    found["entries"].append(entry(1, is_p2p=True))
+    found = dumped(entry(6, "scheduled", retired=True, profiling_name="gloo:all_reduce"), entry(7, "started"))
+    found["pg_status"]["0"]["last_completed_collective"] = 5
+    found["entries"].append(entry(0, "started", is_p2p=True, p2p_seq_id=9, profiling_name="nccl:send 2->0"))
     path = tmp_path / ("nccl_trace_rank_2" + (".json" if form == "json" else ""))
     path.write_bytes(pickle.dumps(found, protocol=2) if form == "pickle" else json.dumps(found).encode())
     assert dump.begins_dump(path.read_bytes())
     reading = dump.read(str(path))
-    shared = (None, "train.py:31 step", False, 0, "default_pg")
     assert reading.flight == tuple(
-        FlightEntry(2, "0", number, "nccl:all_reduce", state, "[3, 4]", 100 + number, *shared[1:])
-        for number, state in ((6, "completed"), (7, "started"))
+        FlightEntry(2, "0", number, name, state, "[3, 4]", at, "train.py:31 step", peer, 0, "default_pg")
+        for number, name, state, at, peer in (
+            (6, "gloo:all_reduce", "completed", 106, None),
+            (7, "nccl:all_reduce", "started", 107, None),
+            (9, "nccl:send 2->0", "started", 100, 0),
+        )
     )
     assert reading.flight_groups == (FlightGroup(2, "0", "default_pg", (0, 1, 2), 7, 6),)
 
@@ -179,7 +183,7 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     assert (first.code, first.evidence["late_ranks"], first.evidence["ranks_missing"]) == ("COL114", [2], [3])
     assert first.message == (
         "group default_pg (0): rank 2 has not called collective 12 (nccl:all_reduce of [3, 4] at train.py:31 step), in "
-        "which 2 ranks wait; the last call there: nccl:all_reduce at train.py:31 step; no dump of rank 3"
+        "which ranks 0, 1 wait; the last call there: nccl:all_reduce at train.py:31 step; no dump of rank 3"
     )
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
 
@@ -202,12 +206,119 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
         ("group dp (dp1)", [3]),
         ("group tp (tp1)", [3]),
     ]
-    assert all(one.message.endswith("; 1 more group waits for ranks that wait here") for one in found)
+    assert [one.message.rpartition("; ")[2] for one in found] == [
+        "rank 0 waits for ranks that wait here",
+        "rank 0 waits for ranks that wait here",
+    ]
 
 
 def done(group: str) -> int:
     """The last collective of ``group`` that ended: all called it."""
     return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
+
+
+def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
+    """What is said of dumps with these entries, of each rank."""
+    for rank, entries in called.items():
+        told = dumped(*entries)
+        told["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
+        told["pg_status"] = {}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+    return [found.message for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+
+
+def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[str, Any]:
+    """A send or receive of the group pp."""
+    pp = {"process_group": ("pp", "pp"), "is_p2p": True, "collective_seq_id": 0, "p2p_seq_id": number}
+    return entry(number, state, profiling_name=f"nccl:{name}", **{**pp, **more})
+
+
+def test_a_pipeline_hangs_at_the_stage_that_waits_nowhere(tmp_path: Path) -> None:
+    # Group members are ranks 4 to 7. Rank 5 has not sent; 6 waits for it, 7 for 6, and 4 wants to send to 5 in vain.
+    called = {
+        4: [sent("send 0->1", 1, "completed"), sent("send 0->1", 2)],
+        5: [sent("recv 1<-0", 1, "completed")],
+        6: [sent("recv 2<-1", 1)],
+        7: [sent("recv 3<-2", 1, "scheduled")],
+    }
+    assert hangs(tmp_path, {"pp": [4, 5, 6, 7]}, called) == [
+        "group pp, ranks 4, 5: rank 5 has not called the receive that rank 4 waits for in nccl:send 0->1 of [3, "
+        "4] at train.py:31 "
+        "step; rank 7 waits for ranks that wait here",
+        "group pp, ranks 5, 6: rank 5 has not called the send that rank 6 waits for in nccl:recv 2<-1 of [3, 4] "
+        "at train.py:31 step; "
+        "rank 7 waits for ranks that wait here",
+    ]
+
+
+def test_a_peer_without_dump_is_where_a_pipeline_hangs(tmp_path: Path) -> None:
+    called = {2: [sent("recv 2<-1", 1)], 0: [sent("send 0->1", 1, retired=True)]}
+    assert hangs(tmp_path, {"pp": [0, 1, 2]}, called) == [
+        "group pp, ranks 0, 1: rank 0 waits in nccl:send 0->1 of [3, 4] at train.py:31 step; it ended with an "
+        "error on rank 0; no dump of rank 1: it may have died",
+        "group pp, ranks 1, 2: rank 2 waits in nccl:recv 2<-1 of [3, 4] at train.py:31 step; no dump of rank 1: "
+        "it may have died",
+    ]
+
+
+def test_a_send_that_both_have_called_and_does_not_end(tmp_path: Path) -> None:
+    called = {0: [sent("send 0->1", 3)], 1: [sent("recv 1<-0", 8)]}
+    assert hangs(tmp_path, {"pp": [0, 1]}, called) == [
+        "group pp, ranks 0, 1: ranks 0, 1 have both called nccl:send 0->1 of [3, 4] at train.py:31 step, and it "
+        "does not end"
+    ]
+
+
+def test_the_sends_of_a_batch_have_its_state(tmp_path: Path) -> None:
+    """Batches number themselves among the collectives, here 2 of rank 0 and 1 of rank 1, which compares to nothing."""
+
+    def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:
+        shared = {"collective_seq_id": number, "process_group": ("pp", "pp")}
+        closing = entry(number, state, profiling_name="nccl:coalesced", p2p_seq_id=number, **shared)
+        return [*(sent(name, number, "scheduled", **shared) for name in names), closing]
+
+    first, second = batch(1, "completed", "send 0->1", "recv 0<-1"), batch(2, "started", "recv 0<-1")
+    assert hangs(tmp_path, {"pp": [0, 1]}, {0: first + second, 1: batch(1, "completed", "send 1->0", "recv 1<-0")}) == [
+        "group pp, ranks 0, 1: rank 1 has not called the send that rank 0 waits for in nccl:recv 0<-1 of [3, 4] "
+        "at train.py:31 step"
+    ]
+
+
+def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Path) -> None:
+    # The status of NCCL counts work that ended with an error as completed.
+    failed = [entry(1), entry(2, "started", retired=True)]
+    for rank in (0, 1):
+        told = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+    found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
+    assert [one.message for one in found] == [
+        "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
+        "step), and it "
+        "does not end; it ended with an error on ranks 0, 1; no dump of rank 2: it may have died"
+    ]
+
+
+def test_a_rank_without_dump_is_the_begin_of_what_waits_for_it(tmp_path: Path) -> None:
+    # Rank 1 waits in tp for rank 2, which has no dump, and so has not come to dp, where rank 0 waits.
+    def at(group: str, number: int, state: str) -> dict[str, Any]:
+        return entry(number, state, process_group=(group, group))
+
+    called = {0: [at("dp", 1, "started")], 1: [at("tp", 1, "started")]}
+    assert hangs(tmp_path, {"dp": [0, 1], "tp": [1, 2]}, called) == [
+        "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), and it does "
+        "not end; no "
+        "dump of rank 2: it may have died; rank 0 waits for ranks that wait here"
+    ]
+
+
+def test_of_ranks_behind_only_those_that_wait_nowhere_are_named(tmp_path: Path) -> None:
+    # Ranks 1 and 2 are behind in dp. Rank 1 waits for 2, in tp.
+    def at(group: str, number: int, state: str) -> dict[str, Any]:
+        return entry(number, state, process_group=(group, group))
+
+    called = {0: [at("dp", 1, "started")], 1: [at("tp", 1, "started")], 2: []}
+    found = hangs(tmp_path, {"dp": [0, 1, 2], "tp": [1, 2]}, called)
+    assert [message.partition(" has not")[0] for message in found] == ["group dp: rank 2", "group tp: rank 2"]
 
 
 def test_a_dump_that_could_run_code_is_an_unreadable_input(tmp_path: Path) -> None:

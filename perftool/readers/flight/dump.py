@@ -3,14 +3,20 @@
 It is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
 ``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). An
 entry is finished when its state is ``completed``, or it is ``retired``: backends that do not watch their work set only
-the latter.
+the latter. NCCL's watchdog retires work that it found completed, or that ended with an error.
+
+Sends and receives have numbers of their own (``p2p_seq_id``). Those of a batch share it with the entry ``coalesced``
+that follows them, which alone has their state. A batch also takes a number from the collectives of its group, though
+not on every rank: numbers of collectives cannot be compared in such a group.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -29,6 +35,7 @@ _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _TELLING = (b"collective_seq_id", b"pg_config")
+_PEERS = re.compile(r"\d(?:->|<-)(\d{1,6})$")
 _KEYS = {"pg_config", "pg_status", "entries"}
 # Library frames say nothing about the program.
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
@@ -63,8 +70,10 @@ def read(path: str, rank: int | None = None) -> LogReading:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     tally = IssueTally()
-    entries = tuple(_entries(found.get("entries"), known, tally))
-    groups = tuple(_groups(found, entries, known, tally))
+    configs = _configs(found, tally)
+    raw, batches = _without_batches(found.get("entries"))
+    entries = tuple(_entries(raw, known, configs, tally))
+    groups = tuple(_groups(found, entries, known, configs, batches))
     return LogReading(flight=entries, flight_groups=groups, issues=tally.issues(), kind="flight_record")
 
 
@@ -84,58 +93,122 @@ def _load(data: bytes) -> Mapping[str, Any]:
     return found
 
 
-def _entries(found: Any, rank: int, tally: IssueTally) -> Iterable[FlightEntry]:
-    for entry in found if isinstance(found, list) else ():
-        made = _entry(entry, rank) if isinstance(entry, dict) else None
+@dataclass(frozen=True, slots=True)
+class _Config:
+    """What a dump states about a group."""
+
+    description: str
+    members: tuple[int, ...]
+
+
+def _configs(found: Mapping[str, Any], tally: IssueTally) -> dict[str, _Config]:
+    members = _Members()
+    named = {_text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
+    return {
+        name: _Config(_text(named[name].get("desc")), members.of(named[name].get("ranks"), tally))
+        for name in sorted(filter(None, named))
+    }
+
+
+def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
+    """The entries, those of a batch of sends and receives with its state instead of its entry; groups with batches."""
+    entries = found if isinstance(found, list) else []
+    sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
+    closing = {
+        batch: entry
+        for entry in entries
+        if isinstance(entry, dict) and str(entry.get("profiling_name")).endswith(":coalesced")
+        if (batch := _batch(entry)) in sends and batch is not None
+    }
+    kept = []
+    for entry in entries:
+        batch = _batch(entry) if isinstance(entry, dict) else None
+        whole = closing.get(batch) if batch else None
+        if whole is None:
+            kept.append(entry)
+        elif entry is not whole and entry.get("is_p2p") is True:
+            kept.append({**entry, "state": whole.get("state"), "retired": whole.get("retired")})
+    return kept, {_cut(batch[0]) for batch in closing}
+
+
+def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """What the sends of a batch share with the entry that ends it: group, and both numbers."""
+    name, numbers = _group_name(entry), [_whole(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id")]
+    return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
+
+
+def _entries(entries: list[Any], rank: int, configs: Mapping[str, _Config], tally: IssueTally) -> Iterable[FlightEntry]:
+    for entry in entries:
+        made = _entry(entry, rank, configs) if isinstance(entry, dict) else None
         if made is None:
-            tally.note("entry", "entries of the flight recorder without group, number or name were left out")
-        elif not made.p2p:
+            tally.note("entry", "entries of the flight recorder without group, number, name or peer were left out")
+        else:
             yield made
 
 
-def _entry(entry: Mapping[str, Any], rank: int) -> FlightEntry | None:
-    group, number, name = (
-        entry.get("process_group"),
-        _whole(entry.get("collective_seq_id")),
-        entry.get("profiling_name"),
-    )
-    if not isinstance(group, list | tuple) or not group or not isinstance(group[0], str):
+def _entry(entry: Mapping[str, Any], rank: int, configs: Mapping[str, _Config]) -> FlightEntry | None:
+    group, name, sends = _group_name(entry), entry.get("profiling_name"), entry.get("is_p2p") is True
+    number = _whole(entry.get("p2p_seq_id" if sends else "collective_seq_id"))
+    if group is None or number is None or not isinstance(name, str):
         return None
-    if number is None or not isinstance(name, str):
+    peer = _peer(name, configs[_cut(group)].members) if sends and _cut(group) in configs else None
+    if sends and peer is None:
         return None
-    state = _text(entry.get("state")) or "unknown"
-    finished = state == "completed" or entry.get("retired") is True
+    described = entry["process_group"][1:]
     return FlightEntry(
-        rank, _cut(group[0]), number, _cut(name), "completed" if finished else state[:40],
+        rank, _cut(group), number, _cut(name), _state(entry, name),
         _sizes(entry.get("input_sizes")), _whole(entry.get("time_created_ns")), _place(entry.get("frames")),
-        entry.get("is_p2p") is True, _whole(entry.get("pg_id")),
-        _text(group[1]) if len(group) > 1 else "",
+        peer, _whole(entry.get("pg_id")), _text(described[0]) if described else "",
     )  # fmt: skip
 
 
+def _group_name(entry: Mapping[str, Any]) -> str | None:
+    group = entry.get("process_group")
+    return group[0] if isinstance(group, list | tuple) and group and isinstance(group[0], str) else None
+
+
+def _state(entry: Mapping[str, Any], name: str) -> str:
+    state = _text(entry.get("state")) or "unknown"
+    if entry.get("retired") is True and state != "completed":
+        return "failed" if name.startswith("nccl:") else "completed"
+    return state[:40]
+
+
+def _peer(name: str, members: tuple[int, ...]) -> int | None:
+    """The rank behind ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers count the members of the group."""
+    found = _PEERS.search(name[:_LONGEST_TEXT])
+    at = int(found[1]) if found else len(members)
+    return members[at] if at < len(members) else None
+
+
 def _groups(
-    found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, tally: IssueTally
-) -> Iterable[FlightGroup]:
+    found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
+    batches: set[str],
+) -> Iterable[FlightGroup]:  # fmt: skip
     """Each group with entries or members in the dump."""
-    configs = {_text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)
     done: dict[str, int] = defaultdict(int)
+    failed: dict[str, int] = {}
     for entry in entries:
         by_name[entry.group] = entry
+        if entry.peer is not None:
+            continue
         called[entry.group] = max(called[entry.group], entry.number)
         if entry.state == "completed":
             done[entry.group] = max(done[entry.group], entry.number)
-    members = _Members()
-    for name in sorted({*by_name, *filter(None, configs)}):
-        of_group, facts = by_name.get(name), configs.get(name, {})
+        if entry.state == "failed":
+            failed[entry.group] = min(failed.get(entry.group, entry.number), entry.number)
+    for name in sorted({*by_name, *configs}):
+        of_group, facts = by_name.get(name), configs.get(name, _Config("", ()))
         known = statuses.get(str(of_group.pg_id), {}) if of_group else {}
+        last = max(done[name], _whole(known.get("last_completed_collective")) or 0)
         yield FlightGroup(
-            rank, name, _text(facts.get("desc")) or (of_group.description if of_group else ""),
-            members.of(facts.get("ranks"), tally),
-            max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
-            max(done[name], _whole(known.get("last_completed_collective")) or 0),
+            rank, name, facts.description or (of_group.description if of_group else ""), facts.members,
+            None if name in batches else max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
+            # The status also counts work that ended with an error.
+            None if name in batches else min(last, failed.get(name, last + 1) - 1),
         )  # fmt: skip
 
 

@@ -1,11 +1,12 @@
--- One row per collective in a flight-recorder dump, which keeps the latest ones.
+-- One row per collective, send or receive in a flight-recorder dump, which keeps the latest ones.
 --
 -- maker: given
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the process group
--- column number: BIGINT, the collective is the number-th of its group
--- column name: VARCHAR, name of the call, such as nccl:all_reduce
--- column state: VARCHAR, scheduled, started or completed
+-- column number: BIGINT, the collective is the number-th of its group; sends and receives have numbers of their own, different on each rank
+-- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers count members of the group
+-- column state: VARCHAR, scheduled, started, completed, or failed: it ended with an error
 -- column sizes: VARCHAR, sizes of its inputs
 -- column created_ns: BIGINT, time of the call, by the clock of that host
 -- column place: VARCHAR, line of the program that called it
+-- column peer: INTEGER, rank that it sends to or receives from; NULL for a collective
