@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,12 +38,16 @@ _MODEL = {
 class Case:
     """A server's options and the load on it. ``load`` lists runs of ``vllm bench serve``, all at the same time.
 
-    ``profile_s`` is the time that the profiler runs, 0 for a run without it.
+    ``profile_s`` is the time that the profiler runs, 0 for a run without it, and ``asks`` what a request that comes
+    just after its start asks for; ``warm`` sends the same before the load.
     """
 
     server: str
     load: tuple[str, ...]
     profile_s: float = 0
+    stacks: bool = True
+    asks: Mapping[str, int] | None = None
+    warm: bool = False
 
 
 def _random(prompts: int, length: int, output: int, concurrency: int, more: str = "") -> str:
@@ -77,6 +81,9 @@ CASES = {
                         (_random(32, 64, 448, 16),)),
     "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
                          (_random(32, 64, 448, 16),)),
+    # 48 tokens per iteration, of which 16 requests that generate take a third, for prompts of 512.
+    "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
+    "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
     # Prompts that share 1500 of 1532 tokens.
     "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
     "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
@@ -87,6 +94,10 @@ CASES = {
     "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
+    # The first request for probabilities of tokens comes while others generate, and the function that ranks them is
+    # compiled then. Without stacks, which a compiler has too many of.
+    "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}),
+    "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}, warm=True),
 }  # fmt: skip
 
 
@@ -160,10 +171,12 @@ def record(name: str, case: Case, model: Path, folder: Path) -> None:
     (folder / "traces").mkdir(parents=True)
     with _server(case, model, folder):
         _bench(_random(2, 16, 4, 1), model, folder, "warmup").wait()
+        if case.warm:
+            _ask(case, model)
         _fetch("/metrics", folder / "metrics_before.txt")
         clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
         if case.profile_s:
-            _profile(case.profile_s)
+            _profile(case, model)
         for client in clients:
             client.wait()
         _fetch("/metrics", folder / "metrics_after.txt")
@@ -181,15 +194,16 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
     command += case.server.split()
     if case.profile_s:
         profiler = {"profiler": "torch", "torch_profiler_dir": str((folder / "traces").resolve())}
-        command += ["--profiler-config", json.dumps(profiler)]
+        stacks = {} if case.stacks else {"torch_profiler_with_stack": False}
+        command += ["--profiler-config", json.dumps({**profiler, **stacks})]
     with (folder / "server.log").open("w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(), start_new_session=True)
     try:
         _await(server)
         yield
     finally:
-        os.killpg(server.pid, signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(server.pid, signal.SIGINT)
             server.wait(20)
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
@@ -229,14 +243,21 @@ def _fetch(path: str, target: Path) -> None:
         target.write_bytes(answer.read())
 
 
-def _profile(seconds: float) -> None:
+def _profile(case: Case, model: Path) -> None:
     """Profile from the moment on in which requests run."""
     until = time.monotonic() + _READY_S
     while time.monotonic() < until and not _running():
         time.sleep(0.2)
     _post("/start_profile")
-    time.sleep(seconds)
+    until = time.monotonic() + case.profile_s
+    if case.asks:
+        _ask(case, model)
+    time.sleep(max(until - time.monotonic(), 0))
     _post("/stop_profile")
+
+
+def _ask(case: Case, model: Path) -> None:
+    _post("/v1/completions", {"model": str(model), "prompt": "w5 w6 w7", "max_tokens": 4, **(case.asks or {})})
 
 
 def _running() -> bool:
@@ -245,8 +266,10 @@ def _running() -> bool:
     return any(line.startswith("vllm:num_requests_running") and not line.endswith(" 0.0") for line in lines)
 
 
-def _post(path: str) -> None:
-    with urllib.request.urlopen(urllib.request.Request(f"{_URL}{path}", method="POST"), timeout=600):
+def _post(path: str, body: Mapping[str, object] | None = None) -> None:
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(f"{_URL}{path}", data, {"Content-Type": "application/json"}, method="POST")
+    with urllib.request.urlopen(request, timeout=600):
         return
 
 

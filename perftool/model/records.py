@@ -16,7 +16,7 @@ from typing import Literal
 from perftool.model.devices import DeviceFacts
 from perftool.model.inputs import ImportIssue, ReadingKind
 from perftool.model.nodes import CompilerAdvice, GraphNode, NodeRun
-from perftool.model.serving import Bucket, ClientResult, MetricsPage, ServingInterval
+from perftool.model.serving import Bucket, ClientResult, LoggedIteration, MetricsPage, ServingInterval
 
 FallbackOrigin = Literal["table", "metrics", "call", "refusal", "graph_cut"]
 CompilationSource = Literal["metrics", "recipe_cache", "print_stats", "detect_recompilation", "compilation_stats"]
@@ -186,7 +186,7 @@ class FlightGroup:
 
 _Ranked = (
     FlightEntry | FlightGroup | FallbackRecord | CompilationRecord | MetricSnapshot | LogEvent | ConfigEntry
-    | NodeRun | GraphNode | CompilerAdvice | Bucket | ServingInterval
+    | NodeRun | GraphNode | CompilerAdvice | Bucket | ServingInterval | LoggedIteration
 )  # fmt: skip
 
 
@@ -207,6 +207,7 @@ class LogReading:
     advice: tuple[CompilerAdvice, ...] = ()
     buckets: tuple[Bucket, ...] = ()
     intervals: tuple[ServingInterval, ...] = ()
+    iterations: tuple[LoggedIteration, ...] = ()
     results: tuple[ClientResult, ...] = ()
     pages: tuple[MetricsPage, ...] = ()
     issues: tuple[ImportIssue, ...] = ()
@@ -218,7 +219,7 @@ class LogReading:
         """Every rank that any record names, ascending."""
         parts = (
             self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups, self.nodes,
-            self.graph_nodes, self.advice, self.buckets, self.intervals,
+            self.graph_nodes, self.advice, self.buckets, self.intervals, self.iterations,
         )  # fmt: skip
         records: Iterator[_Ranked] = chain.from_iterable(parts)
         return tuple(sorted({record.rank for record in records if record.rank is not None}))
@@ -228,7 +229,7 @@ class LogReading:
         """The number of records used: the ``events`` of an input in the report."""
         parts = (
             self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured, self.flight,
-            self.nodes, self.graph_nodes, self.advice, self.buckets, self.intervals, self.results,
+            self.nodes, self.graph_nodes, self.advice, self.buckets, self.intervals, self.iterations, self.results,
         )  # fmt: skip
         pages = sum(len(page.totals) for page in self.pages)
         return pages + sum(map(len, parts))
@@ -251,6 +252,7 @@ def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> 
         advice=tuple(record for part in parts for record in part.advice),
         buckets=tuple(record for part in parts for record in part.buckets),
         intervals=tuple(record for part in parts for record in part.intervals),
+        iterations=tuple(record for part in parts for record in part.iterations),
         results=tuple(record for part in parts for record in part.results),
         pages=tuple(page for part in parts for page in part.pages),
         issues=tuple(issue for part in parts for issue in part.issues),

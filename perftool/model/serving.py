@@ -51,6 +51,21 @@ class ServingInterval:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedIteration:
+    """One call of the model, as the engine logs it: ``dur_ns`` includes scheduling and taking the tokens over."""
+
+    engine: str
+    iteration: int
+    prompts: int
+    prompt_tokens: int
+    generating: int
+    generated_tokens: int
+    dur_ns: int
+    rank: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServingNumber:
     """One number: times in ms where ``name`` ends so, rates per second, else counts."""
 

@@ -117,6 +117,12 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
             for part in readings
             for i in part.reading.intervals
         ],
+        "logged_iterations": [
+            (i.engine, i.iteration, i.prompts, i.prompt_tokens, i.generating, i.generated_tokens, i.dur_ns, part.path,
+             i.line)
+            for part in readings
+            for i in part.reading.iterations
+        ],
         "serving_numbers": [
             *(("client", one.name, one.statistic, one.value) for one in (client.numbers if client else ())),
             *(("server", one.name, one.statistic, one.value) for one in server),

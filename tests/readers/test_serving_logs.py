@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perftool.model.records import LogReading
-from perftool.model.serving import Bucket, ServingInterval
+from perftool.model.serving import Bucket, LoggedIteration, ServingInterval
 from perftool.readers.logs import console_log
 
 V1 = "(APIServer pid=13181) INFO 11-23 14:13:13 [loggers.py:335] Engine 000: "
@@ -55,6 +55,43 @@ def test_drafts_belong_to_the_interval_before() -> None:
         "acceptance rate: 0.200, 0.050, Avg Draft acceptance rate: 25.0%",
     ).intervals
     assert (found.accepted, found.drafted, found.acceptance_length) == (10, 40, 1.25)
+
+
+def test_drafts_of_the_v0_engine_count_from_its_start() -> None:
+    def lines(accepted: int, drafted: int, emitted: int) -> tuple[str, str]:
+        return (
+            f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 75.3 tokens/s, Running: 6 reqs",
+            "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: "
+            f"0.598, Number of speculative tokens: 3, Number of accepted tokens: {accepted}, Number of draft tokens: "
+            f"{drafted}, Number of emitted tokens: {emitted}.",
+        )
+
+    found = _read(*lines(8547, 13311, 10616), *lines(8647, 13611, 10816), *lines(8647, 13611, 10816), *lines(1, 30, 11))
+    told = [(one.drafted, one.accepted, one.acceptance_length) for one in found.intervals]
+    assert told[0] == (13311, 6179, pytest.approx(2.393, abs=1e-3))
+    assert told[1:] == [(300, 100, 2.0), (None, None, None), (30, 1, 1.1)]
+
+
+def test_drafts_with_an_efficiency_of_nan_are_not_totals() -> None:
+    (found,) = _read(
+        f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 75.3 tokens/s, Running: 6 reqs",
+        "INFO 04-01 10:00:00 [metrics.py:52] Speculative metrics: Draft acceptance rate: 0.500, System efficiency: "
+        "nan, Number of speculative tokens: 2, Number of accepted tokens: 10, Number of draft tokens: 20, Number of "
+        "emitted tokens: 21.",
+    ).intervals
+    assert found.drafted is None
+
+
+def test_iterations_of_the_v1_engine() -> None:
+    details = (
+        "0 generation requests, 0 generation tokens, iteration elapsed time: 0.10 ms (dummy), GPU KV cache usage: 0.0%"
+    )
+    found = _read(
+        f"{V1}Iteration(23): 2 context requests, 47 context tokens, 1 generation requests, 1 generation tokens, "
+        "iteration elapsed time: 3.41 ms, CPU KV cache usage: 0.2%",
+        f"{V1}Iteration(24): 0 context requests, 0 context tokens, {details}",
+    )
+    assert found.iterations == (LoggedIteration("Engine 000", 23, 2, 47, 1, 1, 3_410_000, line=1),)
 
 
 def test_times_grow_past_midnight() -> None:

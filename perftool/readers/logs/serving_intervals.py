@@ -1,4 +1,5 @@
-"""Reads the statistics that a server of a language model logs every few seconds: vLLM (V0 and V1) and SGLang."""
+"""Reads what a server of a language model logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang),
+and each iteration (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from perftool.model.records import LogReading
-from perftool.model.serving import ServingInterval
+from perftool.model.serving import LoggedIteration, ServingInterval
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.log_time import DAY_NS
 
 _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch. #", "SpecDecoding metrics: "
-CORES = (_VLLM, _SGLANG, _DRAFTS)
-# Ten days of a line per second take a quarter of a GB.
+_DRAFTS_V0 = "Speculative metrics: "
+_ITERATION = "iteration elapsed time: "
+CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
+# Ten days of a line per second, or two hours of iterations of 7 ms, take a quarter of a GB.
 _MOST = 1_000_000
 
 _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
@@ -46,6 +49,16 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
+# V0 counts from its start, and an accepted token also if one before it was rejected; only emitted ones count.
+_TOTALS_V0 = re.compile(
+    rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
+    rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
+)
+# Iterations that keep idle ranks of data parallelism in step are marked as dummies.
+_DETAILS = re.compile(
+    rf"Iteration\({_WHOLE}\): {_WHOLE} context requests, {_WHOLE} context tokens, {_WHOLE} generation requests, "
+    rf"{_WHOLE} generation tokens, iteration elapsed time: {_REAL} ms(?! \(dummy\))"
+)
 _LENGTH: _Fields = {"acceptance_length": (re.compile(rf"Mean acceptance length: {_REAL}"), 1)}
 
 
@@ -55,7 +68,9 @@ class IntervalScanner:
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
         self._intervals: list[ServingInterval] = []
+        self._iterations: list[LoggedIteration] = []
         self._day_ns, self._last_ns = 0, 0
+        self._drafted, self._emitted = 0, 0
 
     def feed(self, line: LogLine) -> None:
         """Process one line."""
@@ -68,18 +83,51 @@ class IntervalScanner:
             # vLLM prints it right behind the statistics of the same interval.
             drafts: dict[str, Any] = {**_counts(_DRAFT_COUNTS, text), **_rates(_LENGTH, text)}
             self._intervals[-1] = replace(self._intervals[-1], **drafts)
+        elif _DRAFTS_V0 in text and self._intervals:
+            self._intervals[-1] = replace(self._intervals[-1], **self._drafts_v0(text))
+        elif _ITERATION in text and (found := _DETAILS.search(text)):
+            self._add_iteration(line, found)
 
     def reading(self) -> LogReading:
-        """The intervals so far."""
-        return LogReading(intervals=tuple(self._intervals), kind="runtime_log")
+        """The intervals and iterations so far."""
+        return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
 
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
         if len(self._intervals) >= _MOST:
             self._tally.note("too many intervals", f"only the first {_MOST:,} are kept", line.number)
             return
-        engine = _ENGINE.search(line.text)
-        name, time_ns = engine[1] if engine else "", self._time(line.prefix.time_ns)
-        self._intervals.append(ServingInterval(name, time_ns, **numbers, rank=line.rank, line=line.number))
+        time_ns = self._time(line.prefix.time_ns)
+        self._intervals.append(
+            ServingInterval(_engine(line.text), time_ns, **numbers, rank=line.rank, line=line.number)
+        )
+
+    def _add_iteration(self, line: LogLine, found: re.Match[str]) -> None:
+        if len(self._iterations) >= _MOST:
+            self._tally.note("too many iterations", f"only the first {_MOST:,} are kept", line.number)
+            return
+        number, prompts, prompt_tokens, generating, generated = map(int, found.groups()[:-1])
+        self._iterations.append(
+            LoggedIteration(
+                _engine(line.text), number, prompts, prompt_tokens, generating, generated, round(float(found[6]) * 1e6),
+                line.rank, line.number,
+            )
+        )  # fmt: skip
+
+    def _drafts_v0(self, text: str) -> dict[str, Any]:
+        """What was drafted since the line before; after a restart, since the start."""
+        # Early releases of V1 count anew in each interval, and say so by an efficiency of nan.
+        totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
+        if not totals or totals[1] == "0":
+            return {}
+        per_step, _, drafted, emitted = map(int, totals.groups())
+        if drafted < self._drafted:
+            self._drafted, self._emitted = 0, 0
+        steps, kept = (drafted - self._drafted) / per_step, emitted - self._emitted
+        self._drafted, self._emitted = drafted, emitted
+        if not steps:
+            return {}
+        counts = {"drafted": round(steps * per_step), "accepted": max(round(kept - steps), 0)}
+        return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
         """Nanoseconds that keep growing past midnight, where a line has no year."""
@@ -89,6 +137,11 @@ class IntervalScanner:
         self._day_ns += DAY_NS if time_ns < self._last_ns - DAY_NS // 2 else 0
         self._last_ns = time_ns
         return self._day_ns + time_ns
+
+
+def _engine(text: str) -> str:
+    found = _ENGINE.search(text)
+    return found[1] if found else ""
 
 
 def _rates(fields: _Fields, text: str) -> dict[str, float]:

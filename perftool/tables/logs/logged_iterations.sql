@@ -1,0 +1,12 @@
+-- One row per iteration that a server's log describes: vLLM with --enable-logging-iteration-details.
+--
+-- maker: given
+-- column engine: VARCHAR, engine as the line names it, empty without one
+-- column iteration: BIGINT, its number since the start of the engine
+-- column prompts: BIGINT, requests of which it computes prompt tokens
+-- column prompt_tokens: BIGINT, prompt tokens that it computes
+-- column generating: BIGINT, requests that generate
+-- column generated_tokens: BIGINT, tokens of these, including drafts
+-- column dur: BIGINT, its time in ns, as the engine measures it
+-- column path: VARCHAR, the log
+-- column line: BIGINT, its line, from 1
