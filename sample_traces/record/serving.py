@@ -24,6 +24,7 @@ _TELLING = re.compile(
     r"|_update_states|_build_attention_metadata|_preprocess|_model_forward|_sample|_bookkeeping_sync)$"
     r"|: compute_logits$|zmq/.*: send$"
 )
+_HEAD = ("schemaVersion", "vllm_version", "with_stack", "baseTimeNanoseconds")
 _KEPT = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
 
 Event = dict[str, Any]
@@ -37,7 +38,7 @@ def main(trace: str, name: str, first: int, last: int) -> None:
     begin, end = marks[first]["ts"], marks[last]["ts"] + marks[last]["dur"]
     inside = [event for event in events if event["ts"] >= begin and event["ts"] + event["dur"] <= end]
     kept = sorted((*_annotations(inside), *_outermost(inside)), key=lambda event: event["ts"])
-    head = {key: recorded[key] for key in ("schemaVersion", "vllm_version", "with_stack", "baseTimeNanoseconds")}
+    head = {key: recorded[key] for key in _HEAD if key in recorded}
     text = json.dumps({**head, "host_name": "host", "traceEvents": kept}, separators=(",", ":"))
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(anonymous(text).encode(), compresslevel=9, mtime=0))
