@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from itertools import pairwise
 from typing import Annotated
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from perftool import __version__
-from perftool.commands.ending import TERMINATED, Ending, sigterm_as_interrupt
+from perftool.commands.ending import Ending, signals_as_interrupts
 from perftool.commands.loading import Commands
 from perftool.commands.options import NO_VALUE, CliSettings, with_options
 from perftool.engine.settings.table import ROOT
@@ -105,10 +106,10 @@ def _require_unset(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """Run the program and exit: 0 done, 2 not run properly, 130 interrupted, 143 terminated."""
+    """Run the program and exit: 0 done, 2 not run properly, 129, 130 or 143 ended by a signal."""
     _prepare_streams()
     _take_shell_as_given(sys.argv[1:])
-    with sigterm_as_interrupt() as ending:
+    with signals_as_interrupts() as ending:
         _run(ending)
 
 
@@ -124,20 +125,20 @@ def _run(ending: Ending) -> None:
         _leave_stdout()
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
-        _if_terminated(ending)
+        _if_ended(ending)
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:
         # typer handles an interrupt silently, and does not know the signal behind it.
         answered = left.__context__.__cause__ if left.__context__ else None
-        if ending.code == TERMINATED or isinstance(answered, KeyboardInterrupt):
+        if (ending.heard and left.code) or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
         raise
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
-        _if_terminated(ending)
+        _if_ended(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -146,9 +147,9 @@ def _run(ending: Ending) -> None:
         _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
 
 
-def _if_terminated(ending: Ending) -> None:
-    """Report SIGTERM during an import: libraries wrap the exception raised there in their own errors."""
-    if ending.code == TERMINATED:
+def _if_ended(ending: Ending) -> None:
+    """Report a signal during an import: libraries wrap the exception raised there in their own errors."""
+    if ending.heard:
         _fail(ending.word, ending.code)
 
 
@@ -187,5 +188,7 @@ def _leave_stdout() -> None:
 def _fail(message: str, code: int) -> None:
     if _verbose and code == 2:
         traceback.print_exc()
-    print(f"habana_perf_tool: {shown(message)}", file=sys.stderr)  # noqa: T201
+    # Nobody reads it when the terminal was closed.
+    with suppress(OSError):
+        print(f"habana_perf_tool: {shown(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)

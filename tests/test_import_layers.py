@@ -17,13 +17,14 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "output_file": {"errors"},
+    "signals": set(),
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
     # What an op needs, from its shapes alone.
     "op_costs": set(),
     "store": {"op_costs", "readers", "model", "errors", "units"},
     "replay": {"store", "model", "errors", "units"},
-    "engine": {"replay", "store", "readers", "model", "errors", "units"},
+    "engine": {"replay", "store", "readers", "model", "signals", "errors", "units"},
     "reporters": {"engine", "replay", "store", "readers", "model", "errors", "units"},
     "fused": {"model", "errors", "units"},
     # The advised form of a benchmark is often a fused op.

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from perftool import __main__, cli
-from perftool.commands.ending import sigterm_as_interrupt
+from perftool.commands.ending import signals_as_interrupts
 from perftool.errors import PerfToolError
 from perftool.store.deadline import interrupted_after
 from perftool.store.sandbox.sandbox import _killed_after
@@ -77,7 +77,7 @@ def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
 def test_a_second_signal_does_not_disturb_the_removal_of_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with sigterm_as_interrupt() as ending:
+        with signals_as_interrupts() as ending:
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGTERM)
@@ -105,18 +105,67 @@ def test_no_time_limit_keeps_the_program_alive_when_it_is_interrupted() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize(
+    ("name", "word"), [("SIGTERM", "terminated"), ("SIGINT", "interrupted"), ("SIGHUP", "the terminal was closed")]
+)
 @pytest.mark.parametrize("wrapped", [ImportError("numpy failed"), PerfToolError("no"), SystemExit(2)], ids=repr)
-def test_sigterm_wrapped_by_an_import_is_still_reported(
-    wrapped: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_signal_wrapped_by_an_import_is_still_reported(
+    wrapped: BaseException, name: str, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    number = signal.Signals[name]
+
     def app() -> None:
         try:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         except KeyboardInterrupt:
             raise wrapped from None
 
     monkeypatch.setattr(cli, "app", app)
     monkeypatch.setattr("sys.argv", ["habana_perf_tool", "analyze", "run.json"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert (ended.value.code, capsys.readouterr().err) == (143, "habana_perf_tool: terminated\n")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (ended.value.code, capsys.readouterr().err) == (128 + number, f"habana_perf_tool: {word}\n")
+
+
+# Sends a signal as soon as the native part of DuckDB calls Python while it is loaded.
+_SIGNAL_WHILE_LOADING = """
+import signal, sys
+from importlib.machinery import ExtensionFileLoader
+from perftool.commands.ending import signals_as_interrupts
+
+loading, sent = ExtensionFileLoader.exec_module.__code__, []
+
+def watch(frame, event, _):
+    while event == "call" and not sent and (frame := frame.f_back):
+        if frame.f_code is loading and "duckdb" in frame.f_locals["module"].__name__:
+            sent.append(frame)
+            try:
+                signal.raise_signal(signal.SIGTERM)
+                for _ in range(100):
+                    # Here Python looks for signals.
+                    pass
+            except KeyboardInterrupt:
+                print("raised inside DuckDB")
+                raise
+
+try:
+    with signals_as_interrupts() as ending:
+        sys.setprofile(watch)
+        import duckdb
+        sys.setprofile(None)
+        assert sent
+        # The signal comes again.
+        signal.pause()
+except KeyboardInterrupt:
+    print(ending.word)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_signal_does_not_raise_while_duckdb_is_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", _SIGNAL_WHILE_LOADING], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "terminated\n"), done.stderr

@@ -25,6 +25,7 @@ from typing import IO, Any
 from perftool.errors import PerfToolError
 from perftool.readers.files.discover import TRACE_SUFFIXES
 from perftool.reporters.escape import on_terminal, one_line
+from perftool.signals import ENDING
 
 _INSTRUCTIONS = """\
 Says what slows a PyTorch run down, from its traces and logs. Start with list_runs, then analyze. Times are nanoseconds
@@ -169,7 +170,7 @@ def serve(root: Path, seconds: float) -> None:
         desk.leave()
         os._exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, leave)
     _server(desk).run("stdio")
 

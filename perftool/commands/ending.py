@@ -9,23 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-TERMINATED = 128 + signal.SIGTERM
-INTERRUPTED = 128 + signal.SIGINT
+from perftool.signals import ENDING, after_native_imports
+
+_WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
 # Removing the temporary files of the largest analysis takes less.
 _UNWINDING_S = 3.0
 
 
 @dataclass
 class Ending:
-    """The exit code and the word for the cause of an interrupted run."""
+    """The exit code and the word for the cause of an interrupted run; ``heard`` says whether a signal came."""
 
-    code: int = INTERRUPTED
-    word: str = "interrupted"
+    code: int = 128 + signal.SIGINT
+    word: str = _WORDS["SIGINT"]
+    heard: bool = False
 
 
 @contextmanager
-def sigterm_as_interrupt() -> Iterator[Ending]:
-    """Make SIGTERM, which by default ends a process at once, unwind every ``with`` as Ctrl-C does.
+def signals_as_interrupts() -> Iterator[Ending]:
+    """Make SIGTERM and SIGHUP, which by default end a process at once, unwind every ``with`` as Ctrl-C does.
 
     Further signals, such as SIGTERM right after Ctrl-C, do not disturb the unwinding for ``_UNWINDING_S``.
     """
@@ -36,16 +38,15 @@ def sigterm_as_interrupt() -> Iterator[Ending]:
         if time.monotonic() - first_at < _UNWINDING_S:
             return
         first_at = time.monotonic()
-        if number == signal.SIGTERM:
-            ending.code, ending.word = TERMINATED, "terminated"
+        ending.code, ending.word, ending.heard = 128 + number, _WORDS[signal.Signals(number).name], True
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    # A shell that runs the program in the background has it ignore Ctrl-C.
-    heard = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
+    # A shell that runs the program in the background has it ignore Ctrl-C; nohup, the end of the terminal.
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, after_native_imports(interrupt)) for number in heard}
     try:
         yield ending
     finally:

@@ -34,6 +34,8 @@ def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -
             answer = ask(statement)
         except QueryError as error:
             answer = str(error)
+        except KeyboardInterrupt:
+            answer = "interrupted"
         say(f"{answer.rstrip()}\n({time.monotonic() - begun:.2f} s)")
 
 
@@ -94,11 +96,12 @@ def terminal() -> Callable[[str], str]:
 
 
 def _history_file() -> Path | None:
-    """Where lines are kept from one prompt to the next; None if that folder cannot be made."""
+    """Where lines are kept from one prompt to the next, for this user only; None if that cannot be written."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "habana_perf_tool"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(folder / "query_history", os.O_RDWR | os.O_CREAT, 0o600))
     except OSError:
         return None
     return folder / "query_history"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
+from perftool.commands import query_prompt
 from perftool.commands.query_prompt import prompt, statements
 from perftool.errors import QueryError
 
@@ -61,3 +63,28 @@ def test_an_error_is_said_and_the_prompt_goes_on() -> None:
     prompt(typed("SELECT bad;", "SELECT 1;"), ask, said.append)
 
     assert [text.rpartition("\n(")[0] for text in said] == ["there is no table 'bad'", "a\n1"]
+
+
+def test_ctrl_c_ends_a_query_and_the_prompt_goes_on() -> None:
+    said: list[str] = []
+
+    def ask(sql: str) -> str:
+        if "endless" in sql:
+            raise KeyboardInterrupt
+        return "a\n1\n"
+
+    prompt(typed("SELECT endless;", "SELECT 1;"), ask, said.append)
+
+    assert [text.rpartition("\n")[0] for text in said] == ["interrupted", "a\n1"]
+
+
+def test_a_history_that_cannot_be_written_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = query_prompt._history_file()
+    assert kept is not None
+    assert kept.stat().st_mode & 0o077 == 0
+
+    kept.unlink()
+    kept.mkdir()
+
+    assert query_prompt._history_file() is None

@@ -198,6 +198,29 @@ def test_bombs_are_refused_before_they_are_large(make: Make, name: str, path: Pa
         bundle.read(str(path)) if "host" not in name else bundle.copy_host_trace(str(path), path.parent / "out.json")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_python_unpacks_without_a_limit_is_not_unpacked(method: int, path: Path) -> None:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("views/trace_analyzer.json", VIEW)
+    with pytest.raises(InputError, match="packed in a way that no profiler uses"):
+        bundle.read(str(path))
+
+
+def test_all_members_together_are_bounded_by_the_size_of_the_archive(path: Path) -> None:
+    as_zip(path, {f"prof-data/post-graph/{number}.json": b" " * (20 << 20) for number in range(3)})
+    with pytest.raises(InputError, match="archive bomb"):
+        bundle.read(str(path))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_the_first_member_of_a_name_is_the_member(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for content in (VIEW, b"{", b"{"):
+            archive.writestr("views/trace_analyzer.json", content)
+    read = bundle.read(str(path))
+    assert (len(read.nodes), read.issues) == (1, ())
+
+
 def test_a_false_size_is_not_trusted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "MOST_MEMBER_BYTES", 1 << 16)
     as_zip(path, {"views/trace_analyzer.json": b" " * (3 << 20)})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from perftool.engine.ranks.batch import Batch
+from perftool.signals import after_native_imports
 from perftool.store.sizing import cores
 
 # Called with the current activity and the bytes of text read so far.
@@ -175,7 +176,7 @@ def _prepare_worker(folder: str) -> None:
         _told_to_end.append(number)
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, after_native_imports(leave))
 
 
 def _worked(work: Work[Made], task: Batch) -> Made:

@@ -2,8 +2,8 @@
 
 It reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
 ``synprof_parser`` reads the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; links and nested archives are ignored; and bounds limit the number
-of members, the size of each, and its ratio to the compressed size.
+their full names, which are never used for writing; links, nested archives and second members of a name are ignored;
+and bounds limit the number of members, the size of each, and the ratio of all to the size of the archive.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
 # A directory entry of a zip is 46 bytes, a name, and little else.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
+# Python unpacks the others without a limit: a kilobyte of bzip2 is a gigabyte at once.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
@@ -128,6 +130,7 @@ class _Members:
     def __init__(self, path: str) -> None:
         self._path = path
         self._open = ExitStack()
+        self._unpacked = 0
         self.issues: list[ImportIssue] = []
 
     def __enter__(self) -> _Members:
@@ -141,11 +144,14 @@ class _Members:
         if not begins.startswith((_ZIP, _ZIP_END, _GZIP)):
             raise InputError(f"{self._path}: is neither a zip nor a gzipped tar, which an .hltv file is")
         members = self._tar() if begins.startswith(_GZIP) else self._zip()
-        for count, (name, content) in enumerate(members, 1):
+        seen: set[str] = set()
+        for count, (written, content) in enumerate(members, 1):
             if count > MOST_MEMBERS:
                 raise _BoundError(f"{self._path}: holds more than {MOST_MEMBERS:,} files, which no profiler writes")
-            if content is not None:
-                yield name.removeprefix("./"), content
+            name = written.removeprefix("./")
+            if content is not None and name not in seen:
+                seen.add(name)
+                yield name, content
 
     def _zip(self) -> Iterator[tuple[str, _Content | None]]:
         _require_small_directory(self._path)
@@ -160,10 +166,15 @@ class _Members:
     def _unzipped(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
         if info.flag_bits & 1:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
-        most = max(_ANY_RATIO_BYTES, MOST_RATIO * info.compress_size)
+        if info.compress_type not in _METHODS:
+            raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
+        # Several members may share their bytes.
+        most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked
         try:
             with archive.open(info) as file:
-                yield from self._bounded(info.filename, file, most)
+                for block in self._bounded(info.filename, file, most):
+                    self._unpacked += len(block)
+                    yield block
         except _DAMAGE as error:
             raise InputError(f"{self._path}: {info.filename} is damaged or cut off ({error})") from None
 
