@@ -221,6 +221,23 @@ def test_the_first_member_of_a_name_is_the_member(path: Path) -> None:
     assert (len(read.nodes), read.issues) == (1, ())
 
 
+def test_headers_of_headers_of_headers_are_damage(path: Path) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, tarfile.BLOCKSIZE
+    path.write_bytes(gzip.compress((header.tobuf(tarfile.USTAR_FORMAT) + b"a" * tarfile.BLOCKSIZE) * 2000))
+    with pytest.raises(InputError, match="the archive is damaged"):
+        bundle.read(str(path))
+
+
+def test_a_header_of_a_length_beyond_all_files_is_damage(path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, tarfile.BLOCKSIZE
+    said = b"99999999999999999999 path=a\n".ljust(tarfile.BLOCKSIZE, b"\0")
+    path.write_bytes(gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + said + bytes(2 * tarfile.BLOCKSIZE)))
+    with pytest.raises(InputError, match="the archive is damaged"):
+        bundle.read(str(path))
+
+
 def test_a_false_size_is_not_trusted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "MOST_MEMBER_BYTES", 1 << 16)
     as_zip(path, {"views/trace_analyzer.json": b" " * (3 << 20)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from pathlib import Path
@@ -131,3 +132,25 @@ def test_segments_of_many_devices_are_looked_at_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(memory_snapshot.orjson, "loads", lambda _: snapshot)
     memory_snapshot.write_trace(saved(tmp_path, {}), tmp_path / "trace.json")
     assert asked <= 3 * len(segments)
+
+
+def test_a_gzipped_snapshot_is_read_too(tmp_path: Path) -> None:
+    plain = Path(saved(tmp_path, SNAPSHOT))
+    packed = tmp_path / "packed.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    found = []
+    for path in (plain, packed):
+        with TraceStore() as store:
+            store.add_trace(str(path))
+            store.build(["memory"])
+            found.append(store.select("SELECT ts, bytes, allocated, reserved FROM memory ORDER BY ordinal"))
+    assert found[0] == found[1]
+    assert len(found[1]) == 3
+
+
+def test_a_gzipped_snapshot_is_bounded_by_what_it_unpacks_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_snapshot, "_MOST", 1 << 20)
+    packed = tmp_path / "bomb.json.gz"
+    packed.write_bytes(gzip.compress(b'{"segments": [], "device_traces": [' + b" " * (32 << 20)))
+    with pytest.raises(InputError, match="longer than 1 MB, too long for a memory snapshot"):
+        memory_snapshot.write_trace(str(packed), tmp_path / "trace.json")

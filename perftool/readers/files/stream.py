@@ -76,6 +76,16 @@ class ByteStream:
             yield block
             block = self._read(BLOCK)
 
+    def head(self, count: int) -> bytes:
+        """The first ``count`` bytes of the uncompressed content. Read nothing else from this stream."""
+        block = self._read(COMPRESSED_BLOCK)
+        codec = next((one for one in CODECS if block.startswith(one.magic)), None)
+        pieces = self._pieces(block, codec) if codec else iter([block])
+        head = b""
+        while len(head) < count and (piece := next(pieces, b"")):
+            head += piece
+        return head[:count]
+
     def _read(self, size: int) -> bytes:
         try:
             block = self._file.read(size)
@@ -135,14 +145,17 @@ class ByteStream:
         self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))
 
 
-def whole(path: str, most: int) -> bytes:
-    """The uncompressed content of a file. Raises InputError when it cannot be read or is longer than ``most`` bytes."""
+def whole(path: str, most: int, what: str = "such a file") -> bytes:
+    """The uncompressed content of a file, which is ``what``.
+
+    Raises InputError when it cannot be read or is longer than ``most`` bytes.
+    """
     data = bytearray()
     with ByteStream(path) as stream:
         for block in stream.blocks():
             data += block
             if len(data) > most:
-                raise InputError(f"{path}: is longer than {most >> 20} MB, too long for such a file")
+                raise InputError(f"{path}: is longer than {most >> 20} MB, too long for {what}")
     return bytes(data)
 
 

@@ -208,8 +208,10 @@ class _Members:
             yield block
 
 
+# tarfile calls itself for each header that describes the next one, and seeks by any number in one.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
+    OverflowError, RecursionError,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from perftool.errors import InputError
-from perftool.readers.files.stream import reads_once
+from perftool.readers.files.stream import ByteStream, reads_once, whole
 from perftool.readers.trace.envelope import top_keys
 
 _KEYS = {"segments", "device_traces"}
@@ -68,18 +68,13 @@ def snapshot_as_trace(path: str) -> Iterator[str]:
 
 
 def _head(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_HEAD)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None
+    with ByteStream(path) as stream:
+        return stream.head(_HEAD)
 
 
 def write_trace(path: str, place: Path) -> None:
     """Write the snapshot at ``path`` as a trace to ``place``. Raises InputError for one that is damaged."""
-    data = Path(path).read_bytes() if Path(path).stat().st_size <= _MOST else b""
-    if not data:
-        raise InputError(f"{path}: is a memory snapshot of more than 256 MiB; record fewer events with max_entries")
+    data = whole(path, _MOST, "a memory snapshot; record fewer events with max_entries")
     try:
         snapshot = orjson.loads(data)
     except orjson.JSONDecodeError as error:
