@@ -1,7 +1,7 @@
 """Slims the files of a recorded server: ``serving_files.py FOLDER NAME``, for a FOLDER of ``benchmarks/serving.py``.
 
-The sample has the server's log without lines about iterations, requests and routes, the totals of its metrics pages,
-and the client's result without the lists of single requests. Places and addresses are replaced.
+The sample has one in sixteen of the log's lines about iterations and none about requests and routes, the totals of the
+metrics pages, and the client's result without the lists of single requests. Places and addresses are replaced.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _LINES = re.compile(
     r"Avg prompt throughput|SpecDecoding metrics|KV cache size|non-default args|Initializing a V1 LLM engine|"
     r"Chunked prefill is enabled|Maximum concurrency"
 )
+_ITERATION, _EACH = ": Iteration(", 16
 _PAGE = re.compile(r"(?:# TYPE )?vllm:(?!\w+_bucket)")
 _PLACE = re.compile(r"(?<![\w.])/[\w./-]+|file:\S+|\d+\.\d+\.\d+\.\d+")
 # The engine's first line names every setting; the rest of it is of no use here.
@@ -27,7 +28,8 @@ def main(recorded: str, name: str) -> None:
     source, target = Path(recorded), SAMPLES / name
     target.mkdir(parents=True, exist_ok=True)
     log = (source / "server.log").read_text(encoding="utf-8").splitlines()
-    _write(target / "server.log", [line[:_LONGEST] for line in log if _LINES.search(line)])
+    kept = {id(line) for line in [line for line in log if _ITERATION in line][::_EACH]}
+    _write(target / "server.log", [line[:_LONGEST] for line in log if _LINES.search(line) or id(line) in kept])
     for page in ("metrics_before.txt", "metrics_after.txt"):
         lines = (source / page).read_text(encoding="utf-8").splitlines()
         _write(target / page, [line for line in lines if _PAGE.match(line)])
