@@ -30,7 +30,7 @@ MOST_ROWS = 5_000_000
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _LONGEST_REASON = 200
-_TIMES = {"ts", "end", "host_ts", "host_end"}
+_TIMES = {"ts", "end", "host_ts", "host_end", "ready"}
 _RAW = re.compile(r"\braw\b")
 
 
@@ -91,6 +91,10 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
             columns, rows = _columns(name, part), f"read_parquet({literal(str(path))})"
             connection.execute(f'INSERT INTO "{name}" SELECT {columns} FROM {rows}')
             path.unlink()
+        # As in a store that read all ranks itself: files, and so parts, come in the order of their names.
+        connection.execute(f'CREATE TABLE in_order AS SELECT * FROM "{name}" ORDER BY rank, rowid')
+        connection.execute(f'DROP TABLE "{name}"')
+        connection.execute(f'ALTER TABLE in_order RENAME TO "{name}"')
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:

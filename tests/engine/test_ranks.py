@@ -258,6 +258,23 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [rank.rank for rank in report.ranks] == list(range(11))
     assert [rank.offset_ns for rank in report.ranks] == [-rank * 10_000 for rank in range(11)]
     assert report.summary["steps"].value == 11
+    # A rule of the user's makes each trace a task.
+    apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
+    assert [one.rank for one in apart.steps] == list(range(11))
+    assert as_dict(apart) == as_dict(report)
+
+
+def test_every_time_of_a_collective_moves_to_the_zero_of_the_run(tmp_path: Path) -> None:
+    """Times in a trace count from its own zero; those of the second begin one ms later."""
+    paths = [
+        write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=10**18 + rank * 1_000_000)
+        for rank in range(2)
+    ]
+    times = []
+    for rules in ([], [rule("USR904", "SELECT 'never' AS subject WHERE false")]):
+        with analysed(find_inputs(paths), rules) as run:
+            times.append([(row["rank"], row["ts"], row["ready"]) for row in run.store.rows("collectives")])
+    assert times[0] == times[1]
 
 
 def test_a_row_without_a_rank_speaks_of_the_run_when_all_ranks_agree(folder: Path) -> None:

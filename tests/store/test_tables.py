@@ -200,6 +200,18 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, None,
          None, None, None, None),
     ]),
+    # Splits count rows, here of four numbers; equal parts are not stated, and a long list is shortened.
+    "all_to_all_sizes": ([
+        *(kernel("ncclDevKernel_SendRecv", at, 50, stream=9, **{"Collective name": "all_to_allv", "dtype": "Float",
+                 "In msg nelems": 16, "Out msg nelems": 24, "Process Group Name": "ep", "Group size": 2,
+                 "Process Group Ranks": ranks, "In split size": sent, "Out split size": received})
+          for at, ranks, sent, received in (
+              (0, "[4, 5]", "[1, 3]", "[2, 4]"), (100, "[4, 5]", "[4, 0]", "[6, 0]"), (200, "[4, 5]", "[]", "[]"),
+              (300, "[4, 5, ..., 99]", "[1, 1, ..., 1]", "[1, 1, ..., 1]"))),
+    ], [
+        (0, 4, "ep", 2, 80, 128),
+        (0, 5, "ep", 2, 48, 64),
+    ]),
     # With and without worker processes, in the step where it begins.
     "dataloader": ([
         step(1, 0, 100), loader(10, 20), step(2, 100, 100), loader(90, 30, "_MultiProcessingDataLoaderIter", tid=2),
