@@ -18,7 +18,7 @@ from perftool.readers.files.stream import STDIN
 from perftool.readers.trace.ahead import Ahead
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import whole_or_not
-from perftool.store.together import StoppedError, Turns, Work
+from perftool.store.together import Sequencer, StoppedError, Work
 
 # Arguments are most of the text. On disk, zstd halves their size against DuckDB's default choice, in less time.
 CREATE_RAW = """
@@ -126,7 +126,7 @@ class _Loading:
         progress: Progress | None,
     ) -> None:
         self._here, self._trace, self._batches, self._progress = here, trace, batches, progress
-        self._turns = Turns()
+        self._turns = Sequencer()
         self._done = 0
         self.events = 0
 

@@ -13,7 +13,7 @@ from perftool.store.catalog import Precondition, Table, catalog
 from perftool.store.connections import Connections
 from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
-from perftool.store.together import Making, SecondThread
+from perftool.store.together import SecondThread, TableScheduler
 
 # Nearly every other table needs these, so no other is made at the same time.
 _FIRST = {"tracks", "_pairs", "_spans", "slices"}
@@ -49,7 +49,7 @@ class Tables:
         """Make the tables ``names`` and their preconditions, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
         if wanted:
-            self._second.share(Making(self, wanted))
+            self._second.share(TableScheduler(self, wanted))
 
     def make(self, name: str) -> None:
         """Make the table ``name`` and its preconditions; any other name is ignored."""

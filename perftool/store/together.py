@@ -66,7 +66,7 @@ def _do(work: Work) -> None:
         raise
 
 
-class Jobs(Generic[Made]):
+class ParallelCalls(Generic[Made]):
     """Independent calls; ``results`` holds their return values, in order."""
 
     def __init__(self, calls: Sequence[Callable[[], Made]]) -> None:
@@ -98,7 +98,7 @@ class StoppedError(Exception):
     """Another thread stopped the shared work."""
 
 
-class Turns:
+class Sequencer:
     """Orders parts numbered from 0: threads run them in parallel up to the point where each waits for its turn."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Tables(Protocol):
     def missing(self, name: str) -> list[str] | None: ...
 
 
-class Making:
+class TableScheduler:
     """Schedules the tables to make; each thread takes the first one whose needs are all made."""
 
     def __init__(self, tables: Tables, names: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ from perftool.store.sandbox.sandbox import Bounds, Result, Sandbox
 from perftool.store.shift import shift_to
 from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
 from perftool.store.tables import Tables
-from perftool.store.together import Jobs, SecondThread
+from perftool.store.together import ParallelCalls, SecondThread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,9 +260,9 @@ class TraceStore:
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
         """The return values of independent ``calls`` on this store, made two at a time where cores allow."""
-        jobs = Jobs(calls)
-        self._second.share(jobs)
-        return jobs.results
+        work = ParallelCalls(calls)
+        self._second.share(work)
+        return work.results
 
     def has_rows(self, name: str) -> bool:
         """Whether the table has rows."""

@@ -17,7 +17,7 @@ from perftool.errors import InputError
 from perftool.readers.files import stream
 from perftool.store import load, trace_store
 from perftool.store.connections import Connections
-from perftool.store.together import SecondThread, StoppedError, Turns, Work
+from perftool.store.together import SecondThread, Sequencer, StoppedError, Work
 
 Loaded = tuple[list[tuple[Any, ...]], list[tuple[str, int, int | None]], str, dict[str, Any]]
 
@@ -113,7 +113,7 @@ class _NotOn:
 
 
 def test_turns_come_in_their_order() -> None:
-    turns = Turns()
+    turns = Sequencer()
     order: list[int] = []
 
     def take(number: int) -> None:
@@ -126,7 +126,7 @@ def test_turns_come_in_their_order() -> None:
 
 
 def test_a_waiter_learns_that_its_turn_never_comes() -> None:
-    turns = Turns()
+    turns = Sequencer()
     told: list[int] = []
 
     def wait() -> None:

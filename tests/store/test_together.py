@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from perftool.store.together import Jobs, Making, SecondThread
+from perftool.store.together import ParallelCalls, SecondThread, TableScheduler
 
 
 @pytest.fixture
@@ -16,21 +16,21 @@ def second() -> SecondThread:
 
 
 def test_results_come_in_the_order_of_the_calls(second: SecondThread) -> None:
-    jobs = Jobs([partial(int, number) for number in range(50)])
-    second.share(jobs)
+    calls = ParallelCalls([partial(int, number) for number in range(50)])
+    second.share(calls)
     second.close()
 
-    assert jobs.results == list(range(50))
+    assert calls.results == list(range(50))
 
 
 def test_both_threads_work(second: SecondThread) -> None:
     """Each call waits until the other has begun: one thread alone would wait for ever."""
     both = threading.Barrier(2, timeout=60)
-    jobs = Jobs([both.wait, both.wait])
-    second.share(jobs)
+    calls = ParallelCalls([both.wait, both.wait])
+    second.share(calls)
     second.close()
 
-    assert sorted(jobs.results) == [0, 1]
+    assert sorted(calls.results) == [0, 1]
 
 
 def test_the_error_of_either_thread_is_raised(second: SecondThread) -> None:
@@ -43,13 +43,13 @@ def test_the_error_of_either_thread_is_raised(second: SecondThread) -> None:
 
     for here in (0, 1):
         with pytest.raises(ValueError, match="broken"):
-            second.share(Jobs([partial(fail, here)] * 2))
+            second.share(ParallelCalls([partial(fail, here)] * 2))
     second.close()
 
 
 def test_work_inside_work_is_done_alone(second: SecondThread) -> None:
-    inner = Jobs([partial(int, 7)])
-    outer: Jobs[None] = Jobs([partial(second.share, inner), lambda: None])
+    inner = ParallelCalls([partial(int, 7)])
+    outer: ParallelCalls[None] = ParallelCalls([partial(second.share, inner), lambda: None])
     second.share(outer)
     second.close()
 
@@ -60,7 +60,7 @@ def test_no_table_is_begun_before_what_it_needs() -> None:
     needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["d"], "f": ["a"]}
     tables = _Recorded(needs)
     thread = SecondThread(lambda: None, lambda: True)
-    thread.share(Making(tables, ["e", "f", "b"]))
+    thread.share(TableScheduler(tables, ["e", "f", "b"]))
     thread.close()
 
     assert sorted(tables.made) == sorted(needs)
