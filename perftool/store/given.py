@@ -71,5 +71,5 @@ def _vocabulary() -> list[tuple[Any, ...]]:
 
 def _lane_patterns() -> list[tuple[Any, ...]]:
     known = vendors.vendors(vendors.FOLDER)
-    lanes = [lane for vendor in known for lane in vendor.lanes]
-    return [(number, lane.field, lane.pattern, lane.engine) for number, lane in enumerate(lanes)]
+    lanes = [(vendor.type, lane) for vendor in known for lane in vendor.lanes]
+    return [(number, kind, lane.field, lane.pattern, lane.engine) for number, (kind, lane) in enumerate(lanes)]

@@ -11,6 +11,7 @@ from events import Event, kernel, launch, memcpy, meta, runtime, step, x
 from stores import Rows, store_over
 
 import perftool
+from perftool.engine.report.overview import engines, recipes
 from perftool.engine.rules.pack import builtin_folder
 from perftool.model import vendors
 from perftool.store.device import detect_device
@@ -64,6 +65,31 @@ def test_a_new_vendor_is_one_file(words: Path) -> None:
     vendors.vendors.cache_clear()
 
     assert device == "chip"
+
+
+def test_an_ascend_npu_is_one_file(words: Path) -> None:
+    """Its lanes are named and numbered in its own way, so no pattern of another vendor applies to them."""
+    text = """
+title = "Huawei Ascend NPUs"
+type = "npu"
+precedence = 9
+[process]
+sign = ["Ascend Hardware"]
+device = ["Ascend Hardware"]
+"""
+    (words / "ascend.toml").write_text(text, encoding="utf-8")
+    vendors.vendors.cache_clear()
+    lane = [meta("process_name", "Ascend Hardware", pid=9), x("MatMulV2", 10, 50, "kernel", pid=9, tid=2)]
+
+    with store_over([x("aten::mm", 0, 80), *lane]) as store:
+        device = detect_device(store).type
+        work = [(row["name"], row["engine"]) for row in store.rows("device_ops")]
+        on_gaudi = (engines(store), recipes(store))
+    vendors.vendors.cache_clear()
+
+    assert device == "npu"
+    assert work == [("MatMulV2", "compute")]
+    assert on_gaudi == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 --
 -- maker: given
 -- column ordinal: INTEGER, order of the patterns
+-- column vendor: VARCHAR, type of device whose lanes it describes
 -- column field: VARCHAR, the matched text: process (names of process and thread in lower case) or base (number of the thread, divided by 1000)
 -- column pattern: VARCHAR, regular expression
 -- column engine: VARCHAR, engine group

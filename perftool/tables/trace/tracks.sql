@@ -21,8 +21,9 @@ processes AS (
     SELECT rank, pid, max(process) AS process FROM named GROUP BY ALL
 ),
 with_engines AS (
-    SELECT DISTINCT p.process FROM processes AS p JOIN _vocabulary AS v
+    SELECT p.process, list(DISTINCT v.vendor) AS vendors FROM processes AS p JOIN _vocabulary AS v
         ON v.subject = 'process' AND v.role = 'device' AND lower(p.process) GLOB v.pattern
+    GROUP BY p.process
 ),
 used AS (
     SELECT rank, pid, tid,
@@ -38,7 +39,7 @@ used AS (
 ),
 described AS (
     -- Python threads without a kernel thread ID are in process 0, and so is the device of Gaudi.
-    SELECT u.*, p.process, n.thread, e.process IS NOT NULL AND NOT u.host_work AS has_engines,
+    SELECT u.*, p.process, n.thread, e.process IS NOT NULL AND NOT u.host_work AS has_engines, e.vendors,
            lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
     FROM used AS u
@@ -50,6 +51,6 @@ SELECT row_number() OVER (ORDER BY rank, pid, tid) - 1 AS id, rank, pid, tid, pr
        CASE WHEN has_engines OR device_work OR device_notes THEN 'device' ELSE 'host' END AS side,
        CASE WHEN has_engines THEN (
            SELECT first(engine ORDER BY ordinal) FROM _lanes
-           WHERE regexp_matches(CASE field WHEN 'process' THEN label ELSE base END, pattern)
+           WHERE list_contains(vendors, vendor) AND regexp_matches(CASE field WHEN 'process' THEN label ELSE base END, pattern)
        ) END AS engine
 FROM described
