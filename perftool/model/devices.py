@@ -112,7 +112,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
 
 
 def _is_rate(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < _HIGHEST_RATE
+    return type(value) in (int, float) and 1 <= value < _HIGHEST_RATE
 
 
 def _is_peak(peak: Any) -> bool:

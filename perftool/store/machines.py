@@ -82,9 +82,10 @@ def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     # Products in 32 bit run on the vector units of a CPU.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
-        if rate:
+        if rate and rate >= 1:
             yield fact, "FLOP/s", rate
-    if bandwidth := _number(peaks, "memory_bandwidth"):
+    bandwidth = _number(peaks, "memory_bandwidth")
+    if bandwidth and bandwidth >= 1:
         yield "memory_bandwidth", "bytes/s", bandwidth
 
 

@@ -70,7 +70,7 @@ def test_metadata_may_name_another_device(metadata: dict[str, object], tmp_path:
         assert not store.has_rows("device_ops")
 
 
-@pytest.mark.parametrize(("rate", "known"), [(2e11, ["P, 1 thread"]), (1e11, [])])
+@pytest.mark.parametrize(("rate", "known"), [(2e11, ["P, 1 thread"]), (1e11, []), (5e-324, [])])
 def test_a_rate_that_the_run_exceeds_was_measured_wrongly(rate: float, known: list[str], rows: Rows) -> None:
     """2 * 1024^3 operations in 12 ms are 179 GFLOP/s."""
     product = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}

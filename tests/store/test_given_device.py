@@ -108,7 +108,7 @@ def test_an_unknown_name_lists_the_known(text: str) -> None:
     [
         "name =", "", OWN.replace("1e12", "-1"), OWN.replace("1e12", "inf"), OWN.replace("200e12", "nan"),
         OWN.replace("matrix", "tensor"), OWN.replace('"bf16"', "16"), OWN.split("peaks")[0],
-        OWN.replace("My card", " "),
+        OWN.replace("My card", " "), OWN.replace("1e12", "5e-324"),
         "\0", "a = " + "[" * 10_000, 'name = "x"\nmemory_bandwidth = 1\npeaks = [1]',
     ],
 )  # fmt: skip
