@@ -105,6 +105,16 @@ def _dump(groups: int, entries: int) -> bytes:
     return json.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": calls}).encode()
 
 
+def _sends(peers: int, state: str) -> bytes:
+    config = {"0": {"name": "0", "desc": "d", "ranks": str(list(range(20_000)))}}
+    call = {"process_group": ["0", "d"], "state": state, "is_p2p": True}
+    calls = [
+        {**call, "p2p_seq_id": number, "profiling_name": f"nccl:send 0->{1 + number % peers}"}
+        for number in range(20_000)
+    ]
+    return json.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": calls}).encode()
+
+
 def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int = 5) -> bytes:
     """A trace of 2,000 launches with events of ``made`` for each of ``count`` numbers."""
     launches = 2000
@@ -233,6 +243,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "shapes not warmed up": ("console.log", lambda: _buckets(98_000, 0), lambda: _buckets(49_000, 49_000)),
     "blanks in a header": ("r_analyzed_nodes.csv", lambda: _nodes(0), lambda: _nodes(200_000)),
     "many groups": ("nccl_trace_rank_0.json", lambda: _dump(1, 20_000), lambda: _dump(20_000, 20_000)),
+    "sends to many": ("nccl_trace_rank_0.json", lambda: _sends(1, "completed"), lambda: _sends(19_999, "started")),
     "metrics cut off": (
         "metrics.json", lambda: b"[" + _METRIC * 30_000 + b"{}]", lambda: b"[" + b'{"metric_name":[{' * 200_000,
     ),
