@@ -21,7 +21,7 @@ processes AS (
     SELECT rank, pid, max(process) AS process FROM named GROUP BY ALL
 ),
 with_engines AS (
-    SELECT p.process, list(DISTINCT v.vendor) AS vendors FROM processes AS p JOIN _vocabulary AS v
+    SELECT p.process, list(DISTINCT v.vendor ORDER BY v.vendor) AS vendors FROM processes AS p JOIN _vocabulary AS v
         ON v.subject = 'process' AND v.role = 'device' AND lower(p.process) GLOB v.pattern
     GROUP BY p.process
 ),
