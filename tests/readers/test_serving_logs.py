@@ -82,6 +82,21 @@ def test_drafts_with_an_efficiency_of_nan_are_not_totals() -> None:
     assert found.drafted is None
 
 
+@pytest.mark.parametrize(("tokens", "ms"), [("00", "7.00"), ("3", "999999999999999.00")])
+def test_numbers_that_no_server_writes(tokens: str, ms: str) -> None:
+    """A step without tokens would divide by zero, and such a time is longer than 64 bits of nanoseconds."""
+    found = _read(
+        f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 75.3 tokens/s, Running: 6 reqs",
+        "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: "
+        f"0.598, Number of speculative tokens: {tokens}, Number of accepted tokens: 3, Number of draft tokens: 3, "
+        "Number of emitted tokens: 4.",
+        "INFO 10-16 19:05:48 [loggers.py:199] Engine 000: Iteration(1): 1 context requests, 48 context tokens, "
+        f"0 generation requests, 0 generation tokens, iteration elapsed time: {ms} ms, CPU KV cache usage: 0.1%",
+    )
+    assert [one.drafted for one in found.intervals] == [None if tokens == "00" else 3]
+    assert [one.dur_ns for one in found.iterations] == ([7_000_000] if ms == "7.00" else [])
+
+
 def test_iterations_of_the_v1_engine() -> None:
     details = (
         "0 generation requests, 0 generation tokens, iteration elapsed time: 0.10 ms (dummy), GPU KV cache usage: 0.0%"

@@ -21,6 +21,8 @@ CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
 _MOST = 1_000_000
 
 _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
+# No more days than fit in 64 bits of nanoseconds.
+_MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 _Fields = dict[str, tuple[re.Pattern[str], float]]
 # The pattern of each number, and its unit.
@@ -57,7 +59,7 @@ _TOTALS_V0 = re.compile(
 # Iterations that keep idle ranks of data parallelism in step are marked as dummies.
 _DETAILS = re.compile(
     rf"Iteration\({_WHOLE}\): {_WHOLE} context requests, {_WHOLE} context tokens, {_WHOLE} generation requests, "
-    rf"{_WHOLE} generation tokens, iteration elapsed time: {_REAL} ms(?! \(dummy\))"
+    rf"{_WHOLE} generation tokens, iteration elapsed time: {_MS} ms(?! \(dummy\))"
 )
 _LENGTH: _Fields = {"acceptance_length": (re.compile(rf"Mean acceptance length: {_REAL}"), 1)}
 
@@ -117,7 +119,7 @@ class IntervalScanner:
         """What was drafted since the line before; after a restart, since the start."""
         # Early releases of V1 count anew in each interval, and say so by an efficiency of nan.
         totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
-        if not totals or totals[1] == "0":
+        if not totals or not int(totals[1]):
             return {}
         per_step, _, drafted, emitted = map(int, totals.groups())
         if drafted < self._drafted:
