@@ -149,3 +149,18 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
     assert told.headline.startswith("99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later")
     assert told.caveats.startswith("The steady steps: ")
     assert "warm-up" not in told.apart
+
+
+def test_what_happened_once_is_compared_with_the_recording(tmp_path: Path) -> None:
+    """The usual iteration loses nothing to a compilation in one of them."""
+    name = "execute_context_0(0)_generation_8(8)"
+    usual = [
+        x(name, at, 10_000, "user_annotation") for at in (*range(0, 50_000, 10_000), *range(110_000, 160_000, 10_000))
+    ]
+    slow = [x(name, 50_000, 60_000, "user_annotation"), x("entire_frame_compile", 50_100, 50_000)]
+
+    found = report_of([*usual, *slow], tmp_path)
+
+    assert found.verdict.headline == (
+        "Up to 50.0 ms of the 160 ms recorded is lost (estimate): requests wait while the server compiles."
+    )

@@ -105,7 +105,6 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
-    gain = first.gain.ns_per_step if first and first.gain else 0
     detail = _detail(run)
     told_phase, rest = None, ""
     # A symptom shows that time is lost; a cause shows where.
@@ -120,7 +119,7 @@ def verdict(run: VerdictInput) -> Verdict:
     ):
         headline, told_phase = _cause_sentence(untold, whole), _PHASE_OF.get(untold.name)
     elif first:
-        headline = _finding_sentence(first, rules, gain, whole, run.device)
+        headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
     elif limit := _limit_sentence(run):
         headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
         detail = " ".join(filter(None, (detail, _left(run))))
@@ -158,6 +157,8 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
+# The share of a loss from which its longest stretch is the loss.
+_AT_ONCE = 0.5
 # From this share on, what happens once is what a recording shows.
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
@@ -284,6 +285,16 @@ def _cause_sentence(cause: Cause, whole: _Whole) -> str:
     lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, whole.ns))}{each}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
     return f"{text}: {lost}{stretch}.{advice}"
+
+
+def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
+    """The loss of ``first``, and what to compare it with."""
+    gain, longest_ns = (first.gain, first.location.dur_ns or 0) if first.gain else (None, 0)
+    recorded_ns = round((run.summary["window_ms"].value or 0) * 1e6)
+    # The usual step loses nothing to what happened once, in a step that takes longer.
+    if gain and whole.steps > 1 and longest_ns > max(whole.ns, _AT_ONCE * gain.share_of_step * recorded_ns):
+        return round(gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
+    return gain.ns_per_step if gain else 0, whole
 
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
