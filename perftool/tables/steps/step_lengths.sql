@@ -2,8 +2,9 @@
 -- evaluation. A median says nothing about them.
 --
 -- Steps are split where, sorted by length, two neighbours differ most: by half of the shorter one and a millisecond, more
--- than the operating system disturbs a step by. At least two steps and a fifth of all are on either side: fewer are
--- exceptions. Long ones before all short ones are a warm-up. A prefill and a decode are no steps of the same work.
+-- than the operating system disturbs a step by; and by twice what the short ones differ by, or whatever disturbs those may
+-- explain the long ones too. At least two steps and a fifth of all are on either side: fewer are exceptions. Long ones
+-- before all short ones are a warm-up. A prefill and a decode are no steps of the same work.
 --
 -- needs: steps
 -- empty without: steps
@@ -14,13 +15,15 @@
 -- column longest_ns: BIGINT, the longest of them
 -- column total_ns: BIGINT, all of them
 WITH counted AS (
-    SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next
+    SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next,
+           min(dur) OVER (PARTITION BY rank) AS shortest
     FROM steps WHERE NOT partial AND step IS NOT NULL AND source <> 'iteration'
     WINDOW o AS (PARTITION BY rank ORDER BY dur, ts)
 ),
 split AS (
     SELECT rank, arg_max(place, (next / greatest(dur, 1), -place)) AS place FROM counted
-    WHERE next >= 1.5 * dur AND next > dur + 1000000 AND least(place, n - place) >= greatest(2, 0.2 * n)
+    WHERE next >= 1.5 * dur AND next > dur + 1000000 AND next - dur > 2 * (dur - shortest)
+        AND least(place, n - place) >= greatest(2, 0.2 * n)
     GROUP BY rank
 ),
 sorted AS (SELECT c.*, c.place > s.place AS long FROM counted AS c JOIN split AS s USING (rank))
