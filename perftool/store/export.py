@@ -21,7 +21,7 @@ _ROWS_AT_A_TIME = 10_000
 _EXACT = 10**15
 
 Writer = Callable[[duckdb.DuckDBPyConnection, Sequence[Table], Path], list[str]]
-"""Writes tables that exist already to a path, and returns one sentence for each table that did not fit."""
+"""Writes tables that exist already to a path, and returns sentences on what did not fit."""
 
 
 def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
@@ -71,7 +71,9 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table
             found = connection.execute(f'SELECT count(*) FROM main."{table.name}"').fetchone()
             rows = found[0] if found else 0
             if rows:
-                _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
+                shortened = _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
+                if shortened:
+                    cut.append(f"{table.name}: a cell holds {_LONGEST_CELL:,} letters; texts cut: {shortened:,}")
             if rows > _SHEET_ROWS:
                 cut.append(f"{table.name}: a sheet holds {_SHEET_ROWS:,} rows; {rows - _SHEET_ROWS:,} are left out")
     return cut
@@ -87,7 +89,9 @@ def _document(sheet: Any, tables: Sequence[Table]) -> None:
             sheet.write_string(at, across, text[:_LONGEST_CELL])
 
 
-def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
+def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> int:
+    """Write the rows below a line of names; returns the number of cells whose text was cut."""
+    cut = 0
     for across, column in enumerate(table.columns):
         sheet.write_string(0, across, column.name)
     for at, row in enumerate(rows, 1):
@@ -99,7 +103,10 @@ def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
             elif isinstance(value, (int, float)) and abs(value) < _EXACT:
                 sheet.write_number(at, across, value)
             else:
-                sheet.write_string(at, across, str(value)[:_LONGEST_CELL])
+                text = str(value)
+                sheet.write_string(at, across, text[:_LONGEST_CELL])
+                cut += len(text) > _LONGEST_CELL
+    return cut
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple[Any, ...]]:

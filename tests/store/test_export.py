@@ -83,6 +83,15 @@ def test_rows_beyond_a_sheet_are_left_out_and_said(
     assert said == ["ops: a sheet holds 1 rows; 1 are left out"]
 
 
+def test_text_beyond_a_cell_is_cut_and_said(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+
+    with store_over([*EVENTS, x("n" * 40_000, 60, 5)]) as store:
+        said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
+
+    assert said == ["ops: a cell holds 32,767 letters; texts cut: 1"]
+
+
 def test_nothing_of_a_folder_remains_after_an_error_and_none_is_replaced(tmp_path: Path) -> None:
     def broken() -> None:
         with whole_folder(tmp_path / "run") as place:
