@@ -27,12 +27,16 @@ class ServingPhase:
 
 @dataclass(frozen=True)
 class TokenGaps:
-    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest, 0 for none."""
+    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest, 0 for none.
+
+    ``compiling`` iterations are left out because they compile.
+    """
 
     median_ns: int
     p99_ns: int
     longest_ns: int
     prompt_tokens: int
+    compiling: int = 0
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ def serving_lines(serving: Serving) -> Iterator[str]:
 def _gaps_line(gaps: TokenGaps) -> str:
     prompts = f", while {format_count(gaps.prompt_tokens)} prompt tokens are computed" if gaps.prompt_tokens else ""
     times = f"median {format_ns(gaps.median_ns)}, P99 {format_ns(gaps.p99_ns)}"
-    return f"Between two tokens of a request: {times}, longest {format_ns(gaps.longest_ns)}{prompts}."
+    without = ", where nothing is compiled" if gaps.compiling else ""
+    return f"Between two tokens of a request{without}: {times}, longest {format_ns(gaps.longest_ns)}{prompts}."
 
 
 def _throughput(serving: Serving) -> str:

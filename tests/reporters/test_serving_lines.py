@@ -51,3 +51,23 @@ def test_stages_are_listed_only_if_the_recording_shows_the_model(store: Callable
 
 def test_other_runs_have_no_iterations(store: Callable[..., TraceStore]) -> None:
     assert told(store, [x("aten::mm", 0, 50), x("ProfilerStep#1", 0, 60, "user_annotation")]) == []
+
+
+def test_times_between_tokens_leave_out_what_compiles_and_say_so(store: Callable[..., TraceStore]) -> None:
+    iterations = [
+        x("execute_context_0(0)_generation_8(8)", ts, dur, "user_annotation")
+        for ts, dur in (
+            (0, 10_000),
+            (10_000, 10_000),
+            (20_000, 10_000),
+            (30_000, 60_000),
+            (90_000, 500_000),
+            (590_000, 9),
+        )
+    ]
+
+    lines = told(store, [*iterations, x("entire_frame_compile", 100_000, 400_000)])
+
+    (line,) = [line for line in lines if line.startswith("Between")]
+    assert line.startswith("Between two tokens of a request, where nothing is compiled: median 10.0 ms, ")
+    assert line.endswith(" longest 60.0 ms.")

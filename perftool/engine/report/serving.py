@@ -34,7 +34,8 @@ FROM ({_LASTING}) WHERE phase = 'decode' AND rank NOT IN (SELECT rank FROM devic
 """
 _GAPS = """
 SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT AS p99_ns, max(gap_ns) AS longest_ns,
-       coalesce(arg_min(prompt_tokens, (-gap_ns, ts)), 0) AS prompt_tokens
+       coalesce(arg_min(prompt_tokens, (-gap_ns, ts)), 0) AS prompt_tokens,
+       (SELECT count(*) FROM serving_iterations WHERE rank = $rank AND compiled > 0) AS compiling
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
