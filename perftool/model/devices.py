@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import tomli
 
@@ -99,7 +99,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     except ValueError as error:
         raise InputError(f"{path}: no file of peaks: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")
-    if not isinstance(name, str) or not name.strip() or not _is_rate(entry.get("memory_bandwidth")):
+    if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
         raise InputError(f"{path}: a file of peaks has a name, and memory_bandwidth in bytes/s")
     if not isinstance(peaks, list) or not peaks or not all(map(_is_peak, peaks)):
         raise InputError(f"{path}: each of the peaks has a dtype, a unit (matrix or vector) and a rate in FLOP/s")
@@ -111,12 +111,13 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     )  # fmt: skip
 
 
-def _is_rate(value: Any) -> bool:
+def is_rate(value: Any) -> TypeGuard[float]:
+    """Whether ``value`` can be FLOP/s or bytes/s of a device."""
     return type(value) in (int, float) and 1 <= value < _HIGHEST_RATE
 
 
 def _is_peak(peak: Any) -> bool:
-    if not isinstance(peak, dict) or peak.get("unit") not in ("matrix", "vector") or not _is_rate(peak.get("rate")):
+    if not isinstance(peak, dict) or peak.get("unit") not in ("matrix", "vector") or not is_rate(peak.get("rate")):
         return False
     return isinstance(peak.get("dtype"), str)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -151,6 +151,12 @@ class StepLength:
     total_ns: int
 
 
+def mean_of(lengths: Sequence[StepLength]) -> int | None:
+    """The mean step in ns over all ``lengths``; None without any."""
+    steps = sum(length.steps for length in lengths)
+    return sum(length.total_ns for length in lengths) // steps if steps else None
+
+
 @dataclass(frozen=True)
 class Run:
     """The kind of a run. ``kind`` is None when its traces do not show it, ``world_size`` when they state none.
@@ -170,8 +176,7 @@ class Run:
     @property
     def mean_step_ns(self) -> int | None:
         """The mean step of a run with steps of two lengths, whose median describes neither; else None."""
-        total_ns, steps = sum(length.total_ns for length in self.lengths), sum(length.steps for length in self.lengths)
-        return total_ns // steps if steps else None
+        return mean_of(self.lengths)
 
     @property
     def step_word(self) -> str:

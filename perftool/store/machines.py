@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from perftool.model.devices import is_rate
 from perftool.model.recorded_on import RECORDED_KEY
 
 _VERSION = 1
@@ -82,10 +83,10 @@ def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     # Products in 32 bit run on the vector units of a CPU.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
-        if rate and rate >= 1:
+        if is_rate(rate):
             yield fact, "FLOP/s", rate
     bandwidth = _number(peaks, "memory_bandwidth")
-    if bandwidth and bandwidth >= 1:
+    if is_rate(bandwidth):
         yield "memory_bandwidth", "bytes/s", bandwidth
 
 

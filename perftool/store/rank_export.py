@@ -83,18 +83,17 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
     """
     for name in EXPORTED:
         columns = ", ".join(f'"{column.name}" {column.type}' for column in catalog()[name].columns)
-        connection.execute(f'CREATE TABLE "{name}" ({columns})')
+        connection.execute(f"CREATE TABLE imported ({columns})")
         for number, part in enumerate(parts):
             path = folder / f"{name}-{number}.parquet"
             path.write_bytes(part.tables[name])
             _require_size(connection, name, path)
             columns, rows = _columns(name, part), f"read_parquet({literal(str(path))})"
-            connection.execute(f'INSERT INTO "{name}" SELECT {columns} FROM {rows}')
+            connection.execute(f"INSERT INTO imported SELECT {columns} FROM {rows}")
             path.unlink()
         # As in a store that read all ranks itself: files, and so parts, come in the order of their names.
-        connection.execute(f'CREATE TABLE in_order AS SELECT * FROM "{name}" ORDER BY rank, rowid')
-        connection.execute(f'DROP TABLE "{name}"')
-        connection.execute(f'ALTER TABLE in_order RENAME TO "{name}"')
+        connection.execute(f'CREATE TABLE "{name}" AS FROM imported ORDER BY rank, rowid')
+        connection.execute("DROP TABLE imported")
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength
+from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength, mean_of
 from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
@@ -133,8 +133,7 @@ def lengths(store: TraceStore) -> tuple[StepLength, ...]:
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
     """The step to compare gains with: the median of the complete ``steps``, or the mean of two lengths."""
-    complete = [step.dur_ns for step in steps if not step.partial]
-    return sum(complete) // len(complete) if lengths(store) else median(complete)
+    return mean_of(lengths(store)) or median([step.dur_ns for step in steps if not step.partial])
 
 
 _PHASES = """

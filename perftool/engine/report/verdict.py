@@ -201,7 +201,7 @@ def _lengths(run: VerdictInput) -> str:
     for length in run.run.lengths:
         ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
         times.append(f"{length.steps} take {' to '.join(ends)}")
-    found = next((found for found in run.findings if found.code == _UNSTABLE), None)
+    found = _finding(run.findings, _UNSTABLE)
     more = found.evidence.get("does", "") if found else ""
     if found and not more and found.evidence.get("part") not in (None, "other"):
         more = (
@@ -227,9 +227,14 @@ def _once_sentence(phase: Phase, run: VerdictInput) -> str:
     return f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{of_it}{later}."
 
 
+def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
+    """The first finding of the rule ``code``."""
+    return next((found for found in findings if found.code == code), None)
+
+
 def _missing(findings: Sequence[Finding]) -> str:
     """A sentence on the ranks without a trace, where several others are compared."""
-    found = next((found for found in findings if found.code == _MISSING), None)
+    found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
     one = found.evidence["missing"] == 1
@@ -241,7 +246,7 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 def _overloaded(findings: Sequence[Finding]) -> str:
     """A sentence that the machine was overloaded during the recording, and the consequences; empty if it was not."""
-    found = next((found for found in findings if found.code == _OVERLOADED), None)
+    found = _finding(findings, _OVERLOADED)
     return _sentence(f"the machine was overloaded: {found.message}") if found else ""
 
 
@@ -269,8 +274,8 @@ def _sure(first: Finding | None, findings: Sequence[Finding]) -> float:
     from being predicted, the part that a prediction is likely to leave."""
     if first is None or first.gain is None:
         return 0
-    overloaded = any(found.code == _OVERLOADED for found in findings)
-    return first.gain.ns_per_step / (LOOSE if overloaded and first.gain.kind == "bound" else 1)
+    loose = first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
+    return first.gain.ns_per_step / (LOOSE if loose else 1)
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
@@ -289,12 +294,14 @@ def _cause_sentence(cause: Cause, whole: _Whole) -> str:
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
     """The loss of ``first``, and what to compare it with."""
-    gain, longest_ns = (first.gain, first.location.dur_ns or 0) if first.gain else (None, 0)
+    if first.gain is None:
+        return 0, whole
     recorded_ns = round((run.summary["window_ms"].value or 0) * 1e6)
+    lost_ns = round(first.gain.share_of_step * recorded_ns)
     # The usual step loses nothing to what happened once, in a step that takes longer.
-    if gain and whole.steps > 1 and longest_ns > max(whole.ns, _AT_ONCE * gain.share_of_step * recorded_ns):
-        return round(gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
-    return gain.ns_per_step if gain else 0, whole
+    if whole.steps > 1 and (first.location.dur_ns or 0) > max(whole.ns, _AT_ONCE * lost_ns):
+        return lost_ns, _Whole(recorded_ns, 0, whole.word)
+    return first.gain.ns_per_step, whole
 
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
@@ -375,8 +382,9 @@ def _detail(run: VerdictInput) -> str:
     if not inputs:
         return ""
     if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
-        told = any(found.code == _EMPTY for found in run.findings)
-        return "" if told else "No event of the trace shows work, so no times are known."
+        if _finding(run.findings, _EMPTY):
+            return ""
+        return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
         none = "no times of iterations" if served else "no times"
