@@ -52,12 +52,12 @@ def test_one_tensor_and_a_generator_are_accepted():
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_the_norm_of_millions_of_elements_is_exact(memory_format):
-    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((1000, 1500, 1, 1), (7, 100, 300, 10), (5,))]
+    ours = [nn.Parameter(torch.zeros(shape)) for shape in ((2500, 1000, 2, 5), (7, 100, 300, 25), (5,))]
     for param in ours:
         values = torch.rand(param.shape, generator=torch.Generator().manual_seed(0))
         param.grad = values.to(memory_format=memory_format) if values.dim() == 4 else values
     expected = torch.cat([param.grad.flatten() for param in ours]).double().norm().item()
-    assert FusedClipNorm(ours, 1e9).clip_norm(ours).item() == pytest.approx(expected, rel=1e-6)
+    assert FusedClipNorm(ours, 1e9).clip_norm(ours).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_without_gradients_the_norm_is_zero():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel, register_optimizer
-from perftool.fused.optimizers.tensors import is_dense, is_ordinary, is_sharded, linear
+from perftool.fused.optimizers.tensors import are_ordinary, is_dense, is_sharded, linear
 
 MomentsDtype = torch.dtype | tuple[torch.dtype, torch.dtype] | None
 Tensors = list[Tensor]
@@ -207,7 +207,7 @@ def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
 def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
     """Corresponding views of at most PIECE elements if all share one dense layout, else the whole tensors."""
     first = tensors[0]
-    if all(map(is_ordinary, tensors)) and is_dense(first) and {each.stride() for each in tensors} == {first.stride()}:
+    if are_ordinary(tensors) and is_dense(first) and {each.stride() for each in tensors} == {first.stride()}:
         return list(zip(*(torch.split(linear(each), PIECE) for each in tensors), strict=True))
     return [tensors]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from perftool.fused.dispatch import choose, native, register_everywhere
-from perftool.fused.optimizers.tensors import alike, is_ordinary, is_sharded, local_part, total_norm
+from perftool.fused.optimizers.tensors import alike, are_ordinary, total_norm
 
 NATIVE_MODULE = "hpex.normalization"
 
@@ -55,8 +55,7 @@ class FusedClipNorm:
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")
         params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        params = [param for param in params if param.grad is not None]
-        grads: list[Any] = [param.grad for param in params]
+        grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
             return torch.tensor(0.0)
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
@@ -67,17 +66,12 @@ class FusedClipNorm:
             return clipped
         if chosen == "reference":
             return clip_norm_(grads, limit).reshape(1)
-        parts = [local_part(grad, grad) for grad in grads] if any(map(is_sharded, grads)) else grads
-        total = total_norm(parts, grads)
-        _scale(parts, torch.clamp(limit / (total + 1e-6), max=1.0))
+        total = total_norm(grads)
+        coefficient = torch.clamp(limit / (total + 1e-6), max=1.0)
+        for parts, _ in alike(grads):
+            if are_ordinary(parts):
+                torch._foreach_mul_(parts, coefficient.to(parts[0].device, parts[0].dtype))
+                continue
+            for part in parts:
+                part.mul_(float(coefficient))
         return total.reshape(1)
-
-
-def _scale(grads: list[Tensor], coefficient: Tensor) -> None:
-    if not all(map(is_ordinary, grads)):
-        for grad in grads:
-            grad.mul_(float(coefficient))
-        return
-    for positions in alike(grads):
-        like = grads[positions[0]]
-        torch._foreach_mul_([grads[i] for i in positions], coefficient.to(like.device, like.dtype))

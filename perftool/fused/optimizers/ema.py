@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from perftool.fused.dispatch import choose, native, register_everywhere
-from perftool.fused.optimizers.tensors import is_ordinary, is_sharded, local_part
+from perftool.fused.optimizers.tensors import are_ordinary, is_sharded, local_part
 
 NATIVE_MODULE = "hpex.movingavrg"
 
@@ -115,7 +115,7 @@ def _average(averages: list[Tensor], values: list[Tensor], weight: float) -> Non
             continue
         if is_sharded(average) and is_sharded(value):
             value, average = local_part(value, average), local_part(average, average)
-        if is_ordinary(average) and is_ordinary(value):
+        if are_ordinary([average, value]):
             moved, followed = alike.setdefault((average.device, average.dtype), ([], []))
             moved.append(average)
             followed.append(value.to(average.device, average.dtype))

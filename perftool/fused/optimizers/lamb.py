@@ -136,15 +136,14 @@ class FusedLamb(FusedOptimizer):
         limit = self.defaults["max_grad_norm"]
         if limit is None or not owners:
             return
-        for owner in owners:
-            self._check(owner, owner.grad)
         grads: list[Any] = [owner.grad for owner in owners]
-        parts = [local_part(grad, grad) for grad in grads]
-        cast = parts if self.dtype is None else [part.to(self.dtype) for part in parts]
-        divisor = (total_norm(cast, grads) / limit).clamp(min=1.0)
+        self._refuse_sparse(grads)
+        total = total_norm(grads if self.dtype is None else [grad.to(self.dtype) for grad in grads])
+        divisor = (total / limit).clamp(min=1.0)
         if divisor.is_cpu and divisor == 1.0:
             return  # only on the CPU is this known without waiting for a device
-        for part in parts:
+        for grad in grads:
+            part = local_part(grad, grad)
             part.div_(divisor.to(part.device))
 
     def _update(self, group: Group, batch: Batch) -> None:

@@ -168,9 +168,7 @@ class FusedLars(Optimizer):
                 adapted.append(param)
             else:
                 param.grad.mul_(lr)
-        for positions in alike(adapted):
-            owners = [adapted[i] for i in positions]
-            weights = [local_part(owner, owner) for owner in owners]
+        for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
             if backend == "reference" and not any(map(is_sharded, owners)):
                 ones = [1] * len(owners)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, native, register, register_native
-from perftool.fused.optimizers.tensors import are_regular, is_dense, is_laid_like, is_ordinary, is_sharded, local_part
+from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dense, is_laid_like, is_sharded, local_part
 
 NATIVE_MODULE = "hpex.optimizers"
 
@@ -97,7 +98,7 @@ def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tenso
     kinds: dict[Any, list[tuple[Tensor, ...]]] = {}
     for owner, grad, *kept in zip(owners, grads, *states.values(), strict=True):
         param, grad, *kept = (local_part(each, owner) for each in (owner, grad, *kept))
-        ordinary = is_ordinary(param) and is_ordinary(grad) and is_dense(param)
+        ordinary = are_ordinary([param, grad]) and is_dense(param)
         if ordinary and not (grad.dtype == param.dtype and is_laid_like(grad, param)):
             grad = torch.empty_like(param).copy_(grad)
         kind = param.device, param.dtype, ordinary, *(each.dtype for each in kept)
@@ -180,19 +181,18 @@ class FusedOptimizer(Optimizer):
 
     def _batches(self, group: Group, owners: list[Tensor]) -> list[Batch]:
         grads: list[Any] = [owner.grad for owner in owners]
+        self._refuse_sparse(grads)
         names, entries, dtype = self._state_names(group), [self.state[owner] for owner in owners], owners[0].dtype
         states = {name: [entry.get(name) for entry in entries] for name in names}
         wanted = [dtype, dtype, *(self._state_dtype(name, group) or dtype for name in names)]
         if dtype.is_floating_point and are_regular([owners, grads, *states.values()], wanted):
             return [Batch(owners, grads, states, owners, ordinary=True)]
-        for owner, grad in zip(owners, grads, strict=True):
-            self._check(owner, grad)
+        if not all(map(Tensor.is_floating_point, owners)):
+            raise TypeError("fused optimizers step floating-point parameters only")
         return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in names})
 
-    def _check(self, param: Tensor, grad: Any) -> None:
-        if not param.is_floating_point():
-            raise TypeError(f"fused optimizers step floating-point parameters, not {param.dtype}")
-        if grad.is_sparse or grad.is_sparse_csr:
+    def _refuse_sparse(self, grads: list[Any]) -> None:
+        if {*map(attrgetter("layout"), grads)} != {torch.strided}:
             raise RuntimeError(self.sparse_error)
 
     def _state(self, name: str, param: Tensor, group: Group) -> Tensor:

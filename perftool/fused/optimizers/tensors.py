@@ -10,35 +10,35 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
-LARGE, ROW = 2**20, 2**16
-"""Elements from which a norm is summed in parts, and elements of a part: on a CPU one sum in float32 over 25 million
-elements is off by a thousandth, over a million by less than a hundred-thousandth."""
+LARGE = 2**22
+"""Elements that a norm adds up at a time: on a CPU one sum in float32 over 25 million elements is off by a thousandth,
+over 4 million by less than a ten-thousandth."""
 
 _norm: Callable[..., Tensor] = torch.linalg.vector_norm
-_layout, _dtype = attrgetter("layout"), attrgetter("dtype")
+_dtype = attrgetter("dtype")
 
 
-def is_ordinary(tensor: Tensor) -> bool:
-    """Whether a tensor is plain strided memory: neither sparse nor a wrapper around other tensors."""
-    kind = type(tensor)
-    known = kind is Tensor or kind is Parameter or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
-    return known and tensor.layout is torch.strided
+def are_ordinary(tensors: Sequence[Tensor]) -> bool:
+    """Whether no tensor is a wrapper around other tensors."""
+    kinds: set[Any] = {*map(type, tensors)} - {Tensor, Parameter}
+    return all(kind.__torch_dispatch__ is Tensor.__torch_dispatch__ for kind in kinds)
 
 
 def are_regular(lists: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -> bool:
     """Whether all are contiguous tensors of one device, each list of its dtype, with equal sizes at each position. This
     is the usual case; whole lists are checked, because that takes less time than to check each tensor.
     """
-    if not {kind for each in lists for kind in map(type, each)} <= {Tensor, Parameter}:
+    everything = [each for tensors in lists for each in tensors]
+    if not {*map(type, everything)} <= {Tensor, Parameter}:
         return False
     sizes = list(map(Tensor.numel, lists[0]))
     return (
-        {layout for each in lists for layout in map(_layout, each)} == {torch.strided}
-        and len({place for each in lists for place in map(Tensor.get_device, each)}) == 1
+        len({*map(Tensor.get_device, everything)}) == 1
         and all({*map(_dtype, each)} == {dtype} for each, dtype in zip(lists, dtypes, strict=True))
-        and all(list(map(Tensor.numel, each)) == sizes for each in lists)
-        and all(all(map(Tensor.is_contiguous, each)) for each in lists)
+        and all(list(map(Tensor.numel, each)) == sizes for each in lists[1:])
+        and all(map(Tensor.is_contiguous, everything))
     )
 
 
@@ -82,12 +82,13 @@ def local_part(tensor: Any, like: Any) -> Tensor:
     return tensor  # type: ignore[no-any-return]
 
 
-def alike(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """The positions of the tensors that share a device and a dtype."""
-    kinds: dict[Any, list[int]] = {}
-    for index, kind in enumerate(zip(map(Tensor.get_device, tensors), map(_dtype, tensors), strict=True)):
-        kinds.setdefault(kind, []).append(index)
-    return list(kinds.values())
+def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
+    """The local parts of the tensors of each device and dtype, and these tensors."""
+    if not tensors:
+        return []
+    parts = [local_part(each, each) for each in tensors] if any(map(is_sharded, tensors)) else tensors
+    lists: Any = [tensors] if parts is tensors else [tensors, parts]
+    return [(each[-1], each[0]) for each, _ in _group_tensors_by_device_and_dtype(lists).values()]  # type: ignore[misc]
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
@@ -96,36 +97,29 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
     `owners` are the parameters whose local parts the tensors are; the norm of a sharded one is that of the whole.
     Norms of wrappers are on the CPU, because a wrapper may not know the operators that follow.
     """
-    if all(map(is_ordinary, tensors)):
-        found = torch.stack(_norms(list(tensors)))
-        found = found.to(torch.promote_types(found.dtype, torch.float32))
-    else:
+    if not are_ordinary(tensors):
         found = torch.tensor([float(_norm(each)) for each in tensors])
+    else:
+        # PyTorch adds up in float32 and rounds once; a float16 norm might overflow.
+        dtype = torch.float32 if tensors[0].dtype == torch.float16 else None
+        parts = [_norms_of_parts(each, dtype) if each.numel() > LARGE else each for each in tensors]
+        found = torch.stack(torch._foreach_norm(parts, 2, dtype=dtype))
+        found = found.to(torch.promote_types(found.dtype, torch.float32))
     return _sum_over_ranks(found.square(), owners).sqrt() if any(map(is_sharded, owners)) else found
 
 
-def total_norm(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
+def _norms_of_parts(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """A tensor with the norm of `tensor`: on a CPU the norms of its parts, elsewhere itself."""
+    if not tensor.is_cpu or not is_dense(tensor):
+        return tensor
+    return torch.stack(torch._foreach_norm(torch.split(linear(tensor), LARGE), 2, dtype=dtype))
+
+
+def total_norm(tensors: list[Tensor]) -> Tensor:
     """The 2-norm of all tensors together: 0-dim, on the device of the first."""
-    parts = [norms([tensors[i] for i in each], [owners[i] for i in each]) for each in alike(tensors)]
-    dtype = max((part.dtype for part in parts), key=lambda each: each.itemsize)
-    return _norm(torch.cat([part.to(parts[0].device, dtype) for part in parts]))
-
-
-def _norms(tensors: list[Tensor]) -> list[Tensor]:
-    # The norm of bfloat16 is summed in float32 and rounded once; asking for float32 would copy the tensor.
-    like = tensors[0]
-    dtype = None if like.dtype == torch.bfloat16 else torch.promote_types(like.dtype, torch.float32)
-    large = {i for i, each in enumerate(tensors) if like.is_cpu and each.numel() >= LARGE and is_dense(each)}
-    others = [each for i, each in enumerate(tensors) if i not in large]
-    found = iter(torch._foreach_norm(others, 2, dtype=dtype) if others else ())
-    return [_large_norm(each, dtype) if i in large else next(found) for i, each in enumerate(tensors)]
-
-
-def _large_norm(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    values, whole = linear(tensor), tensor.numel() // ROW * ROW
-    rows = _norm(values[:whole].view(-1, ROW), dim=1, dtype=dtype)
-    rest = _norm(values[whole:], dtype=dtype)
-    return _norm(torch.cat([rows, rest.view(1)]))
+    found = [norms(*group) for group in alike(tensors)]
+    dtype = max((part.dtype for part in found), key=lambda each: each.itemsize)
+    return _norm(torch.cat([part.to(tensors[0].device, dtype) for part in found]))
 
 
 def _sum_over_ranks(values: Tensor, owners: Sequence[Tensor]) -> Tensor:
