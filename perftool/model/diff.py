@@ -41,7 +41,8 @@ class RunSide:
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
     ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
-    summary that only a server of a language model has.
+    summary that only a server of a language model has. ``modules`` are those of one rank by their path, each without
+    the modules inside it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RunSide:
     rates: tuple[OpRate, ...] = ()
     device: str | None = None
     served: Mapping[str, float] = field(default_factory=dict)
+    modules: tuple[OpTotal, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,3 +187,4 @@ class Comparison:
     rates: tuple[RateChange, ...] = ()
     fusions: tuple[FusionChange, ...] = ()
     served: tuple[NumberChange, ...] = ()
+    modules: tuple[OpChange, ...] = ()

@@ -15,6 +15,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.iterations import Serving
 from perftool.model.memory import MemoryUse
 from perftool.model.metrics import Unit
+from perftool.model.modules import ModuleTime
 from perftool.model.place import Location as Location
 from perftool.model.place import Source as Source
 from perftool.model.replayed import ReplayedRun, ReplayModel
@@ -321,6 +322,7 @@ class Report:
     serving: Serving | None = None
     groups: tuple[GroupRole, ...] = field(default=())
     chains: tuple[Chain, ...] = field(default=())
+    modules: tuple[ModuleTime, ...] = field(default=())
     memory: tuple[MemoryUse, ...] = field(default=())
 
     @property

@@ -16,12 +16,15 @@ from perftool.reporters.efficiency import rate_text, shapes_text, share_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
 from perftool.reporters.labels import format_value
+from perftool.reporters.modules import path_tail
 from perftool.units import format_alike, format_ns, format_ratio
 
 VERSION = 1
 METHOD = "percentile bootstrap of the median, 2000 resamples"
 _MOST = 10
 _LONGEST_NAME = 80
+_LONGEST_PLACE = 60
+_MODULES = "Modules, without the ones inside them"
 _LONGEST_PART, _MOST_PARTS = 40, 4
 
 
@@ -43,6 +46,10 @@ def render_diff_text(result: Comparison) -> bytes:
             lines += ["", f"{title} (per step)"]
             lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
             lines += _left_out(changes)
+    if result.modules:
+        lines += ["", f"{_MODULES} (per step)"]
+        lines += [f"  {_delta(change.delta_ns):>12}  {_place(change)}" for change in result.modules[:_MOST]]
+        lines += _left_out(result.modules)
     if result.rates:
         lines += ["", f"Ops by shapes, on {_device(result.base)} and on {_device(result.new)}"]
         lines += [f"  {text}" for text in _together(result)]
@@ -75,6 +82,10 @@ def render_diff_markdown(result: Comparison) -> bytes:
             lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
             rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
+    if result.modules:
+        lines += ["", f"| {_MODULES} | change per step |", "|---|--:|"]
+        changed = ((_place(change), _delta(change.delta_ns)) for change in result.modules[:_MOST])
+        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in changed]
     if result.rates:
         lines += ["", *(f"{markdown_cell(text)}\n" for text in _together(result))]
         lines += ["| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
@@ -99,6 +110,7 @@ def render_diff_json(result: Comparison) -> bytes:
         "breakdown": [asdict(part) for part in result.parts],
         "device_ops": [_change(change) for change in result.device_ops],
         "ops": [_change(change) for change in result.ops],
+        "modules": [_change(change) for change in result.modules],
         "rates": [
             {**asdict(change), "factor": change.factor, "by_peaks": change.by_peaks, "by_kernels": change.by_kernels}
             for change in result.rates
@@ -178,6 +190,12 @@ def _parts(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 def _name(change: OpChange) -> str:
     name = one_line(change.name)
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def _place(change: OpChange) -> str:
+    """The module's class, the classes around it as far as they fit, and its time on both sides."""
+    times = " -> ".join(format_ns(total.ns) if total else "none" for total in (change.base, change.new))
+    return f"{path_tail(one_line(change.name), _LONGEST_PLACE)}  {times}"
 
 
 def _device(side: RunSide) -> str:

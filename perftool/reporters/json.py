@@ -73,6 +73,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "findings": [finding_dict(finding) for finding in report.findings],
         "efficiency": report.efficiency and asdict(report.efficiency),
         "chains": [asdict(chain) for chain in report.chains],
+        "modules": [asdict(module) for module in report.modules],
         "memory": [asdict(use) for use in report.memory],
         **_replayed(report.model, report.replayed_run),
         "not_applicable": [{"code": rule.code, "reason": rule.reason} for rule in report.not_applicable],

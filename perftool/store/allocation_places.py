@@ -28,7 +28,7 @@ WITH told AS (
     FROM _name_roles
 )
 SELECT name, cat,
-       (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (starts_with(name, 'nn.Module: ')::BIGINT << 1)
+       (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (list_contains(roles, 'module')::BIGINT << 1)
        | (op::BIGINT << 3) | (list_contains(roles, 'module_setup')::BIGINT << 4) AS meaning
 FROM told
 """

@@ -72,6 +72,34 @@ CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WHERE i."end" <= n."end"
 );
 
+-- The same pairs where no two of the outsides overlap in part, as calls on one thread do not: the time grows with their
+-- number, not with its square. On each lane and level, the last one to start is the only one that can still be open.
+CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
+    WITH edges AS (
+        SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
+        UNION ALL SELECT lane, id, "end", "end", -1 FROM query_table(outsides) WHERE "end" > ts
+    ),
+    levels AS (
+        SELECT id, delta, sum(delta) OVER (PARTITION BY lane ORDER BY t, delta, "end" DESC, id ROWS UNBOUNDED PRECEDING) AS level
+        FROM edges
+    ),
+    shallow AS (
+        SELECT o.*, l.level FROM query_table(outsides) AS o JOIN levels AS l ON l.id = o.id AND l.delta = 1 AND l.level <= 32
+    ),
+    starts AS (SELECT lane, ts, max(level)::BIGINT AS level FROM shallow GROUP BY lane, ts),
+    nested AS (
+        SELECT s.lane, s.ts, o.id, o."end"
+        FROM (SELECT lane, ts, unnest(range(1, level + 1)) AS level FROM starts) AS s
+        ASOF JOIN shallow AS o ON o.lane = s.lane AND o.level = s.level AND s.ts >= o.ts
+        WHERE o."end" >= s.ts
+    )
+    SELECT n.id AS outside, i.id AS inside
+    FROM query_table(insides) AS i
+    ASOF JOIN starts AS s ON s.lane = i.lane AND i.ts >= s.ts
+    JOIN nested AS n ON n.lane = s.lane AND n.ts = s.ts
+    WHERE i."end" <= n."end"
+);
+
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 

@@ -255,3 +255,20 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
         in render_diff_markdown(compare(device_side("a", *kernels), device_side("b", *single))).decode()
     )
     assert compare(device_side("a", *kernels), device_side("b", single[0])).fusions == ()
+
+
+def test_modules_are_compared_by_their_place_without_the_modules_inside() -> None:
+    before = replace(
+        side(steps(1_000_000)), modules=(OpTotal("Model > Attention", 500_000, 1), OpTotal("Model > MLP", 300_000, 1))
+    )
+    after = replace(before, modules=(OpTotal("Model > Attention", 100_000, 1), OpTotal("Model > MLP", 300_100, 1)))
+    result = compare(before, after)
+    assert [(change.name, change.delta_ns) for change in result.modules] == [("Model > Attention", -400_000)]
+    assert "-400 us  Model > Attention  500 us -> 100 us" in render_diff_text(result).decode()
+    assert "| Model &gt; Attention  500 us -&gt; 100 us | -400 us |" in render_diff_markdown(result).decode()
+    assert json.loads(render_diff_json(result))["modules"][0]["delta_ns"] == -400_000
+
+
+def test_modules_are_silent_where_one_side_has_none() -> None:
+    with_stacks = replace(side(steps(1_000_000)), modules=(OpTotal("Model", 500_000, 1),))
+    assert compare(side(steps(1_000_000)), with_stacks).modules == ()

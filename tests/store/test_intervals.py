@@ -139,14 +139,37 @@ def test_touching_intervals_become_one() -> None:
 @PROPERTY
 @given(INTERVALS, INTERVALS)
 def test_pairs_are_the_intervals_of_a_lane_inside_another(ours: list[Interval], theirs: list[Interval]) -> None:
-    connection = database()
     insides, outsides = ([given for given in some if given[3] >= given[2]] for some in (ours, theirs))
+    assert _pairs("interval_pairs", insides, outsides) == _inside_by_hand(insides, outsides)
+
+
+@PROPERTY
+@given(INTERVALS, INTERVALS)
+def test_pairs_with_calls_of_a_thread_are_the_same(ours: list[Interval], theirs: list[Interval]) -> None:
+    insides, outsides = ([given for given in some if given[3] > given[2]] for some in (ours, theirs))
+    calls: list[Interval] = []
+    for call in outsides:
+        if not any(_overlap_in_part(call, other) for other in calls):
+            calls.append(call)
+    assert _pairs("nested_pairs", insides, calls) == _inside_by_hand(insides, calls)
+
+
+def _overlap_in_part(one: Interval, other: Interval) -> bool:
+    (lane, _, ts, end), (own, _, start, stop) = one, other
+    return own == lane and (start < ts < stop < end or ts < start < end < stop)
+
+
+def _pairs(macro: str, insides: list[Interval], outsides: list[Interval]) -> list[tuple[int, int]]:
+    connection = database()
     for name, rows in (("insides", insides), ("outsides", outsides)):
         connection.execute(f'CREATE OR REPLACE TABLE {name} (lane INTEGER, id INTEGER, ts BIGINT, "end" BIGINT)')
         for place, (lane, _, ts, end) in enumerate(rows):
             connection.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", [lane, place, ts, end])
-    pairs = connection.execute("SELECT outside, inside FROM interval_pairs(insides, outsides) ORDER BY ALL").fetchall()
-    assert pairs == [
+    return connection.execute(f"SELECT outside, inside FROM {macro}(insides, outsides) ORDER BY ALL").fetchall()
+
+
+def _inside_by_hand(insides: list[Interval], outsides: list[Interval]) -> list[tuple[int, int]]:
+    return [
         (outer, inner)
         for outer, (lane, _, ts, end) in enumerate(outsides)
         for inner, (own, _, start, stop) in enumerate(insides)

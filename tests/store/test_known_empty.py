@@ -20,8 +20,10 @@ RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# What no rule's first case has: a product with shapes on a known device; launches of a recipe and of a transfer.
+# What no rule's first case has: a product with shapes on a known device, in a module; launches of a recipe and of a
+# transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
+    {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,
      "args": {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}},
     {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 5, "args": {"correlation": 1}},

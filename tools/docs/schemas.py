@@ -23,6 +23,7 @@ from perftool.model.links import DOCUMENTATION
 from perftool.model.lint import BaselineEntry
 from perftool.model.memory import MemoryUse
 from perftool.model.metrics import metric_names
+from perftool.model.modules import ModuleTime
 from perftool.model.place import Location, Source
 from perftool.model.replayed import ReplayedRun, ReplayModel, Together
 from perftool.model.report import (  # fmt: skip
@@ -141,7 +142,7 @@ def _report() -> Schema:
         "recipes": _list(_of(Recipe)), "fallbacks": _list(_of(Fallback)), "findings": _list(_object(finding)),
         "model": _null(_object({**model, "run": _null(_of(ReplayedRun))})), "together": _null(_of(Together)),
         "not_applicable": _list(_of(NotApplicable)), "efficiency": _null(_of(Efficiency)),
-        "chains": _list(_of(Chain)),
+        "chains": _list(_of(Chain)), "modules": _list(_of(ModuleTime)),
         "memory": _list(_of(MemoryUse)),
     }  # fmt: skip
     return _object(parts)

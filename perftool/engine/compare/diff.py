@@ -37,7 +37,7 @@ def side_of(path: str, run: Run) -> RunSide:
     return run_side(
         path, report.steps, device_ops, ops, report.findings, setting=setting,
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
-        served=served_numbers({name: metric.value for name, metric in report.summary.items()}),
+        served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
     )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
         parts=tuple(PartChange(part, base.breakdown_ns[part], new.breakdown_ns[part]) for part in BREAKDOWN),
         device_ops=_changes(base.device_ops, new.device_ops, floor, base.all_ops, new.all_ops),
         ops=_changes(base.ops, new.ops, floor, base.all_ops, new.all_ops),
+        modules=_module_changes(base.modules, new.modules, floor),
         new_findings=tuple(finding for finding in appeared if finding not in crossed),
         fixed_findings=tuple(finding for finding in vanished if finding not in crossed),
         crossed_findings=tuple(crossed),
@@ -103,6 +104,16 @@ def _changes(
         if known and (kind != "changed" or abs(change.delta_ns) >= max(floor, 1)):
             changes.append(change)
     return tuple(sorted(changes, key=lambda change: (-abs(change.delta_ns), change.name)))
+
+
+def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float) -> tuple[OpChange, ...]:
+    """The modules whose own time differs by at least ``floor`` ns per step; none if the runs share no module.
+
+    Recordings without stacks have no modules, and shorter modules are not listed.
+    """
+    if {module.name for module in base}.isdisjoint(module.name for module in new):
+        return ()
+    return tuple(change for change in _changes(base, new, floor, True, True) if abs(change.delta_ns) >= max(floor, 1))
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:

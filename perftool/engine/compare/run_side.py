@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.model.diff import UNKNOWN, RunSide, Setting
+from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.metrics import metric_kinds
+from perftool.model.modules import NO_MODULE, ModuleTime
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
 
 
@@ -23,6 +24,7 @@ def run_side(
     rates: Iterable[OpRate] = (),
     device: str | None = None,
     served: Mapping[str, float] | None = None,
+    modules: Sequence[ModuleTime] = (),
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
@@ -42,7 +44,14 @@ def run_side(
         rates=tuple(rates),
         device=device,
         served=served or {},
+        modules=_modules(modules, complete),
     )
+
+
+def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
+    """What each module does itself, per step of its rank."""
+    count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
+    return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:

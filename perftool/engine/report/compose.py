@@ -11,6 +11,7 @@ from perftool.engine.report.chains import chains
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
 from perftool.engine.report.left import left
 from perftool.engine.report.memory import memory_uses
+from perftool.engine.report.modules import modules
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
@@ -32,7 +33,7 @@ from perftool.store.trace_store import TraceStore
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
     "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
-    "chains", "_memory_uses", *EFFICIENCY_TABLES,
+    "chains", "modules", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 
@@ -85,6 +86,7 @@ def compose(
         serving=serving(store),
         groups=groups,
         chains=chains(store),
+        modules=modules(store),
         memory=memory_uses(store),
     )
 

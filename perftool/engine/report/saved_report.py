@@ -12,6 +12,7 @@ from perftool.engine.compare.run_side import run_side, served_numbers, setting_o
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
+from perftool.model.modules import ModuleTime
 from perftool.model.report import Finding, Location, Share, Step
 
 VERSION = 1
@@ -59,6 +60,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
         device=data["device"]["name"],
         served=served_numbers({name: metric["value"] for name, metric in data["summary"].items()}),
+        modules=[ModuleTime(**row) for row in data.get("modules", ())],
     )
 
 

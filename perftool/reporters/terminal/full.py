@@ -30,6 +30,7 @@ from perftool.reporters.terminal.tables import (
     engines_table,
     fallbacks_table,
     memory_table,
+    modules_table,
     print_table,
     ranks_table,
     recipes_table,
@@ -71,6 +72,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_efficiency(report, console)
     for chain in report.chains:
         _print_table(chain_title(chain, device), chain_table(chain), console)
+    _print_table("Time on the device by module, the ones inside it included", modules_table(report.modules), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_memory(report, console)
     _print_findings(report, console)

@@ -14,11 +14,13 @@ from perftool.model.chains import Chain
 from perftool.model.efficiency import Efficiency
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.memory import MemoryUse
+from perftool.model.modules import ModuleTime
 from perftool.model.report import BREAKDOWN, Finding, RankSummary, Share, Step
 from perftool.model.words import kind_label
 from perftool.reporters.chains import kernel_text
 from perftool.reporters.efficiency import best_text, rate_text, shapes_text, share_text
 from perftool.reporters.escape import one_line
+from perftool.reporters.modules import module_label
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _MOST_STEPS = 8
@@ -26,6 +28,7 @@ _MOST_ROWS = 10
 _MOST_RANKS = 16
 _MOST_OPS = 5
 _MOST_PLACES = 60
+_MOST_MODULES, _LEAST_MODULE = 30, 0.01
 _LONGEST_NAME = 72
 _SHORTEST_NAME = 32
 _UNLIMITED = 10_000
@@ -76,6 +79,18 @@ def chain_table(chain: Chain) -> Table:
     if left := chain.places[_MOST_PLACES:]:
         rest = format_ns(sum(place.ns for place in left))
         table.add_row(f"… {len(left)} more", "", rest, format_ratio(sum(place.share for place in left)), "")
+    return table
+
+
+def modules_table(modules: Sequence[ModuleTime]) -> Table:
+    """The modules that take most, indented below the one around them."""
+    trained = any(module.backward_ns for module in modules)
+    table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "itself", "share")
+    for module in [module for module in modules if module.share >= _LEAST_MODULE][:_MOST_MODULES]:
+        name = Text("  " * (module.depth - 1) + one_line(module_label(module)))
+        times = (module.forward_ns, module.backward_ns) if trained else (module.forward_ns,)
+        calls = format_count(module.calls) if module.depth else ""
+        table.add_row(name, calls, *map(format_ns, (*times, module.own_ns)), format_ratio(module.share))
     return table
 
 

@@ -1,0 +1,30 @@
+"""Time on the device by module of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Between the classes of a path, from the outermost module to the innermost.
+INSIDE = " > "
+NO_MODULE = "outside of modules"
+
+
+@dataclass(frozen=True)
+class ModuleTime:
+    """The work of one place in the hierarchy of modules, on ``rank``; ``path`` and ``module`` are None for work of no
+    module, whose ``depth`` is 0.
+
+    ``modules`` share the place (the layers of a model) and were called ``calls`` times. ``forward_ns`` and
+    ``backward_ns`` include the modules inside them, ``own_ns`` does not. ``share`` is that of both in the rank's work.
+    """
+
+    rank: int
+    path: str | None
+    module: str | None
+    depth: int
+    modules: int
+    calls: int
+    forward_ns: int
+    backward_ns: int
+    own_ns: int
+    share: float

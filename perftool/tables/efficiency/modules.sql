@@ -1,0 +1,93 @@
+-- Time on the device by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy of
+-- modules, the layers of a model together, and one per rank for the work of no module.
+--
+-- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
+-- it differentiates, by its sequence number. Modules with less than a thousandth of the rank's work are left out.
+--
+-- absent: the trace has no modules (with_stack=True records them), or no work on the device
+-- needs: device_ops, windows, slices, ops, roles
+-- empty without: device_ops, roles.role=module
+-- column rank: INTEGER, distributed rank
+-- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work of no module
+-- column module: VARCHAR, class of the module
+-- column depth: INTEGER, number of modules in the path; 0 for work of no module
+-- column modules: BIGINT, number of different modules at this place
+-- column calls: BIGINT, number of their calls
+-- column forward_ns: BIGINT, time of the work that they and the modules inside them launched, without the backward pass
+-- column backward_ns: BIGINT, the same for the backward pass; includes what checkpointing computes again
+-- column own_ns: BIGINT, the part of both that belongs to no module inside them
+-- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
+WITH names AS (
+    SELECT name, cat, left(regexp_replace(name::VARCHAR, '^nn\.Module: |_\d+$', '', 'g'), 100) AS class
+    FROM roles WHERE role = 'module'
+),
+calls AS (
+    SELECT s.id, s.rank, s.track AS lane, s.ts, s."end", s.name, n.class
+    FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat
+    WHERE s.side = 'host' AND s."end" >= s.ts
+),
+spans AS (SELECT id, lane, ts, "end" FROM calls),
+around AS (
+    SELECT p.inside AS id, list(o.class ORDER BY o.ts, o."end" DESC, o.id) AS path,
+           first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
+    FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
+),
+-- Checkpointing calls a module again in the backward pass, where nothing is around it.
+known AS (
+    SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
+    FROM around AS a JOIN calls AS c USING (id) WHERE len(a.path) > 1 GROUP BY c.rank, c.name
+),
+paths AS (
+    SELECT c.id, c.rank, c.name, list_concat(coalesce(k.path, []), a.path) AS path
+    FROM around AS a JOIN calls AS c USING (id) LEFT JOIN known AS k ON k.rank = c.rank AND k.name = a.outermost
+),
+launched AS (
+    SELECT s.id, s.rank, s.track AS lane, s.ts, s."end", sum(least(d."end", w."end") - greatest(d.ts, w.ts))::BIGINT AS ns
+    FROM device_ops AS d JOIN windows AS w ON w.rank = d.rank AND d.ts < w."end" AND d."end" > w.ts
+    JOIN slices AS s ON s.id = coalesce(d.launch, d.op, d.id)
+    WHERE d.valid AND d.kind <> 'wait' GROUP BY ALL
+),
+functions AS (
+    SELECT id, rank, track AS lane, ts, "end", sequence FROM ops
+    WHERE sequence >= 0 AND starts_with(name, 'autograd::engine::evaluate_function')
+),
+inside_functions AS (
+    SELECT p.inside AS id, arg_max(f.id, (f.ts, f.id)) AS function
+    FROM nested_pairs(launched, functions) AS p JOIN functions AS f ON f.id = p.outside GROUP BY p.inside
+),
+-- The last op with the number of a function is the one that it differentiates.
+forwards AS (
+    SELECT rank, sequence, id, track AS lane, ts, "end" FROM ops
+    WHERE sequence >= 0 AND coalesce(fwd_thread, 0) = 0 AND NOT starts_with(name, 'autograd::engine::evaluate_function')
+),
+differentiated AS (
+    SELECT f.id AS function, o.id, o.lane, o.ts, o."end"
+    FROM functions AS f ASOF JOIN forwards AS o ON o.rank = f.rank AND o.sequence = f.sequence AND f.ts >= o.ts
+),
+points AS (SELECT id, lane, ts, "end" FROM launched UNION SELECT id, lane, ts, "end" FROM differentiated),
+innermost AS (
+    SELECT p.inside AS id, arg_max(c.id, (c.ts, -c."end", c.id)) AS call
+    FROM nested_pairs(points, spans) AS p JOIN calls AS c ON c.id = p.outside GROUP BY p.inside
+),
+placed AS (
+    SELECT l.rank, coalesce(p.path, []) AS path, sum(l.ns) FILTER (f.id IS NULL) AS forward_ns, sum(l.ns) FILTER (f.id IS NOT NULL) AS backward_ns
+    FROM launched AS l LEFT JOIN inside_functions AS f USING (id) LEFT JOIN differentiated AS d USING (function)
+    LEFT JOIN innermost AS i ON i.id = l.id LEFT JOIN innermost AS b ON b.id = d.id
+    LEFT JOIN paths AS p ON p.id = coalesce(i.call, b.call)
+    GROUP BY l.rank, coalesce(p.path, [])
+),
+totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
+-- Each row of the work of no module, or of one place, adds to all places around it.
+summed AS (
+    SELECT rank, path[:depth] AS path, sum(forward_ns) AS forward_ns, sum(backward_ns) AS backward_ns,
+           sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) FILTER (depth = len(path)) AS own_ns
+    FROM (SELECT *, unnest(range(least(len(path), 1), len(path) + 1)) AS depth FROM placed) GROUP BY rank, path[:depth]
+),
+counted AS (SELECT rank, path, count(DISTINCT name) AS modules, count(*) AS calls FROM paths GROUP BY rank, path)
+SELECT s.rank, nullif(array_to_string(s.path, ' > '), '') AS path, s.path[-1] AS module, len(s.path)::INTEGER AS depth,
+       coalesce(c.modules, 0) AS modules, coalesce(c.calls, 0) AS calls, coalesce(s.forward_ns, 0)::BIGINT AS forward_ns,
+       coalesce(s.backward_ns, 0)::BIGINT AS backward_ns, coalesce(s.own_ns, 0)::BIGINT AS own_ns,
+       (coalesce(s.forward_ns, 0) + coalesce(s.backward_ns, 0)) / t.ns AS share
+FROM summed AS s JOIN totals AS t ON t.rank = s.rank LEFT JOIN counted AS c ON c.rank = s.rank AND c.path = s.path
+WHERE coalesce(s.forward_ns, 0) + coalesce(s.backward_ns, 0) >= t.ns / 1000 AND (len(s.path) > 0 OR s.rank IN (SELECT rank FROM calls))
+ORDER BY s.rank, s.path
