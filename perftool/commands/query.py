@@ -68,7 +68,9 @@ def query(
     if tables:
         _list_tables(output_file)
         return
-    if path is None or (sql is not None and file is not None):
+    if sql is not None and file is not None:
+        raise PerfToolError("query takes a SELECT or -f FILE, not both")
+    if path is None:
         raise PerfToolError("query needs a PATH and a SELECT, or -f FILE, or a terminal; or --tables")
     from perftool.store.sandbox.sandbox import Bounds
 
@@ -113,15 +115,22 @@ def _answer(
 ) -> None:
     """Write the answers to all statements, one after another."""
     with open_run(session, session.inputs([path], [output_file]), rules=()) as opened:
-        results = [_result(opened, sql, bounds) for sql in asked]
-    write_document(b"".join(_rendered(result, form, bounds) for result in results), output_file)
+        results = []
+        for number, sql in enumerate(asked, 1):
+            try:
+                results.append(_result(opened, sql, bounds))
+            except QueryError as error:
+                raise QueryError(f"statement {number}: {error}" if len(asked) > 1 else str(error)) from None
+    # Each answer in JSON is a line; the others need one between them.
+    between = b"" if form is Format.json and not bounds.explain else b"\n"
+    write_document(between.join(_rendered(result, form, bounds) for result in results), output_file)
     cut = [note for one in results for note in _cut_note(one)]
     session.note([*cut, *said(output_file)])
 
 
 def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None:
     """Answer statements from the terminal; the trace is read once."""
-    from perftool.commands.query_prompt import prompt, terminal
+    from perftool.commands.query_prompt import GREETING, prompt, terminal
 
     read = terminal()
 
@@ -136,6 +145,7 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
     # A spinner would draw over what is typed.
     session.cli = replace(session.cli, quiet=True)
     with open_run(session, inputs, rules=()) as opened:
+        say(GREETING)
         prompt(read, ask, say)
 
 
@@ -143,7 +153,9 @@ def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
     try:
         return opened.ask(sql, bounds)
     except QueryError as error:
-        raise QueryError(f"{error}{_tables_there_are(str(error))}{_columns_there_are(str(error), sql)}") from None
+        raise QueryError(
+            f"{error}{_tables_there_are(str(error))}{_columns_there_are(str(error), sql)}{_quotes_of(str(error))}"
+        ) from None
 
 
 def _cut_note(result: Result) -> list[str]:
@@ -158,9 +170,12 @@ def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
 
 
 def _tables_there_are(error: str) -> str:
-    """The existing tables, to append to an ``error`` about an unknown table."""
+    """The existing tables, to append to an ``error`` about an unknown table or about a list of them."""
     from perftool.store.catalog import public_tables
+    from perftool.store.sandbox.allowed import NO_LIST
 
+    if error == NO_LIST:
+        return "; query --tables lists the tables"
     if not error.startswith("there is no table"):
         return ""
     return f"; there are {', '.join(table.name for table in public_tables())}, raw"
@@ -176,6 +191,11 @@ def _columns_there_are(error: str, sql: str) -> str:
     tables = [f"{table.name} ({', '.join(column.name for column in table.columns)})" for table in public_tables()
               if table.name in asked]  # fmt: skip
     return f"; there are {'; '.join(tables)}" if tables else ""
+
+
+def _quotes_of(error: str) -> str:
+    """A hint, to append to an ``error`` about the column ``end``: many tables have one."""
+    return '; the column is written "end", with quotes' if 'at or near "end"' in error else ""
 
 
 def _list_tables(output_file: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,11 +13,16 @@ from perftool.errors import PerfToolError, QueryError
 from perftool.store.catalog import public_tables
 
 _FIRST, _MORE = "perftool> ", "     ...> "
+GREETING = "SQL ends with a semicolon; .help lists the other commands."
 _HELP = """\
 One SELECT, ended by a semicolon, over the tables of the trace. Tab completes; the arrow keys recall.
 .tables          the tables, with a sentence on each
 .schema TABLE    the columns of a table
-.quit            leave; Ctrl-D too"""
+.quit            leave; exit and Ctrl-D too"""
+_LEAVE = (".quit", ".exit", "quit", "exit")
+_DOTTED = (".help", ".tables", ".schema", ".quit")
+# The word before the cursor, read backwards. A dot belongs to it only at the beginning of the line.
+_WORD = re.compile(r"^(\w*\.$|\w*)")
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
     *("count(*)", "sum(", "median(", "avg(", "min(", "max(", "quantile_cont("),
@@ -51,9 +57,9 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
             continue
         except EOFError:
             return
-        if not lines and line.strip().startswith("."):
-            if line.strip() in (".quit", ".exit"):
-                return
+        if not lines and line.strip() in _LEAVE:
+            return
+        if not lines and _is_dotted(line):
             say(_dotted(line.split()))
             continue
         lines.append(line)
@@ -63,6 +69,27 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
         elif text.endswith(";"):
             lines = []
             yield text
+
+
+def whole_entries(keep: Callable[[str], None]) -> tuple[Callable[[], None], Callable[[str], None]]:
+    """Functions that begin an entry of the history and add a line to it; ``keep`` gets each entry when it is complete.
+
+    A statement of several lines is one entry, so that the arrow keys bring all of it back.
+    """
+    lines: list[str] = []
+
+    def add(line: str) -> None:
+        lines.append(line)
+        text = "\n".join(lines)
+        if _is_dotted(text) or text.rstrip().endswith(";"):
+            keep(text)
+            lines.clear()
+
+    return lines.clear, add
+
+
+def _is_dotted(line: str) -> bool:
+    return line.lstrip().startswith(".")
 
 
 def _dotted(words: Sequence[str]) -> str:
@@ -87,11 +114,18 @@ def terminal() -> Callable[[str], str]:
             "a prompt needs prompt_toolkit: pip install 'habana-perf-tool[prompt]'; or give the SELECT as an argument"
         ) from None
     names = {column.name for table in public_tables() for column in table.columns}
-    words = [*_KEYWORDS, *(table.name for table in public_tables()), *sorted(names), ".tables", ".schema", ".quit"]
+    words = [*_KEYWORDS, *(table.name for table in public_tables()), *sorted(names), *_DOTTED]
     kept = _history_file()
     history: History = FileHistory(str(kept)) if kept else InMemoryHistory()
-    session: Any = PromptSession(history=history, completer=WordCompleter(words, ignore_case=True))
-    read: Callable[[str], str] = session.prompt
+    begin, history.append_string = whole_entries(history.append_string)  # type: ignore[method-assign,assignment]
+    session: Any = PromptSession(history=history, completer=WordCompleter(words, ignore_case=True, pattern=_WORD))
+
+    def read(shown: str) -> str:
+        if shown == _FIRST:
+            begin()
+        line: str = session.prompt(shown)
+        return line
+
     return read
 
 

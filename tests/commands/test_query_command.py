@@ -59,3 +59,38 @@ def test_a_file_name_that_is_no_utf8_is_read_and_shown_with_escapes(run: Run) ->
 def test_a_file_of_statements_has_an_end(run: Run) -> None:
     assert run("query", "run.json", "-f", "/dev/zero") == 2
     assert run.err == "habana_perf_tool: /dev/zero: cannot be read (is longer than 4 MB)\n"
+
+
+def test_answers_to_several_statements_are_apart(run: Run) -> None:
+    Path("asked.sql").write_text("SELECT 1 AS a; SELECT 2 AS b;")
+
+    assert run("query", "run.json", "-f", "asked.sql") == 0
+    assert run.out == "a\n1\n\nb\n2\n"
+    assert run("query", "run.json", "-f", "asked.sql", "--output-format", "csv") == 0
+    assert run.out == "a\n1\n\nb\n2\n"
+    assert run("query", "run.json", "-f", "asked.sql", "--output-format", "json") == 0
+    assert run.out == '[{"a":1}]\n[{"b":2}]\n'
+
+
+def test_the_statement_of_a_file_that_fails_is_named(run: Run) -> None:
+    Path("asked.sql").write_text("SELECT 1; SELECT 2; SELECT * FROM opps; SELECT 4")
+
+    assert run("query", "run.json", "-f", "asked.sql") == 2
+    assert run.err.startswith("habana_perf_tool: statement 3: there is no table 'opps'; ")
+    assert run.out == ""
+
+
+def test_a_select_and_a_file_are_not_taken_together(run: Run) -> None:
+    assert run("query", "run.json", "SELECT 1", "-f", "asked.sql") == 2
+    assert run.err == "habana_perf_tool: query takes a SELECT or -f FILE, not both\n"
+
+
+def test_a_column_that_is_a_word_of_sql_is_answered_with_its_quotes(run: Run) -> None:
+    assert run("query", "run.json", "SELECT ts, end FROM slices") == 2
+    assert run.err.endswith('syntax error at or near "end"; the column is written "end", with quotes\n')
+
+
+@pytest.mark.parametrize("sql", ["SHOW TABLES", "SHOW ALL TABLES"])
+def test_a_list_of_tables_is_never_empty(run: Run, sql: str) -> None:
+    assert run("query", "run.json", sql) == 2
+    assert run.err == "habana_perf_tool: SHOW is not allowed; query --tables lists the tables\n"

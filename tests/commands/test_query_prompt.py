@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
         (["SELECT", KeyboardInterrupt, "SELECT 2;"], ["SELECT 2;"]),
         (["SELECT 1;", ".quit", "SELECT 2;"], ["SELECT 1;"]),
         (["SELECT 1"], []),
+        (["exit", "SELECT 1;"], []),
     ],
 )
 def test_a_statement_ends_with_a_semicolon(lines: Sequence[str | type[BaseException]], found: list[str]) -> None:
@@ -88,3 +90,41 @@ def test_a_history_that_cannot_be_written_is_not_kept(tmp_path: Path, monkeypatc
     kept.mkdir()
 
     assert query_prompt._history_file() is None
+
+
+def test_a_statement_of_several_lines_is_one_entry_of_the_history() -> None:
+    kept: list[str] = []
+    begin, add = query_prompt.whole_entries(kept.append)
+
+    begin()
+    for line in ("SELECT 1", "FROM dropped by Ctrl-C"):
+        add(line)
+    begin()
+    for line in ("SELECT count(*)", "FROM gaps;", ".schema gaps"):
+        add(line)
+
+    assert kept == ["SELECT count(*)\nFROM gaps;", ".schema gaps"]
+
+
+@pytest.mark.parametrize(
+    ("typed_so_far", "offered"),
+    [
+        (".sch", [".schema"]),
+        (".schema gap_c", ["gap_causes"]),
+        ("SELECT g.cause_", ["cause_ns"]),
+        ("SELECT * FROM gap_causes WHERE proo", ["proof"]),
+    ],
+)
+def test_words_are_completed(
+    typed_so_far: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt_toolkit = pytest.importorskip("prompt_toolkit")
+    document = pytest.importorskip("prompt_toolkit.document")
+    sessions: list[dict[str, Any]] = []
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(prompt_toolkit, "PromptSession", lambda **options: sessions.append(options))
+
+    query_prompt.terminal()
+
+    found = sessions[0]["completer"].get_completions(document.Document(typed_so_far), None)
+    assert [completion.text for completion in found] == offered

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # DuckDB renamed the member in 2.0.
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 ONLY_SELECT = "only a single SELECT is allowed"
+NO_LIST = "SHOW is not allowed"
 # Functions whose rows come from their arguments. All others read files, settings or logs, or change something.
 TABLE_FUNCTIONS = frozenset(
     ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row",
@@ -54,6 +55,9 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         raise RefusedError(ONLY_SELECT)
     nodes = list(_nodes(tree))
+    # The sandbox holds only the tables that a statement names, so the list would be empty.
+    if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
+        raise RefusedError(NO_LIST)
     _check_functions(connection, nodes)
     _check_tables(nodes, {table.lower() for table in tables})
 
