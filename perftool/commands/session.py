@@ -52,11 +52,17 @@ class Session:
 
     def __init__(self, cli: CliSettings, paths: Sequence[str]) -> None:
         from perftool.engine.settings.settings import load_settings
+        from perftool.engine.settings.settings_file import passed_over
 
         load_numpy()
         places = paths or [*cli.given.get("log", ()), *cli.given.get("metrics", ())]
         self.cli = cli
-        self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.given, cli.trust_config)
+        gate = cli.command == "lint" and not (cli.trust_config or cli.isolated)
+        self.settings: Settings = load_settings(
+            places, cli.config, cli.isolated, cli.given, cli.trust_config, gate=gate
+        )
+        if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
+            self.note([f"{unread} is not read, as it may come with the inputs; --config names it"])
         if cli.show_settings:
             show_settings(self.settings)
             raise typer.Exit

@@ -20,7 +20,7 @@ def config(
     """List the keys of the configuration
 
     Files: .habana_perf_tool.toml, habana_perf_tool.toml, or the table \\[tool.habana_perf_tool] of pyproject.toml,
-    in the folder of the inputs or the closest one above.
+    in the folder of the inputs or the closest one above; for lint, of the working directory or above.
 
     Examples:
 

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -327,6 +328,22 @@ def test_configuration_counts_and_options_beat_it(run: Run) -> None:
     assert codes(run) == {"RCP102"}
     assert run("lint", SLOW, "--fail-on", "never") == 0
     assert run("lint", SLOW, "--isolated", "--fail-on", "error") == 0
+
+
+def test_a_configuration_that_comes_with_the_inputs_does_not_turn_the_gate_off(run: Run) -> None:
+    Path("runs/night").mkdir(parents=True)
+    trace = Path("runs/night") / Path(SLOW).name
+    shutil.copy(SLOW, trace)
+    for place in ("runs/night", "runs"):
+        config = Path(place, ".habana_perf_tool.toml")
+        config.write_text("exit-zero = true\n", encoding="utf-8")
+        assert run("lint", str(trace)) == run("lint", "runs/night") == 1
+        assert f"{config} is not read, as it may come with the inputs; --config names it" in run.err
+        assert run("lint", str(trace), "--trust-config") == run("lint", str(trace), "--config", str(config)) == 0
+        assert "is not read" not in run.err
+        config.unlink()
+    Path("habana_perf_tool.toml").write_text("exit-zero = true\n", encoding="utf-8")
+    assert run("lint", str(trace)) == 0
 
 
 def test_a_wrong_configuration_exits_2(run: Run) -> None:

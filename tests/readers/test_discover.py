@@ -87,6 +87,17 @@ def test_our_own_documents_in_a_folder_are_no_inputs(tmp_path: Path) -> None:
     assert [Path(path).name for path in find_inputs([str(tmp_path)]).traces] == ["run.json"]
 
 
+def test_a_trace_that_names_this_program_is_a_trace(tmp_path: Path) -> None:
+    far = "a" * 5000
+    text = f'{{"x": "{far}", "traceEvents": [{{"ph": "X"}}], "y": "{far}", "habana_perf_tool": 1}}'
+    (tmp_path / "run.json").write_text('{"traceEvents": [{"ph": "X"}]}')
+    (tmp_path / "hidden.json").write_text(text)
+    (tmp_path / "damaged.json").write_text(text[:-1])
+
+    found = find_inputs([str(tmp_path)], as_one_run=True).traces
+    assert [Path(path).name for path in found] == ["damaged.json", "hidden.json", "run.json"]
+
+
 def test_what_is_no_file_is_left_out_of_a_folder(folder: Path) -> None:
     (folder / "traces" / "gone.json").symlink_to(folder / "nothing")
     (folder / "traces" / "nested.json").mkdir()

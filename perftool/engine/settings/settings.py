@@ -62,12 +62,13 @@ def load_settings(
     isolated: bool = False,
     options: Mapping[str, Any] | None = None,
     trust: bool = False,
+    gate: bool = False,
 ) -> Settings:
     """The settings for the inputs ``paths``.
 
     ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
-    the command line. ``trust`` gives a discovered file the rights of a named one. Raises SettingsError naming file, key
-    and expected type.
+    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` reads none
+    that belongs to its inputs alone. Raises SettingsError naming file, key and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -75,7 +76,7 @@ def load_settings(
         raise SettingsError(f"--config names {len(files)} files; it can name one")
     if files and isolated:
         raise SettingsError("--isolated ignores files, and --config names one")
-    found = Path(files[0]) if files else None if isolated else discover(paths)
+    found = Path(files[0]) if files else None if isolated else discover(paths, gate)
     given = {key: value for key, value in (options or {}).items() if value is not None}
     check_values(given, COMMAND_LINE)
     layers = [

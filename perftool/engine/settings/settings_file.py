@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.table import KEYS, check_values
 from perftool.engine.settings.toml_text import parse_toml
 from perftool.errors import SettingsError
+from perftool.readers.files.matching import matches
 from perftool.readers.files.small_file import read_small
 
 # In the search order within a folder.
@@ -30,9 +30,12 @@ class Layer:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def discover(paths: Sequence[str]) -> Path | None:
-    """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none."""
-    places = [os.path.abspath(path) for path in paths if path != "-"]
+def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
+    """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none.
+
+    For a ``gate``, the one closest to the working directory: whoever made the inputs could turn it off otherwise.
+    """
+    places = [] if gate else [os.path.abspath(path) for path in paths if path != "-"]
     starts = [Path.cwd()]
     if places:
         common = Path(os.path.commonpath(places))
@@ -43,6 +46,12 @@ def discover(paths: Sequence[str]) -> Path | None:
                 if _counts(folder / name):
                     return folder / name
     return None
+
+
+def passed_over(paths: Sequence[str]) -> str | None:
+    """The configuration file that belongs to the inputs ``paths``, where a gate takes another one or none."""
+    found = discover(paths)
+    return _shown(found) if found and found != discover(paths, gate=True) else None
 
 
 def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -> list[Layer]:
@@ -91,8 +100,8 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
         for text in [named] if isinstance(named, str) else named:
             if not text.endswith(row.ending):
                 continue
-            matches = map(Path, glob.iglob(str(folder / text), recursive=True))
-            if not all(_real(place).is_relative_to(folder) for place in (folder / text, *matches)):
+            named_by_it = map(Path, matches(str(folder / text)))
+            if not all(_real(place).is_relative_to(folder) for place in (folder / text, *named_by_it)):
                 reason = "a configuration that was found may name files of its own folder only"
                 raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is none; {remedy}")
     for text in values.get("rule-packs") or ():

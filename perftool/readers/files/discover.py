@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from perftool.errors import InputError, NoInputError
 from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
 from perftool.readers.files.duplicates import SetAside, without_duplicates
+from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.remote import is_url, list_url
 from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
@@ -26,7 +27,6 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-_GLOB = set("*?[")
 # Our own documents name the program within this distance of their beginning or end.
 _TELLING = 4 << 10
 # Largest JSON checked as another program's file: tokenizers have some 10 MB.
@@ -179,19 +179,16 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 def _of_other_programs(files: Sequence[str]) -> set[str]:
     """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, beside traces."""
-    strange = {file for file in files if not _may_be_input(file) and _is_whole_json(file)}
+    strange = {file for file in files if not _may_be_input(file) and _whole_json(file) is not None}
     return strange if len(strange) < len(files) else set()
 
 
-def _is_whole_json(path: str) -> bool:
-    """Whether a file that is no input is well-formed JSON; a damaged trace is not, and is reported."""
+def _whole_json(path: str) -> Any:
+    """What well-formed JSON of moderate size holds, else None: a damaged trace is not well-formed, and is reported."""
     try:
-        if os.path.getsize(path) > _LARGEST_STATE:
-            return False
-        orjson.loads(Path(path).read_bytes())
+        return orjson.loads(Path(path).read_bytes()) if os.path.getsize(path) <= _LARGEST_STATE else None
     except (OSError, orjson.JSONDecodeError):
-        return False
-    return True
+        return None
 
 
 def _may_be_input(path: str) -> bool:
@@ -205,12 +202,12 @@ def _may_be_input(path: str) -> bool:
 def _matching(path: str) -> list[str]:
     if path == STDIN or _exists(path):
         return [path]
-    if not _GLOB & set(path):
+    if not is_pattern(path):
         raise InputError(f"{path}: no such file")
-    matches = sorted(match for match in glob.glob(path, recursive=True) if Path(match).is_file())
-    if not matches:
+    found = [match for match in matches(path) if os.path.isfile(match)]
+    if not found:
         raise NoInputError(f"{path}: the pattern matches no file")
-    return matches
+    return found
 
 
 def _exists(path: str) -> bool:
@@ -234,7 +231,7 @@ def _at_url(url: str) -> list[str]:
 
 
 def is_our_own(path: str) -> bool:
-    """Whether a file is a report or a baseline that this program wrote."""
+    """Whether a file is a report or a baseline that this program wrote: a whole object, without events."""
     if not path.endswith(".json"):
         return False
     try:
@@ -244,7 +241,9 @@ def is_our_own(path: str) -> bool:
             ends = head + file.read()
     except OSError:
         return False
-    return b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends
+    # Anybody can write the name into a trace, which would then not be checked.
+    own = _whole_json(path) if b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends else None
+    return isinstance(own, dict) and "traceEvents" not in own
 
 
 def _is_text(path: str) -> bool:

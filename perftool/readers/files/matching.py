@@ -1,0 +1,77 @@
+"""Finds what a pattern with ``*`` and ``**`` selects, at a cost that grows with the folders there and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from fnmatch import filter as names_like
+from pathlib import Path
+
+_MARKS = set("*?[")
+_Seen = set[tuple[int, int]]
+
+
+def is_pattern(path: str) -> bool:
+    """Whether ``path`` holds a mark of a pattern."""
+    return bool(_MARKS & set(path))
+
+
+def matches(pattern: str) -> list[str]:
+    """The files and folders that ``pattern`` selects, sorted; hidden ones only by a part that begins with a dot.
+
+    ``**`` follows no links, and no part of the pattern looks at a folder twice, whatever names links give it.
+    Otherwise links that lead in circles, or a repeated ``**``, would select more paths than anybody can wait for.
+    """
+    whole = Path(pattern)
+    places = [Path(whole.anchor)]
+    for part in whole.parts[1 if whole.anchor else 0 :]:
+        places = _folders_below(places) if part == "**" else list(_children(places, part))
+    if whole.name == "**":
+        places += _children(places, "*")
+    return sorted({str(place) for place in places} - {"."})
+
+
+def _children(places: Iterable[Path], part: str) -> Iterator[Path]:
+    seen: _Seen = set()
+    for place in places:
+        if not is_pattern(part):
+            found = [place / part]
+        elif _is_first(place, seen):
+            names = [name for name in _names(place) if part.startswith(".") or not name.startswith(".")]
+            found = [place / name for name in names_like(names, part)]
+        else:
+            continue
+        # So that a folder is looked at under its own name rather than that of a link.
+        yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
+
+
+def _folders_below(places: Iterable[Path]) -> list[Path]:
+    """The folders ``places`` and all below them."""
+    seen: _Seen = set()
+    found, left = [], list(places)[::-1]
+    while left:
+        place = left.pop()
+        if place.is_dir() and _is_first(place, seen):
+            found.append(place)
+            below = (place / name for name in _names(place) if not name.startswith("."))
+            left += [one for one in below if not one.is_symlink()]
+    return found
+
+
+def _is_first(place: Path, seen: _Seen) -> bool:
+    """Whether ``place`` is a folder that is not among the ``seen`` ones, where it is then."""
+    try:
+        known = place.stat()
+    except OSError:
+        return False
+    identity = known.st_dev, known.st_ino
+    new = identity not in seen
+    seen.add(identity)
+    return new
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        return os.listdir(place)
+    except OSError:
+        return []

@@ -1,0 +1,46 @@
+"""Patterns select what the shell would, and cost no more than the folders there."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+import pytest
+
+from perftool.readers.files.matching import matches
+
+PATTERNS = (
+    "*", "**", "a/*", "a/**", "**/*.json", "a/**/x.json", "*/b/*.json", "**/b/**", "./a/*.json", "a/../a/*.json",
+    ".hidden/*", "*/.secret", "[ab]/?.json", "none/*", "**/none", "a/b/x.json", "x*",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a/b/x.json", "a/b/c/y.json", "a/z.json", "b/x.json", "x.json", ".hidden/x.json", "a/.secret"):
+        place = tmp_path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_selects_what_pythons_own_does(pattern: str, absolute: bool, tmp_path: Path) -> None:
+    asked = str(tmp_path / pattern) if absolute else pattern
+    expected = {os.path.normpath(found) for found in glob.glob(asked, recursive=True)} - {"."}
+    assert {os.path.normpath(found) for found in matches(asked)} - {"."} == expected
+
+
+def test_links_that_lead_in_circles_and_repeated_stars_have_an_end(tmp_path: Path) -> None:
+    for number in range(9):
+        os.symlink(".", tmp_path / "a" / f"loop{number}")
+    deep = tmp_path / Path(*"d" * 60)
+    deep.mkdir(parents=True)
+    (deep / "x.json").touch()
+    assert len(matches("**/*.json")) == 6
+    assert len(matches("**/" * 30 + "x.json")) == 4
+    assert len(matches("**/d/" * 20 + "x.json")) == 1
+    # Each step looks at a folder once, so no more paths than it has entries are left.
+    assert len(matches("*/" * 40 + "*")) < 20
