@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from perftool.fused.dispatch import Implementation, always, choose, native, register, register_native
+from perftool.fused.dispatch import Implementation, choose, native, register, register_native
 from perftool.fused.functions import AppliedOp
 from perftool.fused.reference.attention import attention as formula
 
 OP = "FusedSDPA"
 
 register_native(OP, "hpex.kernels", "FusedSDPA")
-register(Implementation(OP, "fast", ("cpu", "cuda"), always))
-register(Implementation(OP, "reference", ("*",), always))
+register(Implementation(OP, "fast", ("cpu", "cuda")))
+register(Implementation(OP, "reference", ("*",)))
 
 Outputs = Tensor | tuple[Tensor, ...]
 Attended = tuple[Tensor, Tensor | None, Tensor | None]
@@ -84,7 +84,7 @@ class FusedSDPA(AppliedOp):
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode
-        choice = choose(OP, "cpu" if q.is_cpu else q.device.type).name
+        choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
         extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
         if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
             # With few tokens, looking at all arguments takes longer than the op itself.

@@ -24,6 +24,10 @@ class BackendError(PerfToolError):
     """An implementation requested by name cannot run here; the text says why."""
 
 
+def always() -> None:
+    """`available` of an implementation without requirements."""
+
+
 @dataclass(frozen=True)
 class Implementation:
     """One way to run an op: on which device types, and `available()`, None or the reason why not."""
@@ -31,22 +35,13 @@ class Implementation:
     op: str
     name: str
     devices: tuple[str, ...]
-    available: Callable[[], str | None]
+    available: Callable[[], str | None] = always
 
     def obstacle(self, device_type: str) -> str | None:
         """None when usable for tensors on `device_type`, else the reason why not."""
         if self.devices != ANY_DEVICE and device_type not in self.devices:
             return f"runs on {', '.join(self.devices)}, not on {device_type}"
         return self.available()
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The implementation that runs, and the reason for the choice."""
-
-    op: str
-    name: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -69,11 +64,7 @@ class BackendReport:
 
 
 _registry: dict[str, list[Implementation]] = {}
-_first_choices: dict[tuple[str, str], Choice] = {}
-
-
-def always() -> None:
-    """`available` of an implementation without requirements."""
+_first_choices: dict[tuple[str, str], str] = {}
 
 
 def register(implementation: Implementation) -> Implementation:
@@ -97,29 +88,31 @@ def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def choose(op: str, device_type: str, requested: str | None = None) -> Choice:
+def choose(op: str, device_type: str, requested: str | None = None) -> str:
     """The implementation of `op` on a type of device; BackendError for a `requested` one that is not usable."""
-    wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE) or None
-    if wanted is None:
-        if (op, device_type) not in _first_choices:
-            _first_choices[op, device_type] = _first_usable(op, device_type)
-        return _first_choices[op, device_type]
-    by_name = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
-    if wanted not in by_name:
-        raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(by_name) or 'none'}.")
-    if (obstacle := by_name[wanted]) is not None:
+    if requested or os.environ.get(ENVIRONMENT_VARIABLE):
+        return _chosen(op, device_type, requested)[0]
+    if (op, device_type) not in _first_choices:
+        _first_choices[op, device_type] = _chosen(op, device_type)[0]
+    return _first_choices[op, device_type]
+
+
+def _chosen(op: str, device_type: str, requested: str | None = None) -> tuple[str, str]:
+    """The name, and why."""
+    wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE)
+    obstacles = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
+    if not wanted:
+        passed_over = []
+        for name, obstacle in obstacles.items():
+            if obstacle is None:
+                return name, "; ".join(passed_over) or "first in the order of preference"
+            passed_over.append(f"{name}: {obstacle}")
+        raise BackendError(f"{op} has no usable implementation on {device_type} ({'; '.join(passed_over)}).")
+    if wanted not in obstacles:
+        raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(obstacles) or 'none'}.")
+    if (obstacle := obstacles[wanted]) is not None:
         raise BackendError(f"{op} cannot use {wanted!r}: {obstacle}.")
-    source = "asked for by the caller" if requested else f"asked for by {ENVIRONMENT_VARIABLE}"
-    return Choice(op, wanted, source)
-
-
-def _first_usable(op: str, device_type: str) -> Choice:
-    passed_over: list[str] = []
-    for candidate in candidates(op, device_type):
-        if candidate.obstacle is None:
-            return Choice(op, candidate.name, "; ".join(passed_over) or "first in the order of preference")
-        passed_over.append(f"{candidate.name}: {candidate.obstacle}")
-    raise BackendError(f"{op} has no usable implementation on {device_type} ({'; '.join(passed_over)}).")
+    return wanted, f"asked for by {'the caller' if requested else ENVIRONMENT_VARIABLE}"
 
 
 def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:
@@ -138,12 +131,11 @@ def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, 
 
 
 def _report(op: str, device: str) -> BackendReport:
-    tried = candidates(op, device)
     try:
-        choice = choose(op, device)
+        name, reason = _chosen(op, device)
     except BackendError as error:
-        return BackendReport(op, device, "none", str(error), tried)
-    return BackendReport(op, device, choice.name, choice.reason, tried)
+        name, reason = "none", str(error)
+    return BackendReport(op, device, name, reason, candidates(op, device))
 
 
 def has_gaudi() -> bool:
@@ -180,4 +172,4 @@ def register_everywhere(op: str, module: str) -> None:
     """Register an op that Gaudi's class computes on an hpu, and public functions of PyTorch on any other device."""
     register_native(op, module, op)
     for name in ("fast", "reference"):
-        register(Implementation(op, name, ANY_DEVICE, always))
+        register(Implementation(op, name, ANY_DEVICE))

@@ -34,7 +34,7 @@ class AppliedOp:
 
 def natively_applied(op: str, module: str, *arguments: Any) -> Tensor | None:
     """The result of Gaudi's class if it is selected for the first argument, a tensor; else None."""
-    if choose(op, arguments[0].device.type).name != "habana":
+    if choose(op, arguments[0].device.type) != "habana":
         return None
     result: Tensor = native(module, op).apply(*arguments)
     return result

@@ -24,9 +24,7 @@ from perftool.fused.dispatch import (
     ANY_DEVICE,
     BackendError,
     Candidate,
-    Choice,
     Implementation,
-    always,
     backends,
     candidates,
     choose,
@@ -41,16 +39,17 @@ def op(monkeypatch):
     monkeypatch.setattr(dispatch, "_registry", {})
     monkeypatch.setattr(dispatch, "_first_choices", {})
     monkeypatch.delenv(dispatch.ENVIRONMENT_VARIABLE, raising=False)
-    register(Implementation("op", "reference", ANY_DEVICE, always))
-    register(Implementation("op", "fast", ("cpu",), always))
+    register(Implementation("op", "reference", ANY_DEVICE))
+    register(Implementation("op", "fast", ("cpu",)))
     register(Implementation("op", "habana", ("hpu",), lambda: "not installed"))
     return "op"
 
 
 def test_the_first_usable_implementation_is_chosen(op):
-    assert choose(op, "cpu") == Choice("op", "fast", "habana: runs on hpu, not on cpu")
-    why = "habana: not installed; fast: runs on cpu, not on hpu"
-    assert choose(op, "hpu") == Choice("op", "reference", why)
+    assert choose(op, "cpu") == "fast"
+    assert choose(op, "hpu") == "reference"
+    assert dispatch._report(op, "cpu").why == "habana: runs on hpu, not on cpu"
+    assert dispatch._report(op, "hpu").why == "habana: not installed; fast: runs on cpu, not on hpu"
     assert candidates(op, "cpu") == (
         Candidate("habana", "runs on hpu, not on cpu"),
         Candidate("fast", None),
@@ -60,22 +59,23 @@ def test_the_first_usable_implementation_is_chosen(op):
 
 def test_one_name_may_have_an_implementation_per_device(op):
     register(Implementation("op", "fast", ("cuda",), lambda: "no kernel"))
-    assert choose(op, "cpu").name == "fast"
+    assert choose(op, "cpu") == "fast"
     assert candidates(op, "cuda")[1] == Candidate("fast", "runs on cpu, not on cuda; no kernel")
 
 
 def test_an_explicit_choice_runs_or_raises(op, monkeypatch):
-    assert choose(op, "cpu", "reference") == Choice("op", "reference", "asked for by the caller")
+    assert choose(op, "cpu", "reference") == "reference"
     with pytest.raises(BackendError, match=r"^op cannot use 'habana': not installed\.$"):
         choose(op, "hpu", "habana")
     with pytest.raises(BackendError, match=r"^op has no implementation 'native'; it has habana, fast, ref"):
         choose(op, "cpu", "native")
     monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "reference")
-    assert choose(op, "cpu") == Choice("op", "reference", "asked for by PERFTOOL_FUSED_BACKEND")
+    assert choose(op, "cpu") == "reference"
+    assert dispatch._report(op, "cpu").why == "asked for by PERFTOOL_FUSED_BACKEND"
 
 
 def test_nothing_usable_raises(op):
-    register(Implementation("op", "reference", ("cuda",), always))
+    register(Implementation("op", "reference", ("cuda",)))
     dispatch._registry["op"] = [each for each in dispatch._registry["op"] if each.devices != ANY_DEVICE]
     with pytest.raises(BackendError, match="op has no usable implementation on hpu"):
         choose(op, "hpu")
@@ -83,7 +83,7 @@ def test_nothing_usable_raises(op):
 
 def test_unknown_names_are_refused(op):
     with pytest.raises(ValueError, match="'best' is not one of habana, fast, reference"):
-        register(Implementation(op, "best", ANY_DEVICE, always))
+        register(Implementation(op, "best", ANY_DEVICE))
 
 
 def test_backends_reports_every_optimizer():
@@ -122,7 +122,7 @@ def test_a_private_kernel_that_changes_is_replaced_by_the_plain_loop(monkeypatch
     ours, theirs = parameters(), parameters()
     give_gradients(ours, theirs, seed=0)
     try:
-        assert choose("FusedAdamW", "cpu").name == "reference"
+        assert choose("FusedAdamW", "cpu") == "reference"
         FusedAdamW(ours, weight_decay=0.1).step()
     finally:
         monkeypatch.undo()
@@ -214,7 +214,7 @@ def test_native_adamw_shares_groups_and_state():
     fused.load_state_dict(fused.state_dict())
     fused.step()
     assert fused._native.state is fused.state
-    reason = choose("FusedSGD", "hpu").reason
+    (reason,) = [each.why for each in backends(["hpu"]) if each.op == "FusedSGD"]
     assert reason.startswith("habana: module 'habana_frameworks.torch.hpex.optimizers' has no attribute")
 
 

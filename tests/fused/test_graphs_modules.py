@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from perftool.fused import ModuleCacher, make_graphed_callables, wrap_in_hpu_graph
-from perftool.fused.graphs import GraphCaptureError, wrap_in_hpu_graph_func
+from perftool.fused.graphs import GraphCaptureError
+from perftool.fused.graphs.caches import InferenceCache
 
 
 class Counting(torch.nn.Module):
@@ -163,7 +164,7 @@ def test_shape_value_and_structure_are_part_of_the_key(kwargs):
 
 
 def test_autocast_and_dtype_are_part_of_the_key():
-    wrapped = wrap_in_hpu_graph_func(lambda x: x @ x.t())
+    wrapped = InferenceCache(lambda x: x @ x.t(), None)
     assert wrapped(batch(0)).dtype == torch.float32
     assert wrapped(batch(0).double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
@@ -206,7 +207,7 @@ def test_a_wrapped_identity_returns_its_input_without_history():
 def test_what_cannot_be_wrapped_or_keyed_is_refused():
     with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module, not function"):
         wrap_in_hpu_graph(lambda x: x)
-    wrapped = wrap_in_hpu_graph_func(lambda x, y: x)
+    wrapped = InferenceCache(lambda x, y: x, None)
     with pytest.raises(GraphCaptureError, match="argument of type set"):
         wrapped(batch(0), {1})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perftool.fused.graphs.caches import ModuleCacher, wrap_in_hpu_graph, wrap_in_hpu_graph_func
+from perftool.fused.graphs.caches import ModuleCacher, wrap_in_hpu_graph
 from perftool.fused.graphs.callables import make_graphed_callables
 from perftool.fused.graphs.capture import HPUGraph, graph
 from perftool.fused.graphs.record import GraphCaptureError
@@ -14,5 +14,4 @@ __all__ = [
     "graph",
     "make_graphed_callables",
     "wrap_in_hpu_graph",
-    "wrap_in_hpu_graph_func",
 ]

@@ -73,9 +73,7 @@ class InferenceCache(GraphCache):
         return call(inputs.tensors) if known and not warmup_mode else call.captured_outputs
 
     def clear_inputs(self) -> None:
-        """Forget the marked inputs of every graph; the memory into which calls are copied has to stay."""
-        for call in self.graphs.values():
-            call.forward_graph.clear_inputs()
+        """Accepted for scripts written for a Gaudi: the memory into which calls are copied has to stay."""
 
 
 def wrap_in_hpu_graph(
@@ -94,24 +92,13 @@ def wrap_in_hpu_graph(
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
-    options = asynchronous, disable_tensor_cache, dry_run, max_graphs
-    if choose(OP, _device_of(module)).name == "habana":
+    if choose(OP, _device_of(module)) == "habana":
+        options = asynchronous, disable_tensor_cache, dry_run, max_graphs
         wrapped: torch.nn.Module = native("hpu", "wrap_in_hpu_graph")(module, *options)
         return wrapped
-    cache: Any = wrap_in_hpu_graph_func(module.forward, *options)
+    cache: Any = InferenceCache(module.forward, max_graphs)
     module.forward, module.clear_cache, module.clear_inputs = cache, cache.clear_cache, cache.clear_inputs
     return module
-
-
-def wrap_in_hpu_graph_func(
-    function: Callable[..., Any],
-    asynchronous: bool = False,
-    disable_tensor_cache: bool = False,
-    dry_run: bool = False,
-    max_graphs: int | None = None,
-) -> Callable[..., Any]:
-    """The same for a function: a callable with `clear_cache()` and `clear_inputs()`."""
-    return InferenceCache(function, max_graphs)
 
 
 class ModuleCacher:
@@ -148,7 +135,7 @@ class ModuleCacher:
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
                    log_frequency, verbose, disable_tensor_cache, dry_run)  # fmt: skip
-        if choose(OP, _device_of(model)).name == "habana":
+        if choose(OP, _device_of(model)) == "habana":
             wrapped: torch.nn.Module = native("hpu", "ModuleCacher")(self.max_graphs)(model, *options)
             return wrapped
         parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)

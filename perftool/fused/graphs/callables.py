@@ -40,7 +40,7 @@ def make_graphed_callables(
     for function, sample in zip(functions, samples, strict=True):
         _check(function, sample)
     device = samples[0][0].device.type if samples and samples[0] else "cpu"
-    if choose(OP, device).name == "habana":
+    if choose(OP, device) == "habana":
         return native("hpu", "make_graphed_callables")(
             callables, sample_args, warmups, allow_unused_input, asynchronous, disable_tensor_cache, dry_run
         )

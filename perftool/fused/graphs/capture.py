@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import Implementation, always, choose, has_gaudi, native, register, register_native
+from perftool.fused.dispatch import Implementation, choose, has_gaudi, native, register, register_native
 from perftool.fused.graphs.record import GraphCaptureError, Recording
 
 OP = "HPUGraph"
@@ -24,8 +24,8 @@ OTHER_STREAM = "GRAPH:: Capture must end on the same stream it began on."
 OTHER_SIZES = "HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
 
 register_native(OP, "hpu", "HPUGraph")
-register(Implementation(OP, "fast", ("cuda",), always))
-register(Implementation(OP, "reference", ("cpu",), always))
+register(Implementation(OP, "fast", ("cuda",)))
+register(Implementation(OP, "reference", ("cpu",)))
 
 
 def current_device_type() -> str:
@@ -58,7 +58,7 @@ class HPUGraph:
 
     def __new__(cls, device: str | None = None) -> Any:
         """The native graph if it is selected, else this class."""
-        if choose(OP, device or current_device_type()).name == "habana":
+        if choose(OP, device or current_device_type()) == "habana":
             return native("hpu", "HPUGraph")()
         return super().__new__(cls)
 
@@ -156,11 +156,9 @@ def graph(hpu_graph: Any, stream: Any = None, dry_run: bool = False) -> Iterator
             yield
         return
     hpu_graph.capture_begin(dry_run=dry_run)
-    completed = False
     try:
         yield
-        completed = True
-    finally:
-        if not completed:
-            hpu_graph.abandon()
+    except BaseException:
+        hpu_graph.abandon()
+        raise
     hpu_graph.capture_end()

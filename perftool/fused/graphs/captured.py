@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,24 +21,25 @@ STALE = (
 )
 
 
+_A_TENSOR = object()
+
 GraphKey = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class CallInputs:
-    """The leaves of (args, kwargs); `tensors` in order, None in `leaves` where one belongs."""
+    """The leaves of (args, kwargs); `tensors` in order, `_A_TENSOR` in `leaves` where one belongs."""
 
     tensors: tuple[Tensor, ...]
     leaves: tuple[Any, ...]
-    positions: tuple[int, ...]
     structure: TreeSpec
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(args, kwargs) with other tensors in the places of this call's."""
-        leaves = list(self.leaves)
-        for position, tensor in zip(self.positions, tensors, strict=True):
-            leaves[position] = tensor
-        args, kwargs = tree_unflatten(leaves, self.structure)
+        given = iter(tensors)
+        args, kwargs = tree_unflatten(
+            [next(given) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
+        )
         return args, kwargs
 
     def key(self) -> GraphKey:
@@ -60,10 +61,8 @@ class CallInputs:
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
     """Split the arguments of a call; nested tuples, lists and dictionaries are supported."""
     leaves, structure = tree_flatten((args, kwargs))
-    positions = tuple(index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor))
-    tensors = tuple(leaves[index] for index in positions)
-    values = tuple(None if isinstance(leaf, Tensor) else leaf for leaf in leaves)
-    return CallInputs(tensors, values, positions, structure)
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
+    return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)
 
 
 class CapturedCall:
@@ -127,20 +126,17 @@ class CapturedCall:
         args, kwargs = self._sample.rebuild(self._static)
         return self._function(*args, **kwargs)
 
-    def _grad_mode(self) -> AbstractContextManager[Any]:
-        return torch.enable_grad() if self._differentiable else torch.no_grad()
-
     def _warm_up(self, times: int, device: str | None) -> None:
         """CUDA libraries allocate on first use, which must not happen within a capture."""
         on_side = device == "cuda"
-        with self._grad_mode(), _side_stream() if on_side else nullcontext():
+        with torch.set_grad_enabled(self._differentiable), _side_stream() if on_side else nullcontext():
             for _ in range(max(times, 3) if on_side else times):
                 results = [output for output in tree_flatten(self._run())[0] if _has_gradient(output)]
                 if results:
                     self._gradients(results, [torch.empty_like(output) for output in results])
 
     def _capture(self, device: str | None) -> None:
-        with self._grad_mode():
+        with torch.set_grad_enabled(self._differentiable):
             with graph(self.forward_graph):
                 outputs = self._run()
             self._outputs, self._structure = tree_flatten(outputs)

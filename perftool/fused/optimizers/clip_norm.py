@@ -58,7 +58,7 @@ class FusedClipNorm:
         grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
             return torch.tensor(0.0)
-        chosen = choose("FusedClipNorm", grads[0].device.type, self.backend).name
+        chosen = choose("FusedClipNorm", grads[0].device.type, self.backend)
         limit = float(self.max_norm_t)
         if chosen == "habana":
             self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(params, limit)

@@ -43,7 +43,7 @@ class FusedEMA:
             raise ValueError(f"Invalid decay value: {decay}")
         self._limit, self.updates = decay, updates
         entry = next(chain(model.parameters(), model.buffers()), torch.empty(0))
-        self._backend = choose("FusedEMA", entry.device.type, backend).name
+        self._backend = choose("FusedEMA", entry.device.type, backend)
         self._native: Any = None
         if self._backend == "habana":
             self._native = native(NATIVE_MODULE, "FusedEMA")(model, decay, updates)

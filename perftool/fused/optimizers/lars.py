@@ -124,7 +124,7 @@ class FusedLars(Optimizer):
         """Scale all gradients in place, then step the wrapped optimizer without weight decay."""
         params = [param for group in self.param_groups for param in group["params"]]
         choice = choose("FusedLars", params[0].device.type, self.backend)
-        if choice.name == "habana":
+        if choice == "habana":
             lars = native(NATIVE_MODULE, "FusedLars")
             self._native = self._native or lars(self.optim, self.skip_mask, self.eeta, self.eps)
             self._native.step()
@@ -132,7 +132,7 @@ class FusedLars(Optimizer):
         self._warn_of_two_rates()
         with self._taking_over_decay() as decays:
             for group, decay in zip(self.param_groups, decays, strict=True):
-                self._scale_group(group, decay, choice.name)
+                self._scale_group(group, decay, choice)
             self.optim.step()
 
     def _warn_of_two_rates(self) -> None:

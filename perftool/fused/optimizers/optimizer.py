@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, always, choose, native, register, register_native
+from perftool.fused.dispatch import ANY_DEVICE, Implementation, choose, native, register, register_native
 from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dense, is_laid_like, is_sharded, local_part
 
 NATIVE_MODULE = "hpex.optimizers"
@@ -65,7 +65,7 @@ class Kernel:
 
     def form(self, op: str, like: Tensor, backend: str | None = None) -> Callable[..., None]:
         """The form that runs for an optimizer on ordinary tensors such as `like`."""
-        fast = choose(op, like.device.type, backend).name == "fast"
+        fast = choose(op, like.device.type, backend) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
@@ -74,7 +74,7 @@ def register_optimizer(op: str, kernel: Kernel, module: str = NATIVE_MODULE) -> 
     register_native(op, module, op.rpartition(".")[2])
     for device_type in ("cpu", "cuda"):
         register(Implementation(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type)))
-    register(Implementation(op, "reference", ANY_DEVICE, always))
+    register(Implementation(op, "reference", ANY_DEVICE))
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class FusedOptimizer(Optimizer):
     def _steps_natively(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
         if self._native is None:
-            if self._stepped or choose(self.op, self._device_type(), self.backend).name != "habana":
+            if self._stepped or choose(self.op, self._device_type(), self.backend) != "habana":
                 return False
             self._native = native(NATIVE_MODULE, self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
