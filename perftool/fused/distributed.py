@@ -77,8 +77,7 @@ class FusedAdamW:
         options = {**self.defaults, "step": int(states[0]["step"]), "bias_correction": True}
         params, grads = map(list, zip(*pairs, strict=True))
         for batch in batches(params, grads, columns):
-            form = adamw.ADAMW.form(OP, batch.params[0]) if batch.ordinary else adamw.ADAMW.plain
-            adamw.adamw_step(form, batch, **options)
+            adamw.adamw_step(adamw.ADAMW.form(OP, batch), batch, **options)
 
     def _state_of(self, param: Tensor) -> dict[str, Tensor]:
         if param not in self.state:

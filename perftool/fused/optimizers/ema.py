@@ -49,8 +49,13 @@ class FusedEMA:
             self._native = native(NATIVE_MODULE, "FusedEMA")(model, decay, updates)
             self.ema: nn.Module = self._native.ema
             return
-        self.ema = _copied(_unwrapped(model)).eval()
-        self.ema.requires_grad_(False)
+        parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+        try:
+            self.ema = copy.deepcopy(model.module if isinstance(model, parallel) else model)
+        except AssertionError as error:  # how fully_shard refuses it
+            text = "A sharded model cannot be copied: make FusedEMA first, then shard the model and `ema` alike."
+            raise NotImplementedError(text) from error
+        self.ema.eval().requires_grad_(False)
 
     @property
     def updated_ema(self) -> list[Tensor]:
@@ -87,19 +92,6 @@ class FusedEMA:
         for name, value in model.__dict__.items():
             if (not wanted or name in wanted) and not name.startswith("_") and name not in unwanted:
                 setattr(self.ema, name, value)
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except AssertionError as error:  # how fully_shard refuses it
-        text = "A sharded model cannot be copied: make FusedEMA first, then shard the model and `ema` alike."
-        raise NotImplementedError(text) from error
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
-    return model.module if isinstance(model, parallel) else model
 
 
 def _state(model: nn.Module) -> list[Tensor]:

@@ -23,6 +23,22 @@ PROBED = 67
 """Elements of a probe: some full vectors for any processor, and a remainder."""
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Lists of equal length, one entry per parameter, all of one device and dtype.
+
+    For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
+    `ordinary` is False for tensors that only the operators of their own class can compute with; all others have
+    gradients in the dtype and memory layout of their parameters.
+    """
+
+    params: list[Tensor]
+    grads: list[Tensor]
+    states: dict[str, list[Tensor]]
+    owners: list[Tensor]
+    ordinary: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and the plain loop that checks it.
@@ -63,9 +79,10 @@ class Kernel:
         form(*([operand] for operand in operands), **self.probe)
         return torch.stack([operands[0], *operands[2:]]).double()
 
-    def form(self, op: str, like: Tensor, backend: str | None = None) -> Callable[..., None]:
-        """The form that runs for an optimizer on ordinary tensors such as `like`."""
-        fast = choose(op, like.device.type, backend) == "fast"
+    def form(self, op: str, batch: Batch, backend: str | None = None) -> Callable[..., None]:
+        """The form that runs for an optimizer: the fused kernel where it is selected and right, else the plain loop."""
+        like = batch.params[0]
+        fast = batch.ordinary and choose(op, like.device.type, backend) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
@@ -75,22 +92,6 @@ def register_optimizer(op: str, kernel: Kernel, module: str = NATIVE_MODULE) -> 
     for device_type in ("cpu", "cuda"):
         register(Implementation(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type)))
     register(Implementation(op, "reference", ANY_DEVICE))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Lists of equal length, one entry per parameter, all of one device and dtype.
-
-    For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
-    `ordinary` is False for tensors that only the operators of their own class can compute with; all others have
-    gradients in the dtype and memory layout of their parameters.
-    """
-
-    params: list[Tensor]
-    grads: list[Tensor]
-    states: dict[str, list[Tensor]]
-    owners: list[Tensor]
-    ordinary: bool
 
 
 def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tensor]]) -> list[Batch]:
@@ -173,8 +174,7 @@ class FusedOptimizer(Optimizer):
         raise NotImplementedError
 
     def _form(self, batch: Batch) -> Callable[..., None]:
-        """PyTorch's kernel if it is selected and correct, else the plain loop."""
-        return self.kernel.form(self.op, batch.params[0], self.backend) if batch.ordinary else self.kernel.plain
+        return self.kernel.form(self.op, batch, self.backend)
 
     def _run(self, batch: Batch, **options: Any) -> None:
         self._form(batch)(batch.params, batch.grads, *batch.states.values(), **options)

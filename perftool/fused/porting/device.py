@@ -17,19 +17,10 @@ from perftool.fused.porting.names import BASE, PLACES, SWITCHES
 
 Members = dict[str, Any]
 
-_MEMORY = (
-    *("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached"),
-    *("max_memory_cached", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "memory_stats"),
-    *("memory_summary", "mem_get_info"),
-)
-_RANDOM = (
-    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "set_rng_state"),
-    *("get_rng_state_all", "set_rng_state_all"),
-)
 _STREAMS = ("Stream", "StreamContext", "stream", "set_stream", "current_stream", "default_stream")
 _ON_CUDA = (
     *("synchronize", "set_device", "current_device", "device_count", "get_device_properties", "get_device_capability"),
-    *("device", "device_of", "is_current_stream_capturing", "Event", *_RANDOM, *_STREAMS),
+    *("device", "device_of", "is_current_stream_capturing", "Event", *_STREAMS),
 )
 
 
@@ -49,7 +40,7 @@ def device_modules(device: str) -> dict[str, Members]:
         "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype(device),
         **{name: getattr(fused, name) for name in own},
     }
-    parts = {"memory": _MEMORY, "random": _RANDOM, "streams": _STREAMS, "events": ("Event",)}
+    parts = {"memory": _host_memory(), "random": host_random(), "streams": _STREAMS, "events": ("Event",)}
     made = {f"{BASE}.hpu.{part}": {name: members[name] for name in names} for part, names in parts.items()}
     return {f"{BASE}.hpu": members, **made}
 
@@ -59,8 +50,8 @@ def _nothing(*args: object, **options: object) -> None:
 
 
 def _on_cuda() -> Members:
-    members = {name: getattr(torch.cuda, name) for name in _ON_CUDA}
-    names = [name for name in _MEMORY if hasattr(torch.cuda, name)]
+    members = {name: getattr(torch.cuda, name) for name in (*_ON_CUDA, *host_random())}
+    names = [name for name in _host_memory() if hasattr(torch.cuda, name)]
     members |= {name: _without_device(getattr(torch.cuda, name)) for name in names}
     members["memory_cached"], members["max_memory_cached"] = members["memory_reserved"], members["max_memory_reserved"]
     members["reset_accumulated_memory_stats"] = _nothing
