@@ -21,7 +21,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "optimizers.resource_momentum": ("FusedResourceApplyMomentum",),
     "attention": ("FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"),
     "optimizers.sgd": ("FusedSGD",),
-    "graphs": ("HPUGraph", "ModuleCacher", "graph", "make_graphed_callables", "wrap_in_hpu_graph"),
+    "graphs.caches": ("ModuleCacher", "wrap_in_hpu_graph"),
+    "graphs.callables": ("make_graphed_callables",),
+    "graphs.capture": ("HPUGraph", "graph"),
     "rotary": (
         "RotaryPosEmbeddingHelperV1",
         "RotaryPosEmbeddingHelperV2",

@@ -45,47 +45,34 @@ class Implementation:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One registered implementation; `obstacle` is None when it is usable."""
-
-    name: str
-    obstacle: str | None
-
-
-@dataclass(frozen=True)
 class BackendReport:
-    """The implementation of an op on a device, the reason, and all candidates in order of preference."""
+    """The implementation of an op on a device, the reason, and the `obstacles` of `candidates`."""
 
     op: str
     device: str
     chosen: str
     why: str
-    candidates: tuple[Candidate, ...]
+    obstacles: dict[str, str | None]
 
 
-_registry: dict[str, list[Implementation]] = {}
+_registry: dict[str, dict[tuple[str, tuple[str, ...]], Implementation]] = {}
 _first_choices: dict[tuple[str, str], str] = {}
 
 
-def register(implementation: Implementation) -> Implementation:
-    """Add an implementation, or replace the one of the same op, name and devices; returns it."""
-    if implementation.name not in PREFERENCE:
-        raise ValueError(f"{implementation.name!r} is not one of {', '.join(PREFERENCE)}")
-    known = _registry.setdefault(implementation.op, [])
-    known[:] = [each for each in known if (each.name, each.devices) != (implementation.name, implementation.devices)]
-    known.append(implementation)
+def register(implementation: Implementation) -> None:
+    """Add an implementation, or replace the one of the same op, name and devices."""
+    _registry.setdefault(implementation.op, {})[implementation.name, implementation.devices] = implementation
     _first_choices.clear()
-    return implementation
 
 
-def candidates(op: str, device_type: str) -> tuple[Candidate, ...]:
-    """The names under which an op is registered, in order of preference, each with its obstacle."""
-    found = []
+def candidates(op: str, device_type: str) -> dict[str, str | None]:
+    """The names under which an op is registered, in order of preference, each with None or why it is not usable."""
+    found: dict[str, str | None] = {}
     for name in PREFERENCE:
-        reasons = [each.obstacle(device_type) for each in _registry.get(op, []) if each.name == name]
+        reasons = [each.obstacle(device_type) for each in _registry.get(op, {}).values() if each.name == name]
         if reasons:
-            found.append(Candidate(name, None if None in reasons else "; ".join(filter(None, reasons))))
-    return tuple(found)
+            found[name] = None if None in reasons else "; ".join(filter(None, reasons))
+    return found
 
 
 def choose(op: str, device_type: str, requested: str | None = None) -> str:
@@ -100,7 +87,7 @@ def choose(op: str, device_type: str, requested: str | None = None) -> str:
 def _chosen(op: str, device_type: str, requested: str | None = None) -> tuple[str, str]:
     """The name, and why."""
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE)
-    obstacles = {candidate.name: candidate.obstacle for candidate in candidates(op, device_type)}
+    obstacles = candidates(op, device_type)
     if not wanted:
         passed_over = []
         for name, obstacle in obstacles.items():
@@ -163,9 +150,9 @@ def native_obstacle(module: str, name: str) -> str | None:
     return None
 
 
-def register_native(op: str, module: str, name: str) -> Implementation:
+def register_native(op: str, module: str, name: str) -> None:
     """Register the Gaudi class or function of an op; it is imported on first use on an hpu."""
-    return register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(module, name)))
+    register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(module, name)))
 
 
 def register_everywhere(op: str, module: str) -> None:

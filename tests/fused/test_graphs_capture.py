@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from perftool.fused import FusedAdamW, FusedSDPA, FusedSGD, HPUGraph, graph, mixture_of_experts
-from perftool.fused.graphs import GraphCaptureError
+from perftool.fused.graphs.record import GraphCaptureError
 
 
 def small_net(seed=0):

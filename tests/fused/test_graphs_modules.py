@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from perftool.fused import ModuleCacher, make_graphed_callables, wrap_in_hpu_graph
-from perftool.fused.graphs import GraphCaptureError
 from perftool.fused.graphs.caches import InferenceCache
+from perftool.fused.graphs.record import GraphCaptureError
 
 
 class Counting(torch.nn.Module):
@@ -160,7 +160,7 @@ def test_shape_value_and_structure_are_part_of_the_key(kwargs):
     for _ in range(2):
         torch.testing.assert_close(wrapped(**kwargs), twin(**kwargs).detach())
     assert model.runs == 2
-    assert len(model.forward) == 2
+    assert len(model.forward.graphs) == 2
 
 
 def test_autocast_and_dtype_are_part_of_the_key():
@@ -169,7 +169,7 @@ def test_autocast_and_dtype_are_part_of_the_key():
     assert wrapped(batch(0).double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
         assert wrapped(batch(0)).dtype == torch.bfloat16
-    assert len(wrapped) == 3
+    assert len(wrapped.graphs) == 3
 
 
 def test_beyond_max_graphs_the_original_runs():
@@ -181,7 +181,7 @@ def test_beyond_max_graphs_the_original_runs():
         assert model.runs == runs
     model.clear_cache()
     wrapped(batch(1, rows=2))
-    assert len(model.forward) == 1
+    assert len(model.forward.graphs) == 1
 
 
 def test_keywords_of_the_wrapper_are_eaten():

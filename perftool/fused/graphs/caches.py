@@ -29,9 +29,6 @@ class GraphCache:
         self._function, self._max_graphs = function, max_graphs
         self.graphs: dict[GraphKey, CapturedCall] = {}
 
-    def __len__(self) -> int:
-        return len(self.graphs)
-
     def find(self, inputs: CallInputs, key: GraphKey, **options: Any) -> CapturedCall | None:
         """The graph of this kind of input, captured with `options` if it is new; None if no further one may be."""
         if key not in self.graphs:
