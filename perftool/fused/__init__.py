@@ -10,35 +10,34 @@ from typing import Any
 
 from perftool.errors import MissingExtraError
 
-_NAMES: dict[str, tuple[str, ...]] = {
-    "functions": ("CTCLoss", "CustomSoftmax", "FusedRMSNorm", "RmsNormBwdMode"),
-    "optimizers.adagrad": ("FusedAdagrad",),
-    "optimizers.adamw": ("FusedAdamW",),
-    "optimizers.clip_norm": ("FusedClipNorm",),
-    "optimizers.ema": ("FusedEMA",),
-    "optimizers.lamb": ("FusedLamb",),
-    "optimizers.lars": ("FusedLars",),
-    "optimizers.resource_momentum": ("FusedResourceApplyMomentum",),
-    "attention": ("FusedSDPA", "enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"),
-    "optimizers.sgd": ("FusedSGD",),
-    "graphs.caches": ("ModuleCacher", "wrap_in_hpu_graph"),
-    "graphs.callables": ("make_graphed_callables",),
-    "graphs.capture": ("HPUGraph", "graph"),
-    "rotary": (
-        "RotaryPosEmbeddingHelperV1",
-        "RotaryPosEmbeddingHelperV2",
-        "RotaryPosEmbeddingHelperV3",
-        "RotaryPosEmbeddingMode",
-        "apply_rotary_pos_emb",
+NAMES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("functions", "hpex.kernels"): ("CTCLoss", "CustomSoftmax"),
+    ("functions", "hpex.normalization"): ("FusedRMSNorm", "RmsNormBwdMode"),
+    ("optimizers.adagrad", "hpex.optimizers"): ("FusedAdagrad",),
+    ("optimizers.adamw", "hpex.optimizers"): ("FusedAdamW",),
+    ("optimizers.lamb", "hpex.optimizers"): ("FusedLamb",),
+    ("optimizers.lars", "hpex.optimizers"): ("FusedLars",),
+    ("optimizers.resource_momentum", "hpex.optimizers"): ("FusedResourceApplyMomentum",),
+    ("optimizers.sgd", "hpex.optimizers"): ("FusedSGD",),
+    ("optimizers.clip_norm", "hpex.normalization"): ("FusedClipNorm",),
+    ("optimizers.ema", "hpex.movingavrg"): ("FusedEMA",),
+    ("attention", "hpex.kernels"): ("FusedSDPA",),
+    ("attention", "hpu"): ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel"),
+    ("graphs.caches", "hpu.graphs"): ("ModuleCacher", "wrap_in_hpu_graph"),
+    ("graphs.callables", "hpu.graphs"): ("make_graphed_callables",),
+    ("graphs.capture", "hpu.graphs"): ("HPUGraph", "graph"),
+    ("rotary", "hpex.kernels"): (
+        *("RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3"),
+        *("RotaryPosEmbeddingMode", "apply_rotary_pos_emb"),
     ),
-    "all_reduce": ("all_reduce_gradients",),
-    "dispatch": ("backends",),
-    "porting": ("install",),
-    "experts": ("mixture_of_experts",),
+    ("all_reduce", ""): ("all_reduce_gradients",),
+    ("dispatch", ""): ("backends",),
+    ("porting", ""): ("install",),
+    ("experts", ""): ("mixture_of_experts",),
 }
-"""The public names by the module that defines them."""
+"""The public names by the module that defines them and by Gaudi's module, below `habana_frameworks.torch`, if any."""
 
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+_MODULE_OF = {name: module for (module, _), names in NAMES.items() for name in names}
 
 __all__ = [*sorted(_MODULE_OF), "distributed"]
 

@@ -89,7 +89,7 @@ def _chosen(op: str, device_type: str, requested: str | None = None) -> tuple[st
     wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE)
     obstacles = candidates(op, device_type)
     if not wanted:
-        passed_over = []
+        passed_over: list[str] = []
         for name, obstacle in obstacles.items():
             if obstacle is None:
                 return name, "; ".join(passed_over) or "first in the order of preference"

@@ -14,7 +14,7 @@ from perftool import fused
 from perftool.fused.porting.device import device_modules
 from perftool.fused.porting.frameworks import module, placed, with_packages
 from perftool.fused.porting.lightning import lightning_members
-from perftool.fused.porting.names import BASE, PLACES, SETTINGS
+from perftool.fused.porting.names import BASE, SETTINGS
 from perftool.fused.rotary import rotary_pos_embedding
 
 Members = dict[str, Any]
@@ -28,9 +28,10 @@ def not_provided(name: str) -> str:
 def modules(device: str) -> dict[str, ModuleType]:
     """All modules by full name, for `cpu` or `cuda` in the place of `hpu`."""
     core = _core()
+    torchs = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}
     ranks = {"initialize_distributed_hpu": ranks_of_launcher}
     members: dict[str, Members] = {
-        **placed({**_ops(), "Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}),
+        **placed({name: getattr(fused, name) for name in fused.__all__} | torchs),
         **device_modules(device),
         f"{BASE}.hpex.optimizers.distributed": {"FusedAdamW": fused.distributed.FusedAdamW},
         f"{BASE}.core": core,
@@ -68,11 +69,6 @@ class _DeviceType(Enum):
     """Generations that scripts compare with; no machine of ours is one of them."""
 
     synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
-
-
-def _ops() -> Members:
-    own = (name for names in PLACES.values() for name in names)
-    return {name: getattr(fused, name) for name in own if name in fused.__all__}
 
 
 def _core() -> Members:

@@ -26,7 +26,6 @@ _ON_CUDA = (
 
 def device_modules(device: str) -> dict[str, Members]:
     """The members of `hpu` and of the modules below it, by full name; `device` is `cpu` or `cuda`."""
-    own = ("enable_recompute_sdp", "recompute_sdp_enabled", "sdp_kernel", *PLACES["hpu.graphs"])
     members = {
         **(_on_cuda() if device == "cuda" else _on_the_host()),
         **dict.fromkeys(SWITCHES, _nothing),
@@ -38,7 +37,7 @@ def device_modules(device: str) -> dict[str, Members]:
         "is_autocast_hpu_enabled": lambda: torch.is_autocast_enabled(device),
         "set_autocast_hpu_dtype": lambda dtype: torch.set_autocast_dtype(device, dtype),
         "get_autocast_hpu_dtype": lambda: torch.get_autocast_dtype(device),
-        **{name: getattr(fused, name) for name in own},
+        **{name: getattr(fused, name) for name in (*PLACES["hpu"], *PLACES["hpu.graphs"])},
     }
     parts = {"memory": _host_memory(), "random": host_random(), "streams": _STREAMS, "events": ("Event",)}
     made = {f"{BASE}.hpu.{part}": {name: members[name] for name in names} for part, names in parts.items()}

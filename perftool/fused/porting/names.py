@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from perftool.fused import NAMES
+
 BASE = "habana_frameworks.torch"
 
-PLACES = {
-    "hpex.optimizers": (
-        *("FusedAdagrad", "FusedAdamW", "FusedLamb", "FusedLars", "FusedResourceApplyMomentum", "FusedSGD"),
-        *("Adam", "AdamW"),
-    ),
-    "hpex.normalization": ("FusedClipNorm", "FusedRMSNorm", "RmsNormBwdMode"),
-    "hpex.movingavrg": ("FusedEMA",),
-    "hpex.kernels": (
-        *("CTCLoss", "CustomSoftmax", "FusedSDPA"),
-        *("RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3"),
-        *("RotaryPosEmbeddingMode", "apply_rotary_pos_emb"),
-    ),
-    "hpu.graphs": ("HPUGraph", "ModuleCacher", "graph", "make_graphed_callables", "wrap_in_hpu_graph"),
-}
+PLACES: dict[str, tuple[str, ...]] = {"hpex.optimizers": ("Adam", "AdamW")}
+for (_, _place), _names in NAMES.items():
+    PLACES[_place] = (*PLACES.get(_place, ()), *_names)
+del PLACES[""]
 """Names of ops by the module from which scripts import them."""
 
 FILES = {
