@@ -12,7 +12,7 @@ from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import ask, make_finding
-from perftool.engine.rules.predict import changes_of
+from perftool.engine.rules.predict import changes_of, lies_elsewhere, uneven_mean_ns
 from perftool.engine.rules.predict_run import changes_of_ranks
 from perftool.engine.rules.selection import Selector, redirect, require_known
 from perftool.errors import PerfToolError, QueryError
@@ -148,15 +148,31 @@ def _replayed(
         if not made:
             bounds.append(_bound(store, next(rule for rule in fixes if rule.code == what), context))
             continue
-        applied.append(Applied(kind, what, len({change.task for change in made}), model.predict(made).step_ns))
+        step_ns = model.predict(made).step_ns
+        applied.append(Applied(kind, what, len({change.task for change in made}), step_ns))
         changes += made
+        if bound := _elsewhere(store, model, fixes, what, model.replayed_ns - step_ns, context):
+            bounds.append(bound)
     predicted = model.predict(changes)
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
         # Work that the changes made concurrent takes longer than the steps.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
-    return WhatIf(*known, predicted.step_ns, tuple(applied), before, after, bounds=tuple(bounds))
+    mean_ns = uneven_mean_ns(store, model)
+    uneven = None if mean_ns is None else round(mean_ns)
+    return WhatIf(
+        *known, predicted.step_ns, tuple(applied), before, after, bounds=tuple(bounds), mean_step_ns=uneven
+    )  # fmt: skip
+
+
+def _elsewhere(
+    store: TraceStore, model: Model, fixes: Sequence[Rule], code: str, saved_ns: int, context: Context
+) -> FixBound | None:
+    """The bound of the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
+    rule = next((rule for rule in fixes if rule.code == code), None)
+    bound = None if rule is None else _bound_or_none(store, rule, context)
+    return bound if bound and lies_elsewhere(store, bound.ns_per_step, saved_ns, model) else None
 
 
 def _of_the_run(

@@ -58,7 +58,9 @@ class WhatIf:
 
     When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` is one
     sentence; the other numbers are None where there is nothing to replay. ``error_ratio`` is the deviation of the
-    unchanged replay from the measured step. ``bounds`` belong to the fixes that no replay shows.
+    unchanged replay from the measured step. ``bounds`` belong to the fixes that no replay shows, or that save most in
+    steps that are not replayed. ``mean_step_ns`` is the mean of all steps if it is far above that of the replayed,
+    usual steps; else None.
     """
 
     rank: int | None
@@ -73,6 +75,7 @@ class WhatIf:
     why_not: str | None = None
     ranks: int = 1
     bounds: tuple[FixBound, ...] = ()
+    mean_step_ns: int | None = None
 
     @property
     def fixes(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ def render_what_if_json(result: WhatIf) -> bytes:
             "rank": result.rank,
             "ranks": result.ranks,
             "steps": result.steps,
+            "recorded": _step(result.mean_step_ns),
             "measured": _step(result.measured_step_ns),
             "replayed": _step(result.replayed_step_ns),
             "predicted": _step(result.predicted_step_ns),
@@ -58,6 +59,9 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         whose = f"{result.ranks} ranks together" if result.rank is None else f"rank {result.rank}"
         alone = "; others may differ" if result.rank is None and result.steps == 1 else ""
         mean = " on average" if result.steps > 1 else ""
+        if result.mean_step_ns is not None:
+            recorded = format_ns(result.mean_step_ns)
+            console.print(f"recorded   {recorded} a step on average; the usual, shorter steps are replayed")
         console.print(f"measured   {format_ns(measured)} a step{mean}, {whose}, {steps}{alone}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")
@@ -68,7 +72,7 @@ def print_what_if(result: WhatIf, console: Console) -> None:
             f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {word} ({format_ratio(abs(less) / replayed)})"
         )
     for bound in result.bounds:
-        console.print(f"{bound.code:9}  {_bound_text(bound)}")
+        console.print(f"{bound.code:9}  {_bound_text(bound, bound.code in result.fixes)}")
     if result.changes:
         console.print()
         table = table_of("change", "tasks", "a step with it alone")
@@ -82,10 +86,11 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         _print_path("after", result.after, console)
 
 
-def _bound_text(bound: FixBound) -> str:
+def _bound_text(bound: FixBound, is_replayed: bool) -> str:
     if bound.ns_per_step is None:
         return "nothing can be modelled: the finding has no cost per step"
-    return f"up to {format_ns(bound.ns_per_step)} less: a bound, because its fix cannot be replayed"
+    why = "most is lost in other steps" if is_replayed else "its fix cannot be replayed"
+    return f"up to {format_ns(bound.ns_per_step)} less: a bound, because {why}"
 
 
 def _print_path(when: str, path: Path, console: Console) -> None:

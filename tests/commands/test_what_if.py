@@ -163,3 +163,26 @@ def test_the_best_fixes_together_are_replays_of_their_own() -> None:
     # What the second gives beside the first is what a replay of both says, and less than it gives alone.
     both = perftool.whatif(SAMPLES / "gaudi2_unoptimised", ["GAP102", "SYN101"])
     assert both.predicted_step_ns == model.best[1].step_ns
+
+
+def test_a_gain_in_steps_that_are_not_replayed_is_a_bound_of_the_mean_step(run: Run, tmp_path: Path) -> None:
+    events: list[Event] = []
+    at = 0
+    for number in range(12):
+        waits, is_long = (4000, True) if number % 4 == 3 else (10, False)
+        length = 5000 if is_long else 1000
+        events += [
+            step(number, at, length), loader(at + 10, waits), x("aten::mm", at + waits + 20, 100),
+            runtime("cudaLaunchKernel", at + waits + 22, 5, number), kernel("gemm", at + waits + 30, 900, number),
+        ]  # fmt: skip
+        at += length
+    place = tmp_path / "run.json"
+    place.write_bytes(document(events))
+
+    assert run("whatif", str(place), "--fix", "GAP102") == 0
+    recorded, measured, *_ = run.out.splitlines()
+    assert recorded == "recorded   2.00 ms a step on average; the usual, shorter steps are replayed"
+    assert measured.startswith("measured   1.00 ms a step on average, rank 0, ")
+    assert "\nGAP102     up to 1.01 ms less: a bound, because most is lost in other steps\n" in run.out
+    assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 0
+    assert json.loads(run.out)["recorded"] == {"step_ns": 2_000_000}

@@ -138,7 +138,7 @@ def _with_prediction(
                 most = max(0, saved) if gain_ns is None else min(max(0, saved), gain_ns)
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
                 continue
-            if _lies_elsewhere(store, rows[at].get("gain_ns"), saved, model):
+            if lies_elsewhere(store, rows[at].get("gain_ns"), saved, model):
                 continue
             rows[at] = {**rows[at], "predicted_ns": max(0, saved)}
             if rule.severity != "info":
@@ -152,12 +152,18 @@ def _with_prediction(
     return replace(answer, rows=tuple(limited(store, rule.relieves, rows, context)))
 
 
-def _lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss is in steps outside the replay, which covers the usual steps of an uneven run."""
+def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
+    """The mean step of an uneven run, of which ``model`` covers the usual steps; None for an even run."""
     own = own_steps_ns(store, model.rank)
-    if evidence_ns is None or own is None or own["gain_ns"] < _UNEVEN * model.measured_ns:
+    return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
+
+
+def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
+    """Whether most of the loss is in steps outside the replay, which covers the usual steps of an uneven run."""
+    mean_ns = uneven_mean_ns(store, model)
+    if evidence_ns is None or mean_ns is None:
         return False
-    return saved_ns / model.measured_ns < float(evidence_ns) / own["gain_ns"] / 2
+    return saved_ns / model.measured_ns < float(evidence_ns) / mean_ns / 2
 
 
 def _judged(
