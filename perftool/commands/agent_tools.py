@@ -22,6 +22,7 @@ from functools import wraps
 from pathlib import Path
 from typing import IO, Any
 
+from perftool import __version__
 from perftool.errors import PerfToolError
 from perftool.readers.files.discover import TRACE_SUFFIXES
 from perftool.reporters.escape import on_terminal, one_line
@@ -179,7 +180,7 @@ def _server(desk: Desk) -> Any:
     sdk = importlib.import_module("mcp.server.mcpserver")
     sdk_errors = importlib.import_module("mcp.server.mcpserver.exceptions")
     types = importlib.import_module("mcp.types")
-    made = sdk.MCPServer("habana_perf_tool", instructions=_INSTRUCTIONS)
+    made = sdk.MCPServer("habana_perf_tool", instructions=_INSTRUCTIONS, version=__version__)
     hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 
     def tool(function: Callable[..., dict[str, Any]]) -> None:
@@ -212,7 +213,7 @@ def _server(desk: Desk) -> Any:
 
     @tool
     def explain_rule(code: str) -> dict[str, Any]:
-        """What a rule looks for, why that costs time, and how to mend it."""
+        """What a rule looks for, why that costs time, and how to fix it; or, for a table, what its columns mean."""
         return explained(code)
 
     @tool
@@ -251,8 +252,12 @@ def analyzed(desk: Desk, path: str, findings: int) -> dict[str, Any]:
     shown = max(0, findings)
     return small(
         {
+            # In a folder with several runs, the newest complete one.
+            "traces": [
+                os.path.relpath(read["path"], desk.root) for read in report["inputs"] if read["kind"] == "trace"
+            ],
             "verdict": report["verdict"],
-            "summary": {name: value for name, value in report["summary"].items() if value is not None},
+            "summary": {name: one for name, one in report["summary"].items() if one["value"] is not None},
             "findings": [{name: found.get(name) for name in _OF_A_FINDING} for found in advice[:shown]],
             "findings_left_out": max(len(advice) - shown, 0),
             "about_the_trace": [found["message"] for found in trace],
@@ -261,16 +266,17 @@ def analyzed(desk: Desk, path: str, findings: int) -> dict[str, Any]:
 
 
 def explained(code: str) -> dict[str, Any]:
-    """The texts of a rule, or of all tables for ``tables``. Raises RuleError for an unknown code."""
+    """The texts of a rule or a table, or the columns of all tables for ``tables``. Raises RuleError for others."""
     from perftool.engine.rules.pack import builtin_folder, load_pack
     from perftool.engine.what_if import rules_named
     from perftool.store.catalog import public_tables
 
+    tables = {table.name: table for table in public_tables()}
     if code == "tables":
-        columns = {
-            table.name: [f"{column.name} {column.type}" for column in table.columns] for table in public_tables()
-        }
-        return small(columns)
+        return small({name: [f"{one.name} {one.type}" for one in table.columns] for name, table in tables.items()})
+    if table := tables.get(code):
+        meanings = {one.name: f"{one.type}: {one.meaning}" for one in table.columns}
+        return small({"table": code, "meaning": table.description, "columns": meanings})
     (rule,) = rules_named([code], load_pack(builtin_folder()))
     return small({"code": rule.code, "summary": rule.summary, "why": rule.why, "fix": dict(rule.fix.texts)})
 

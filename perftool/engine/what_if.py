@@ -87,7 +87,7 @@ def parse_scale(text: str) -> Wanted:
 def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """The rules with the codes or names ``names``, including retired ones. Raises RuleError for unknown ones."""
     found = []
-    for selector in redirect(map(Selector, names), rules).selectors:
+    for selector in redirect([Selector(name, "") for name in names], rules).selectors:
         rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)
         if rule is None:
             require_known(selector, rules)

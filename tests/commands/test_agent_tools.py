@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,9 +16,10 @@ from typing import Any
 
 import pytest
 
+import perftool
 from perftool.commands import agent_tools
 from perftool.commands.agent_tools import Desk, end, explained, listed, small
-from perftool.errors import PerfToolError
+from perftool.errors import PerfToolError, RuleError
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -61,14 +63,22 @@ async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable
 def test_an_analysis_is_trimmed_to_what_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = {"code": "A", "advice": True, "message": "m", "evidence": {"large": 1}}
     about = {**found, "advice": False, "message": "damaged"}
-    report = {"verdict": {"headline": "h"}, "summary": {"a": 1, "b": None}, "findings": [found, found, about]}
+    numbers = {"a": {"value": 1}, "b": {"value": None}}
+    inputs = [{"kind": kind, "path": f"{tmp_path}/run/rank0.{kind}"} for kind in ("trace", "log")]
+    findings = [found, found, about]
+    report = {"verdict": {"headline": "h"}, "summary": numbers, "findings": findings, "inputs": inputs}
     monkeypatch.setattr(agent_tools.Desk, "run", lambda *_: report)
 
     data = agent_tools.analyzed(Desk(tmp_path, 1), ".", 1)["data"]
 
     assert [one["code"] for one in data["findings"]] == ["A"]
     assert "evidence" not in data["findings"][0]
-    assert (data["findings_left_out"], data["about_the_trace"], data["summary"]) == (1, ["damaged"], {"a": 1})
+    assert (data["findings_left_out"], data["about_the_trace"], data["summary"]) == (
+        1,
+        ["damaged"],
+        {"a": {"value": 1}},
+    )
+    assert data["traces"] == [os.path.join("run", "rank0.trace")]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +190,18 @@ def test_the_newest_traces_come_first(tmp_path: Path) -> None:
 
 def test_tables_are_listed_with_their_columns() -> None:
     assert "ts BIGINT" in explained("tables")["data"]["slices"]
+    assert explained("gaps")["data"]["columns"]["dur"] == "BIGINT: length in ns"
+
+
+def test_a_rule_that_does_not_exist_was_not_given_on_a_command_line() -> None:
+    with pytest.raises(RuleError, match=r"^unknown rule 'SYN999'"):
+        explained("SYN999")
+
+
+def test_the_server_states_the_version_of_the_program() -> None:
+    pytest.importorskip("mcp")
+
+    assert agent_tools._server(Desk(SAMPLES, 1)).version == perftool.__version__
 
 
 def test_a_long_answer_is_cut_and_says_so() -> None:
@@ -202,3 +224,20 @@ def test_letters_that_a_user_does_not_see_are_escapes(tmp_path: Path) -> None:
         r"b\xff.json",
     }
     assert small({"rows": [{"\u202e": ["\u202e"]}]}) == {"data": {"rows": [{r"\u202e": [r"\u202e"]}]}}
+
+
+def test_the_conversation_of_the_guide_is_what_the_server_answers() -> None:
+    pytest.importorskip("mcp")
+    guide = (SAMPLES.parent / "docs" / "agents.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^(\w+) (\{.*\})\n→ ((?:.+\n)+?)(?=\w|```)", guide, re.MULTILINE)
+
+    async def talk(call: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> list[Any]:
+        return [await call(tool, json.loads(arguments)) for tool, arguments, _ in shown]
+
+    answers = asyncio.run(conversation(talk))
+
+    assert [tool for tool, *_ in shown] == ["analyze", "whatif", "query"]
+    for (_, _, text), answer in zip(shown, answers, strict=True):
+        given = json.dumps(answer.structured_content)
+        parts = re.findall(r'"[^"]*"|\d[\d.]*', re.sub(r"\s+", " ", text))
+        assert [part for part in parts if part not in given] == []

@@ -17,7 +17,7 @@ _EXACT = 100
 
 @dataclass(frozen=True)
 class Selector:
-    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was given."""
+    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was given, or is empty."""
 
     text: str
     origin: str = COMMAND_LINE
@@ -109,7 +109,8 @@ def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
     known = [text for rule in rules for text in (rule.code, rule.name)]
     close = get_close_matches(selector.text, known, n=1) or get_close_matches(selector.text.upper(), known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise RuleError(f"unknown rule selector {selector.text!r} (from {selector.origin}){hint}")
+    what = f"rule selector {selector.text!r} (from {selector.origin})" if selector.origin else f"rule {selector.text!r}"
+    raise RuleError(f"unknown {what}{hint}")
 
 
 def _wanted(rule: Rule, selection: Selection) -> bool:
