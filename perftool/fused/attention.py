@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from perftool.fused.dispatch import Implementation, choose, native, register, register_native
+from perftool.fused.dispatch import Implementation, choose, native_op, register, register_native
 from perftool.fused.functions import AppliedOp
 from perftool.fused.reference.attention import attention as formula
 
 OP = "FusedSDPA"
 
-register_native(OP, "hpex.kernels", "FusedSDPA")
+register_native(OP)
 register(Implementation(OP, "fast", ("cpu", "cuda")))
 register(Implementation(OP, "reference", ("*",)))
 
@@ -94,7 +94,7 @@ class FusedSDPA(AppliedOp):
         options = (dropout_p, is_causal, scale, softmax_mode, recompute_mode, valid_seq_len, seq_padding_type,
                    return_dropout_mask, return_attn_probs)  # fmt: skip
         if choice == "habana":
-            outputs: Outputs = native("hpex.kernels", "FusedSDPA").apply(q, k, v, attn_mask, *options)
+            outputs: Outputs = native_op(OP).apply(q, k, v, attn_mask, *options)
             return outputs
         _check_shapes(q, k, v, dropout_p)
         if q.dim() == 3:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import PerfToolError
+from perftool.fused import NAMES
 
 PREFERENCE = ("habana", "fast", "reference")
 ANY_DEVICE = ("*",)
 ENVIRONMENT_VARIABLE = "PERFTOOL_FUSED_BACKEND"
+_PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
@@ -150,13 +152,19 @@ def native_obstacle(module: str, name: str) -> str | None:
     return None
 
 
-def register_native(op: str, module: str, name: str) -> None:
-    """Register the Gaudi class or function of an op; it is imported on first use on an hpu."""
-    register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(module, name)))
+def native_op(op: str) -> Any:
+    """Gaudi's class of a public name; ImportError or AttributeError without it."""
+    return native(_PLACE[op], op)
 
 
-def register_everywhere(op: str, module: str) -> None:
+def register_native(op: str, module: str | None = None) -> None:
+    """Register Gaudi's class of an op, below `module` if it has no public name; it is imported on first use."""
+    place, name = module or _PLACE[op], op.rpartition(".")[2]
+    register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(place, name)))
+
+
+def register_everywhere(op: str) -> None:
     """Register an op that Gaudi's class computes on an hpu, and public functions of PyTorch on any other device."""
-    register_native(op, module, op)
+    register_native(op)
     for name in ("fast", "reference"):
         register(Implementation(op, name, ANY_DEVICE))

@@ -9,13 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from perftool.fused.dispatch import choose, native, register_everywhere
+from perftool.fused.dispatch import choose, native_op, register_everywhere
 
-_KERNELS, _NORMALIZATION = "hpex.kernels", "hpex.normalization"
-
-register_everywhere("CTCLoss", _KERNELS)
-register_everywhere("CustomSoftmax", _KERNELS)
-register_everywhere("FusedRMSNorm", _NORMALIZATION)
+for _op in ("CTCLoss", "CustomSoftmax", "FusedRMSNorm"):
+    register_everywhere(_op)
 
 
 class AppliedOp:
@@ -32,11 +29,11 @@ class AppliedOp:
                 raise TypeError(f"{cls.__name__}.{name} would never be called: here the op is its `apply` alone")
 
 
-def natively_applied(op: str, module: str, *arguments: Any) -> Tensor | None:
+def natively_applied(op: str, *arguments: Any) -> Tensor | None:
     """The result of Gaudi's class if it is selected for the first argument, a tensor; else None."""
     if choose(op, arguments[0].device.type) != "habana":
         return None
-    result: Tensor = native(module, op).apply(*arguments)
+    result: Tensor = native_op(op).apply(*arguments)
     return result
 
 
@@ -56,7 +53,7 @@ class CTCLoss(AppliedOp):
     ) -> Tensor:
         """The loss, 0-dim unless `reduction` is "none"; shapes and errors as in PyTorch."""
         arguments = (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-        loss = natively_applied("CTCLoss", _KERNELS, *arguments)
+        loss = natively_applied("CTCLoss", *arguments)
         return F.ctc_loss(*arguments) if loss is None else loss
 
 
@@ -68,7 +65,7 @@ class CustomSoftmax(AppliedOp):
         """The softmax of `inp` [..., size]. `flavor` 0 is exact, and 1 and 2 are faster and less exact on a Gaudi;
         here all three are exact. ValueError for another dtype or flavor.
         """
-        if (outputs := natively_applied("CustomSoftmax", _KERNELS, inp, flavor)) is not None:
+        if (outputs := natively_applied("CustomSoftmax", inp, flavor)) is not None:
             return outputs
         if inp.dtype != torch.bfloat16:
             raise ValueError(f"CustomSoftmax needs a bfloat16 tensor, not {inp.dtype}")
@@ -104,7 +101,7 @@ class FusedRMSNorm(AppliedOp):
         change nothing elsewhere. ValueError for a `gamma` of another size.
         """
         arguments = data_in, gamma, eps, use_stages, bwd_mode, fast_math
-        if (outputs := natively_applied("FusedRMSNorm", _NORMALIZATION, *arguments)) is not None:
+        if (outputs := natively_applied("FusedRMSNorm", *arguments)) is not None:
             return outputs
         if gamma.shape != data_in.shape[-1:]:
             raise ValueError(f"gamma needs the size of the rows, {data_in.size(-1)}, not {list(gamma.shape)}")

@@ -10,11 +10,10 @@ from torch import Tensor
 from perftool.fused.dispatch import register_everywhere
 from perftool.fused.functions import AppliedOp, natively_applied
 
-_KERNELS = "hpex.kernels"
 _V1, _V2, _V3 = (f"RotaryPosEmbeddingHelperV{version}" for version in (1, 2, 3))
 
 for _op in (_V1, _V2, _V3):
-    register_everywhere(_op, _KERNELS)
+    register_everywhere(_op)
 
 
 class RotaryPosEmbeddingMode(Enum):
@@ -94,7 +93,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, offset: int, /) -> Tensor:
         """As `apply_rotary_pos_emb` without `position_ids`."""
-        turned = natively_applied(_V1, _KERNELS, p, cos, sin, offset)
+        turned = natively_applied(_V1, p, cos, sin, offset)
         return apply_rotary_pos_emb(p, cos, sin, offset=offset) if turned is None else turned
 
 
@@ -104,7 +103,7 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:
         """As `apply_rotary_pos_emb` with `position_ids`."""
-        turned = natively_applied(_V2, _KERNELS, p, cos, sin, position_ids)
+        turned = natively_applied(_V2, p, cos, sin, position_ids)
         return apply_rotary_pos_emb(p, cos, sin, position_ids) if turned is None else turned
 
 
@@ -118,7 +117,7 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
         `rope_cache` is [positions, n, 2] or [positions, batch or 1, n, 2], cosines before sines; its first
         `tokens` positions are used.
         """
-        if (whole := natively_applied(_V3, _KERNELS, p, rope_cache)) is not None:
+        if (whole := natively_applied(_V3, p, rope_cache)) is not None:
             return whole
         tokens, size = p.size(0), 2 * rope_cache.size(-2)
         if rope_cache.size(0) < tokens or rope_cache.size(-1) != 2 or size > p.size(-1):

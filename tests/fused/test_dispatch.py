@@ -29,7 +29,7 @@ from perftool.fused.dispatch import (
     choose,
     register,
 )
-from perftool.fused.optimizers import adagrad, adamw, optimizer, sgd
+from perftool.fused.optimizers import adagrad, adamw, sgd
 
 
 @pytest.fixture
@@ -249,4 +249,3 @@ def test_without_torch_one_sentence_names_the_extra():
         "perftool.fused.FusedAdamW needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'.\n"
     )
     assert issubclass(MissingExtraError, Exception)
-    assert optimizer.NATIVE_MODULE == "hpex.optimizers"

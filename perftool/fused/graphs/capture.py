@@ -23,7 +23,7 @@ IN_PROGRESS = "GRAPH:: Capture in progress"
 OTHER_STREAM = "GRAPH:: Capture must end on the same stream it began on."
 OTHER_SIZES = "HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
 
-register_native(OP, "hpu", "HPUGraph")
+register_native(OP, "hpu")
 register(Implementation(OP, "fast", ("cuda",)))
 register(Implementation(OP, "reference", ("cpu",)))
 

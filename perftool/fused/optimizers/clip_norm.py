@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import choose, native, register_everywhere
+from perftool.fused.dispatch import choose, native_op, register_everywhere
 from perftool.fused.optimizers.tensors import alike, are_ordinary, total_norm
 
-NATIVE_MODULE = "hpex.normalization"
-
-register_everywhere("FusedClipNorm", NATIVE_MODULE)
+register_everywhere("FusedClipNorm")
 
 
 @torch.no_grad()
@@ -61,7 +59,7 @@ class FusedClipNorm:
         chosen = choose("FusedClipNorm", grads[0].device.type, self.backend)
         limit = float(self.max_norm_t)
         if chosen == "habana":
-            self._native = self._native or native(NATIVE_MODULE, "FusedClipNorm")(params, limit)
+            self._native = self._native or native_op("FusedClipNorm")(params, limit)
             clipped: Tensor = self._native.clip_norm(params)
             return clipped
         if chosen == "reference":

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from perftool.fused.dispatch import choose, native, register_everywhere
+from perftool.fused.dispatch import choose, native_op, register_everywhere
 from perftool.fused.optimizers.tensors import are_ordinary, is_sharded, local_part
 
-NATIVE_MODULE = "hpex.movingavrg"
-
-register_everywhere("FusedEMA", NATIVE_MODULE)
+register_everywhere("FusedEMA")
 
 
 @torch.no_grad()
@@ -46,7 +44,7 @@ class FusedEMA:
         self._backend = choose("FusedEMA", entry.device.type, backend)
         self._native: Any = None
         if self._backend == "habana":
-            self._native = native(NATIVE_MODULE, "FusedEMA")(model, decay, updates)
+            self._native = native_op("FusedEMA")(model, decay, updates)
             self.ema: nn.Module = self._native.ema
             return
         parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import choose, native, register_everywhere
-from perftool.fused.optimizers.optimizer import NATIVE_MODULE, FusedOptimizer, Group
+from perftool.fused.dispatch import choose, native_op, register_everywhere
+from perftool.fused.optimizers.optimizer import FusedOptimizer, Group
 from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
 from perftool.fused.optimizers.tensors import alike, is_sharded, local_part, norms
 
-register_everywhere("FusedLars", NATIVE_MODULE)
+register_everywhere("FusedLars")
 
 _TWO_RATES = (
     "FusedLars scales gradients by the learning rate, as on a Gaudi, and {} multiplies by it again."
@@ -125,7 +125,7 @@ class FusedLars(Optimizer):
         params = [param for group in self.param_groups for param in group["params"]]
         choice = choose("FusedLars", params[0].device.type, self.backend)
         if choice == "habana":
-            lars = native(NATIVE_MODULE, "FusedLars")
+            lars = native_op("FusedLars")
             self._native = self._native or lars(self.optim, self.skip_mask, self.eeta, self.eps)
             self._native.step()
             return

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, choose, native, register, register_native
+from perftool.fused.dispatch import ANY_DEVICE, Implementation, choose, native_op, register, register_native
 from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dense, is_laid_like, is_sharded, local_part
-
-NATIVE_MODULE = "hpex.optimizers"
 
 Group = dict[str, Any]
 
@@ -86,9 +84,9 @@ class Kernel:
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
-def register_optimizer(op: str, kernel: Kernel, module: str = NATIVE_MODULE) -> None:
+def register_optimizer(op: str, kernel: Kernel, module: str | None = None) -> None:
     """Register Gaudi's class, and both forms of a kernel, as implementations of an optimizer."""
-    register_native(op, module, op.rpartition(".")[2])
+    register_native(op, module)
     for device_type in ("cpu", "cuda"):
         register(Implementation(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type)))
     register(Implementation(op, "reference", ANY_DEVICE))
@@ -225,7 +223,7 @@ class FusedOptimizer(Optimizer):
         if self._native is None:
             if self._stepped or choose(self.op, self._device_type(), self.backend) != "habana":
                 return False
-            self._native = native(NATIVE_MODULE, self.op)(self.param_groups, **self._native_options())
+            self._native = native_op(self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
                 self.state.setdefault(param, state)
         # load_state_dict replaces both, so they are passed in every step.
