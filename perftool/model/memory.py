@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perftool.units import format_bytes
+
+_HOST = "host memory"
+
 
 @dataclass(frozen=True)
 class MemoryUse:
@@ -23,7 +27,14 @@ class MemoryUse:
     allocated: int
     reserved: int | None
 
+    @property
+    def whole(self) -> str:
+        """The whole peak in words. PyTorch does not say what was allocated on the host before the recording."""
+        held = "" if self.reserved is None else f", {format_bytes(self.reserved)} reserved"
+        since = " since the recording began" if self.device == _HOST else ""
+        return f"{format_bytes(self.allocated)} allocated{since}{held}"
+
 
 def memory_place(device_type: int | None, device: int | None) -> str:
     """Where the blocks of a device are, in words; PyTorch's device type of the host is 0."""
-    return f"device {device or 0}" if device_type and device_type > 0 else "host memory"
+    return f"device {device or 0}" if device_type and device_type > 0 else _HOST

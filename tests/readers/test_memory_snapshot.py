@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from perftool import analyze
 from perftool.errors import InputError
 from perftool.readers.trace import memory_snapshot
 from perftool.store.trace_store import TraceStore
@@ -41,6 +42,13 @@ def saved(folder: Path, snapshot: Any) -> str:
     path = folder / "snapshot.json"
     path.write_text(json.dumps(snapshot), encoding="utf-8")
     return str(path)
+
+
+def test_the_answer_on_a_snapshot_is_about_memory(tmp_path: Path) -> None:
+    assert analyze(saved(tmp_path, SNAPSHOT)).verdict.detail == (
+        "The recording shows memory and no times. At its peak: 13.0 MiB allocated, 22.0 MiB reserved; "
+        "the largest part: temporary (8.00 MiB, made by /app/train.py(12): forward)."
+    )
 
 
 def test_a_snapshot_fills_the_tables_of_memory(tmp_path: Path) -> None:

@@ -66,3 +66,12 @@ def test_the_page_draws_the_peak_of_each_step_by_kind() -> None:
     assert [tick.label for tick in chart.y] == ["0", "10 MiB", "20 MiB", "30 MiB", "40 MiB"]
     assert chart.live["series"][0]["y"] == [30.0, 30.0]
     assert b'data-chart="memory-steps-0"' in render_html(report, pictures, interactive=False)
+
+
+def test_memory_of_the_host_counts_from_the_beginning_of_the_recording() -> None:
+    on_host = {"Device Type": 0, "Device Id": -1, "Addr": 1, "Bytes": 30 * MIB, "Total Allocated": 30 * MIB}
+    report, pictures = analysed([step(1, 0, 100), x("aten::mm", 5, 20), instant("[memory]", 10, **on_host)])
+
+    title = "What fills the memory at its peak (host memory): 30.0 MiB allocated since the recording began"
+    assert title in full(report)
+    assert b"30.0 MiB allocated since the recording began</h3>" in render_html(report, pictures)

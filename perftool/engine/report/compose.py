@@ -57,10 +57,12 @@ def compose(
     model = slowest(outcome.models)
     phases = overview.phases(store)
     rates = efficiency(store, device.type)
+    memory = memory_uses(store)
     told = VerdictInput(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
+        memory,
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -87,7 +89,7 @@ def compose(
         groups=groups,
         chains=chains(store),
         modules=modules(store),
-        memory=memory_uses(store),
+        memory=memory,
     )
 
 

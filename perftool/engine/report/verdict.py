@@ -11,11 +11,12 @@ from perftool.engine.report.left import Left
 from perftool.engine.report.unseen import Unseen
 from perftool.engine.rules.ranking import LOOSE
 from perftool.model.inputs import InputFile
+from perftool.model.memory import MemoryUse
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_bytes, format_ns, format_ratio
 
 # Below this, the device is practically never idle, and naming causes would be noise.
 _NOTEWORTHY_IDLE = 0.02
@@ -87,6 +88,7 @@ class VerdictInput:
     left: Left | None = None
     top_reached: float | None = None
     passed_on: str = ""
+    memory: Sequence[MemoryUse] = ()
 
 
 def verdict(run: VerdictInput) -> Verdict:
@@ -384,6 +386,8 @@ def _detail(run: VerdictInput) -> str:
     if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
         if _finding(run.findings, _EMPTY):
             return ""
+        if run.memory:
+            return _memory_sentence(run.memory)
         return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
@@ -405,6 +409,14 @@ def _detail(run: VerdictInput) -> str:
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
     stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
     return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
+
+
+def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
+    """The peak of a recording that shows only memory, such as a snapshot of the allocator."""
+    first = uses[0]
+    made = f", made by {first.makers}" if first.makers else ""
+    largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
+    return f"The recording shows memory and no times. At its peak: {first.whole}; {largest}."
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:

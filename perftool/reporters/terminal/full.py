@@ -82,9 +82,8 @@ def _print_memory(report: Report, console: Console) -> None:
     if not report.memory:
         return
     first = report.memory[0]
-    held = "" if first.reserved is None else f", {format_bytes(first.reserved)} reserved"
     where = f"rank {first.rank}, {first.device}" if len(report.ranks) > 1 else first.device
-    title = f"What fills the memory at its peak ({where}): {format_bytes(first.allocated)} allocated{held}"
+    title = f"What fills the memory at its peak ({where}): {first.whole}"
     _print_table(title, memory_table(report.memory), console)
 
 
