@@ -114,7 +114,6 @@ class FusedAdamW(FusedOptimizer):
 
     op = "FusedAdamW"
     kernel = ADAMW
-    state_names = MOMENTS
     sparse_error = "Adam does not support sparse gradients, please consider SparseAdam"
 
     def __init__(
@@ -153,12 +152,11 @@ class FusedAdamW(FusedOptimizer):
                 group.setdefault("bias_correction", group.pop("correct_bias"))
         super().__setstate__(state)
 
-    def _state_names(self, group: Group) -> tuple[str, ...]:
+    def _states(self, group: Group) -> dict[str, torch.dtype | None]:
+        dtypes = moment_dtypes(group["moments_dtype"])
         # Scales first: a new one converts the moment that a loaded state may hold.
-        return (*SCALES, *MOMENTS) if is_scaled(moment_dtypes(group["moments_dtype"])[0]) else MOMENTS
-
-    def _state_dtype(self, name: str, group: Group) -> torch.dtype | None:
-        return torch.float32 if name in SCALES else moment_dtypes(group["moments_dtype"])[MOMENTS.index(name)]
+        scales = dict.fromkeys(SCALES, torch.float32) if is_scaled(dtypes[0]) else {}
+        return {**scales, **dict(zip(MOMENTS, dtypes, strict=True))}
 
     def _fits(self, present: Tensor, name: str, param: Tensor, group: Group) -> bool:
         return name in SCALES or super()._fits(present, name, param, group)

@@ -180,14 +180,14 @@ class FusedOptimizer(Optimizer):
     def _batches(self, group: Group, owners: list[Tensor]) -> list[Batch]:
         grads: list[Any] = [owner.grad for owner in owners]
         self._refuse_sparse(grads)
-        names, entries, dtype = self._state_names(group), [self.state[owner] for owner in owners], owners[0].dtype
-        states = {name: [entry.get(name) for entry in entries] for name in names}
-        wanted = [dtype, dtype, *(self._state_dtype(name, group) or dtype for name in names)]
+        kept, entries, dtype = self._states(group), [self.state[owner] for owner in owners], owners[0].dtype
+        states = {name: [entry.get(name) for entry in entries] for name in kept}
+        wanted = [dtype, dtype, *(each or dtype for each in kept.values())]
         if dtype.is_floating_point and are_regular([owners, grads, *states.values()], wanted):
             return [Batch(owners, grads, states, owners, ordinary=True)]
         if not all(map(Tensor.is_floating_point, owners)):
             raise TypeError("fused optimizers step floating-point parameters only")
-        return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in names})
+        return batches(owners, grads, {name: [self._state(name, each, group) for each in owners] for name in kept})
 
     def _refuse_sparse(self, grads: list[Any]) -> None:
         if {*map(attrgetter("layout"), grads)} != {torch.strided}:
@@ -205,18 +205,15 @@ class FusedOptimizer(Optimizer):
 
     def _fits(self, present: Tensor, name: str, param: Tensor, group: Group) -> bool:
         same_place = present.device == param.device and is_sharded(present) == is_sharded(param)
-        same_dtype = present.dtype == (self._state_dtype(name, group) or param.dtype)
+        same_dtype = present.dtype == (self._states(group)[name] or param.dtype)
         return same_place and same_dtype and is_laid_like(present, param)
 
-    def _state_names(self, group: Group) -> tuple[str, ...]:
-        return self.state_names
-
-    def _state_dtype(self, name: str, group: Group) -> torch.dtype | None:
-        """The dtype of a state, None for that of its parameter."""
-        return None
+    def _states(self, group: Group) -> dict[str, torch.dtype | None]:
+        """The states of a group by name, each with its dtype, None for that of the parameter."""
+        return dict.fromkeys(self.state_names)
 
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
-        return torch.zeros_like(param, dtype=self._state_dtype(name, group), requires_grad=False)
+        return torch.zeros_like(param, dtype=self._states(group)[name], requires_grad=False)
 
     def _steps_natively(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""

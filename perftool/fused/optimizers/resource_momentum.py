@@ -41,7 +41,6 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 
     op = "FusedResourceApplyMomentum"
     kernel = SGD
-    state_names = ("momentum_buffer",)
     sparse_error = "ResourceApplyMomentum does not support sparse gradients"
     _warned = False
 
@@ -70,8 +69,8 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         dampening = 2.0 if momentum and group["step"] > 1 else 0.0
         self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
 
-    def _state_names(self, group: Group) -> tuple[str, ...]:
-        return self.state_names if group["momentum"] else ()
+    def _states(self, group: Group) -> dict[str, torch.dtype | None]:
+        return {"momentum_buffer": None} if group["momentum"] else {}
 
     def _continue_from(self, group: Group, count: int) -> None:
         # A state of Gaudi's class has no count: a momentum shows that the first step is done.

@@ -59,7 +59,6 @@ class FusedSGD(FusedOptimizer):
 
     op = "FusedSGD"
     kernel = SGD
-    state_names = ("momentum_buffer",)
     counter = None
     sparse_error = "SGD does not support sparse gradients, please consider SparseSGD"
 
@@ -83,8 +82,8 @@ class FusedSGD(FusedOptimizer):
             params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, dampening=dampening, nesterov=nesterov
         )
 
-    def _state_names(self, group: Group) -> tuple[str, ...]:
-        return self.state_names if group["momentum"] else ()
+    def _states(self, group: Group) -> dict[str, torch.dtype | None]:
+        return {"momentum_buffer": None} if group["momentum"] else {}
 
     def _update(self, group: Group, batch: Batch) -> None:
         options = {name: group[name] for name in ("momentum", "weight_decay", "dampening", "nesterov")}
