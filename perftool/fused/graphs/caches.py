@@ -89,7 +89,7 @@ def wrap_in_hpu_graph(
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
-    if choose(OP, _device_of(module)) == "habana":
+    if choose(OP, next(module.parameters(), torch.empty(0)).device.type) == "habana":
         options = asynchronous, disable_tensor_cache, dry_run, max_graphs
         wrapped: torch.nn.Module = native("hpu", "wrap_in_hpu_graph")(module, *options)
         return wrapped
@@ -132,7 +132,7 @@ class ModuleCacher:
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
                    log_frequency, verbose, disable_tensor_cache, dry_run)  # fmt: skip
-        if choose(OP, _device_of(model)) == "habana":
+        if choose(OP, next(model.parameters(), torch.empty(0)).device.type) == "habana":
             wrapped: torch.nn.Module = native("hpu", "ModuleCacher")(self.max_graphs)(model, *options)
             return wrapped
         parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
@@ -198,12 +198,6 @@ class TrainingCache(GraphCache):
             return None
         tensors = {"parameters": self._module.parameters(), "state": self._module.buffers()}
         return self.find(inputs, key, allow_unused_input=self._unused, **tensors)
-
-
-def _device_of(module: torch.nn.Module) -> str:
-    """The type of device a module's parameters are on; cpu without parameters."""
-    parameter = next(module.parameters(), None)
-    return "cpu" if parameter is None else parameter.device.type
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:

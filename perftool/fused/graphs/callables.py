@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,27 +61,21 @@ def _check(function: Any, sample: Tensors) -> None:
 
 
 def _graphed(function: Any, sample: Tensors, warmups: int, allow_unused: bool) -> Any:
-    inputs = flatten_call(sample, {})
-    if not isinstance(function, torch.nn.Module):
-        return _replaying(CapturedCall(function, inputs, (), (), True, warmups, allow_unused))
-    original, training_at_capture = function.forward, function.training
-    tensors = function.parameters(), function.buffers()
-    replay = _replaying(CapturedCall(original, inputs, *tensors, True, warmups, allow_unused))
+    is_module = isinstance(function, torch.nn.Module)
+    original, training = (function.forward, function.training) if is_module else (function, None)
+    parameters, buffers = (function.parameters(), function.buffers()) if is_module else ((), ())
+    call = CapturedCall(original, flatten_call(sample, {}), parameters, buffers, True, warmups, allow_unused)
+    expected = [tuple(tensor.shape) for tensor in sample]
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        same_mode = function.training == training_at_capture
-        return replay(*args, **kwargs) if same_mode else original(*args, **kwargs)
+    def forward(*args: torch.Tensor, **kwargs: Any) -> Any:
+        if is_module and function.training != training:
+            return original(*args, **kwargs)
+        given = [tuple(tensor.shape) for tensor in args]
+        if given != expected:
+            raise ValueError(f"captured for input shapes {expected}, called with {given}")
+        return call(args, **kwargs)
 
+    if not is_module:
+        return forward
     function.forward = forward
     return function
-
-
-def _replaying(call: CapturedCall) -> Callable[..., Any]:
-    def replay(*args: torch.Tensor) -> Any:
-        expected = [tensor.shape for tensor in call.static_inputs]
-        if [tensor.shape for tensor in args] != expected:
-            given = [tuple(tensor.shape) for tensor in args]
-            raise ValueError(f"captured for input shapes {[tuple(shape) for shape in expected]}, called with {given}")
-        return call(args)
-
-    return replay

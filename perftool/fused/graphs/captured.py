@@ -106,11 +106,6 @@ class CapturedCall:
         """The results of the captured run, without gradient history."""
         return tree_unflatten([_detached(output) for output in self._outputs], self._structure)
 
-    @property
-    def static_inputs(self) -> tuple[Tensor, ...]:
-        """The memory into which a call copies its tensors."""
-        return self._static
-
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """Copy the tensors in, replay, return the outputs; differentiable if captured so."""
         if self.backward_graph is None:
