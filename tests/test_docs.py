@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import tomli
 import typer
 from builders.shown_commands import shown_commands
 from typer.testing import CliRunner
@@ -63,6 +64,23 @@ def test_the_baseline_of_the_guide_is_for_the_folder_that_is_checked() -> None:
     written, checked = re.findall(r"habana_perf_tool lint (\S+) --(?:write-)?baseline accepted.json", guide)
 
     assert written == checked
+
+
+def test_the_guide_lists_every_extra() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").partition("| extra |")[2].partition("\n\n")[0]
+
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(project["optional-dependencies"]) - {"test"}
+
+
+def test_an_image_is_built_from_what_the_wheel_is_made_of() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = {line[1:] for line in lines if line.startswith("!")}
+
+    assert "*" in lines
+    assert copied == {*wheel["packages"], *wheel["force-include"], "LICENSE", "README.md", "pyproject.toml"}
 
 
 def test_links_between_pages_lead_somewhere() -> None:

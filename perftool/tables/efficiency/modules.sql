@@ -11,7 +11,7 @@
 -- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work of no module
 -- column module: VARCHAR, class of the module
 -- column depth: INTEGER, number of modules in the path; 0 for work of no module
--- column modules: BIGINT, number of different modules at this place
+-- column modules: BIGINT, number of modules at this place
 -- column calls: BIGINT, number of their calls
 -- column forward_ns: BIGINT, time of the work that they and the modules inside them launched, without the backward pass
 -- column backward_ns: BIGINT, the same for the backward pass; includes what checkpointing computes again
