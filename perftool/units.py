@@ -6,7 +6,9 @@ JSON has the unit in the key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
@@ -15,6 +17,8 @@ NS_PER_S = 1_000_000_000
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
 # From this share of a unit on, three digits of the smaller unit would round up to it.
 _ROUNDS_UP = 0.9995
+# PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
+_EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
 _BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -84,3 +88,12 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
 def _range_texts(piece: Sequence[int]) -> list[str]:
     """Two neighbours are no range."""
     return [f"{piece[0]}-{piece[-1]}"] if len(piece) > 2 else list(map(str, piece))
+
+
+def with_date(name: str) -> str:
+    """The name of a file as people read it: a time in ns since 1970, as PyTorch writes it, is a date in UTC."""
+    return _EPOCH_NS.sub(_date, name)
+
+
+def _date(found: re.Match[str]) -> str:
+    return datetime.fromtimestamp(int(found[0]) // NS_PER_S, timezone.utc).strftime("%Y-%m-%d_%H-%M-%S")

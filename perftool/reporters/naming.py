@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
 
 from perftool.model.inputs import InputFile
 from perftool.model.report import Device, RankSummary, Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
-from perftool.units import NS_PER_S, format_ns, format_ratio, ranks_text
+from perftool.units import format_ns, format_ratio, ranks_text, with_date
 
-# PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _MOST_HOSTS = 4
-_EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
 
 
 def device_word(report: Report) -> str:
@@ -24,11 +20,7 @@ def device_word(report: Report) -> str:
 
 def run_title(report: Report) -> str:
     """The name of the run for people: a time in nanoseconds in the name of a file is a date in UTC."""
-    return _EPOCH_NS.sub(_date, run_name(report))
-
-
-def _date(found: re.Match[str]) -> str:
-    return datetime.fromtimestamp(int(found[0]) // NS_PER_S, timezone.utc).strftime("%Y-%m-%d_%H-%M-%S")
+    return with_date(run_name(report))
 
 
 def run_name(report: Report) -> str:

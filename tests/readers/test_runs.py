@@ -290,6 +290,15 @@ def test_a_run_is_picked_by_its_name_or_a_part_of_it(tmp_path: Path) -> None:
         find_inputs([str(tmp_path)], run="2025")
 
 
+def test_a_run_is_picked_by_the_name_that_its_report_shows(tmp_path: Path) -> None:
+    # 31 January 2026, 10:00 and 11:00 in UTC.
+    files = [tmp_path / f"vm_7.{1769853600 + hour * 3600}123456789.pt.trace.json" for hour in (0, 1)]
+    traces = [record(file, 9, minute, rank=0, world_size=1) for minute, file in enumerate(files)]
+
+    for name in ("vm_7.2026-01-31_10-00-00.pt.trace.json", "2026-01-31_10"):
+        assert find_inputs([str(tmp_path)], run=name).traces == (traces[0],)
+
+
 @pytest.mark.parametrize("told", [{"rank": 0, "world_size": 8}, {"rank": 0, "world_size": 1}, {}], ids=str)
 def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, int]

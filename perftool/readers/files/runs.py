@@ -22,7 +22,7 @@ from perftool.readers.files.identity import Identity, identify
 from perftool.readers.files.meetings import met
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
-from perftool.units import NS_PER_MS, NS_PER_S, format_bytes
+from perftool.units import NS_PER_MS, NS_PER_S, format_bytes, with_date
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
 _ENDS = re.compile(r"(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$")
@@ -208,10 +208,14 @@ def _listed(runs: Sequence[Run]) -> list[str]:
     return lines if len(runs) <= _MOST_LISTED else [*lines, f"  and {len(runs) - _MOST_LISTED} more"]
 
 
+def _shown(run: Run) -> list[str]:
+    return [with_date(os.path.basename(file)) for file in run.files]
+
+
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run with the name ``wanted``, or the only one whose name contains it."""
-    exact = [run for run in runs if run.name == wanted or wanted in run.files]
-    named = exact or [run for run in runs if wanted in run.name]
+    """The run with the name ``wanted``, or the only one whose name contains it; names as reports show them, too."""
+    exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
+    named = exact or [run for run in runs if any(wanted in name for name in (run.name, *_shown(run)))]
     if len(named) == 1:
         return named[0]
     problem = "fits several runs" if named else "is no run here"
