@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from perftool.errors import PerfToolError
 from perftool.output_file import gzipped
 
 if TYPE_CHECKING:
+    from perftool.engine.analysis import Run
     from perftool.model.annotations import Annotations
     from perftool.model.inputs import InputFile
 
@@ -39,7 +40,9 @@ Open = Annotated[
 
 def annotate(
     cli: CliSettings,
-    traces: Annotated[list[str], typer.Argument(metavar="TRACE", help="The trace file of one rank.")],
+    traces: Annotated[
+        list[str], typer.Argument(metavar="PATHS", help="The trace of one rank, or the traces of several.")
+    ],
     output_file: CopyFile = None,
     show: Open = False,
 ) -> None:
@@ -47,33 +50,30 @@ def annotate(
 
     The copy has every event of the trace, and a process of ours above them: a track for each rule with findings,
     the idle time of the device by cause, and counters (device busy, queue depth, memory). Click on a finding for its
-    evidence and its fix. The Perfetto UI runs in the browser; the trace is not uploaded.
+    evidence and its fix. Several ranks go into one timeline, on one clock. The Perfetto UI runs in the browser; the
+    trace is not uploaded.
 
     Examples:
 
       habana_perf_tool annotate run.pt.trace.json -o annotated.json.gz
 
+      habana_perf_tool annotate traces/ -o ranks.json.gz
+
       habana_perf_tool annotate run.pt.trace.json --open
     """
-    trace = _only(traces)
-    _require_target(trace, output_file, show)
-    session = Session(cli, [trace])
+    for trace in traces:
+        _require_target(trace, output_file, show)
+    session = Session(cli, traces)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
-        target = output_file or str(Path(folder) / f"{_stem(trace)}.annotated.json.gz")
-        drawn, warnings = _write(trace, session, target)
+        target = output_file or str(Path(folder) / f"{_stem(traces[0])}.annotated.json.gz")
+        drawn, warnings, notes = _write(traces, session, target)
         # The warning about leaked secrets appears even with --quiet.
         print_notes(warnings, cli.color)
-        session.note([*session.choice.warnings, *_what_was_written(output_file, drawn)])
+        session.note([*session.choice.warnings, *_what_was_written(output_file, drawn, notes)])
         if show:
             from perftool.commands.serve import serve_once
 
             serve_once(Path(target), drawn)
-
-
-def _only(traces: list[str]) -> str:
-    if len(traces) > 1:
-        raise PerfToolError(_not_one(len(traces)))
-    return traces[0]
 
 
 def _require_target(trace: str, output_file: str | None, show: bool) -> None:
@@ -96,30 +96,44 @@ def _stem(trace: str) -> str:
     return name
 
 
-def _write(trace: str, session: Session, target: str) -> tuple[Annotations, list[str]]:
-    """Analyse ``trace`` and write its annotated copy; returns the annotations and warnings."""
-    from perftool.engine.drawing.annotate import annotate as draw
+def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
+    """Analyse ``traces`` and write them annotated; returns the annotations to look at first, warnings and notes."""
     from perftool.readers.text.secrets import secrets_in, without
+
+    inputs, redact = session.inputs(traces, [target]), session.cli.redact
+    if not inputs.traces:
+        raise PerfToolError(f"{traces[0]}: holds no trace to draw into")
+    with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
+        one = len(inputs.traces) == 1
+        drawn, copied, notes = _one_rank(run, Path(spool)) if one else _several_ranks(run)
+        # A timeline of several ranks has none of their metadata.
+        secrets = secrets_in(run.store.metadata.get(drawn.rank, {})) if one else {}
+        blocks = without(copied, secrets.values()) if redact else copied
+        write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
+    return drawn, warn_of_secrets(secrets, redact), notes
+
+
+def _one_rank(run: Run, spool: Path) -> tuple[Annotations, Iterator[bytes], list[str]]:
+    from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
-    inputs, redact = session.inputs([trace], [target]), session.cli.redact
-    if len(inputs.traces) != 1:
-        raise PerfToolError(f"{trace}: {_not_one(len(inputs.traces))}")
-    with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
-        read = _readable(run.store.inputs, run.store.unreadable)
-        drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
-        secrets = secrets_in(run.store.metadata.get(read.rank or 0, {}))
-        copied = splice(read, render_events(drawn), Path(spool))
-        blocks = without(copied, secrets.values()) if redact else copied
-        write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
-    return drawn, warn_of_secrets(secrets, redact)
+    read = _readable(run.store.inputs, run.store.unreadable)
+    drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
+    return drawn, splice(read, render_events(drawn), spool), []
 
 
-def _not_one(traces: int) -> str:
-    if traces:
-        return f"{traces} traces are too many: annotate takes one, so give each rank's file by itself"
-    return "holds no trace to draw into"
+def _several_ranks(run: Run) -> tuple[Annotations, Iterator[bytes], list[str]]:
+    from perftool.engine.drawing.rank_timelines import clock_offsets, first_view, rank_timelines
+    from perftool.reporters.perfetto import render_ranks
+
+    offsets = clock_offsets(run)
+    if unknown := [rank for rank, offset_ns in offsets.items() if offset_ns is None]:
+        ranks = ", ".join(map(str, unknown))
+        notes = [f"No collective links the clocks of ranks {ranks}: their times are as recorded."]
+    else:
+        notes = ["Times are on the clock of the lowest rank; the ends of collectives show how the clocks differ."]
+    return first_view(run), render_ranks(rank_timelines(run)), notes
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> InputFile:
@@ -136,11 +150,11 @@ def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> Inp
     return read[0]
 
 
-def _what_was_written(output_file: str | None, drawn: Annotations) -> list[str]:
+def _what_was_written(output_file: str | None, drawn: Annotations, notes: Sequence[str]) -> list[str]:
     if output_file is None:
-        return []
+        return list(notes)
     findings = "1 finding" if drawn.findings == 1 else f"{drawn.findings} findings"
-    lines = [f"Wrote {'the trace' if output_file == '-' else output_file} with {findings} drawn in"]
+    lines = [f"Wrote {'the trace' if output_file == '-' else output_file} with {findings} drawn in", *notes]
     lines.append("Open it at https://ui.perfetto.dev, or with --open; the track group perftool comes first.")
     if drawn.select:
         lines.append(f"To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', {drawn.select.ts_ns}")

@@ -20,6 +20,7 @@ from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError, is_interrupt
+from perftool.model.inputs import InputFile
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.files.discover import Inputs, find_inputs
@@ -112,13 +113,31 @@ class Run:
         """Every table of ``rank`` alone, open as long as the run. Raises InputError when its trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
+        return self._read_alone(self._open_until, self._read_of(rank).path, rank)
+
+    @contextmanager
+    def only_rank(self, rank: int) -> Iterator[TraceStore]:
+        """A store with every table of ``rank``, maybe beside others, until the block ends. Raises InputError like
+        ``rank_store``."""
+        if self._one_store:
+            yield self.whole
+            return
+        read = self._read_of(rank)
+        with ExitStack() as open_until:
+            yield self._read_alone(open_until, read.path, rank)
+
+    def _read_of(self, rank: int) -> InputFile:
+        """The trace of ``rank``. Raises InputError when it cannot be read again."""
         read = next((read for read in self.store.inputs if read.rank == rank), None)
         # A path in a part belongs to another machine.
         if read is None or read.path not in self._inputs.traces:
             raise InputError(f"no trace of rank {rank} could be read")
-        store = self._new_store([read.path])
+        return read
+
+    def _read_alone(self, open_until: ExitStack, path: str, rank: int) -> TraceStore:
+        store = open_until.enter_context(TraceStore.for_files([path], replayed_rows))
         store.base_ns = self.store.base_ns
-        store.add_trace(read.path, None, lambda _: rank)
+        store.add_trace(path, None, lambda _: rank)
         self._add_texts(store)
         return store
 

@@ -10,6 +10,8 @@ from perftool.model.report import Location
 
 # Category of every event that this program adds to a trace, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
+# Key of the metadata in a file of several ranks, which is no trace of any of them.
+RANKS_KEY = "perftoolRanks"
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,19 @@ class Annotations:
     lanes: tuple[Lane, ...]
     counters: tuple[Counter, ...]
     flows: tuple[Flow, ...] = ()
+
+
+@dataclass(frozen=True)
+class RankTimeline:
+    """A rank in a timeline of several: its processes in their order, its events, and what is drawn.
+
+    An event is a row of the table ``raw`` without its rank: ph, cat, name, pid, tid, ts and dur in ns, id, args (JSON).
+    They come from a query, so read them only once. ``offset_ns`` is added to all times; None means that the clock of
+    the rank is unknown.
+    """
+
+    rank: int
+    offset_ns: int | None
+    processes: tuple[str, ...]
+    events: Iterable[tuple[Any, ...]]
+    drawn: Annotations

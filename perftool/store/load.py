@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from perftool.errors import InputError
-from perftool.model.annotations import CATEGORY
+from perftool.model.annotations import CATEGORY, RANKS_KEY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.files.stream import STDIN
 from perftool.readers.trace.ahead import Ahead
@@ -72,6 +72,8 @@ def load_trace(
             loading = _Loading(here, trace, ahead, progress)
             share(loading)
     trace.finish()
+    if RANKS_KEY in trace.metadata:
+        raise InputError(f"{path}: is a timeline of several ranks, as annotate writes it; give the traces of the ranks")
     _settle_rank(here(), batches.rank, rank_for(trace.metadata))
     if not loading.events:
         _require_trace(trace)

@@ -88,16 +88,37 @@ def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
     assert run.err.startswith("Wrote out.json with 1 finding drawn in\n")
 
 
+def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
+    """The clock of rank 1 is 300 us ahead: its collectives end that much later."""
+    for rank, ahead in enumerate((0, 300)):
+        events = [step(1, ahead, 2000)]
+        for at in (100, 500, 900, 1300):
+            events += [*launch(at, ahead + at, 5, ahead + at + 10, 50, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")]
+        folder = tmp_path / "ranks"
+        folder.mkdir(exist_ok=True)
+        info = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        (folder / f"rank{rank}.json").write_bytes(document(events, distributedInfo=info))
+    assert run("annotate", "ranks", "-o", "all.json") == 0, run.err
+    assert "on the clock of the lowest rank" in run.err
+    file = orjson.loads(Path("all.json").read_bytes())
+    named = [event for event in file["traceEvents"] if event["ph"] in "MX"]
+    names = {event["pid"]: event["args"]["name"] for event in named if event["name"] == "process_name"}
+    assert {name.split(":")[0] for name in names.values()} == {
+        "rank 0", "rank 1", "perftool (rank 0)", "perftool (rank 1)",
+    }  # fmt: skip
+    kernels = [(names[event["pid"]], event["ts"]) for event in named if event["name"].startswith("nccl")]
+    assert sorted(kernels) == sorted((f"rank {rank}: 0", ts) for rank in (0, 1) for ts in (110.0, 510.0, 910.0, 1310.0))
+
+    assert run("analyze", "all.json") == 2
+    assert "is a timeline of several ranks, as annotate writes it; give the traces of the ranks" in run.err
+
+
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no output": (("run.json",), "annotate needs -o FILE for the annotated trace, or --open to show it"),
     "no such file": (("none.json", "-o", "out.json"), "none.json: no such file"),
     "stdin": (
         ("-", "-o", "out.json"),
         "annotate reads the trace twice, so it cannot come from stdin or a pipe; give a file",
-    ),
-    "two traces": (
-        ("run.json", "run.json", "-o", "out.json"),
-        "2 traces are too many: annotate takes one, so give each rank's file by itself",
     ),
     "the trace itself": (
         ("run.json", "-o", "./run.json"),

@@ -129,3 +129,31 @@ def test_a_damaged_trace_opens(cut: int, tmp_path: Path, annotated) -> None:
     assert problems == []
     assert {str(row[0]) for row in names} >= {"ProfilerStep#1", "one", "ProfilerStep#2"}
     assert len(lanes) > 2
+
+
+# What the processes of one rank show, wherever they are in time.
+SHOWN = """
+SELECT s.name, s.dur, s.depth, count(*) FROM slice AS s JOIN thread_track AS t ON t.id = s.track_id
+JOIN thread USING (utid) JOIN process AS p USING (upid) WHERE p.name {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+"""
+
+
+@needs_trace_processor
+def test_ranks_are_shown_apart_in_one_timeline(tmp_path: Path, annotated) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    flow = {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 1, "pid": 1, "tid": 1, "ts": 751}
+    arrows = [flow, {**flow, "ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": 760}]
+    for rank in (0, 1):
+        named = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "p"}} for pid in (0, 1)]
+        events = [*named, *EVENTS, *arrows, x(f"only {rank}", 1970, 5)]
+        (folder / f"rank{rank}.json").write_bytes(document(events, distributedInfo={"rank": rank, "world_size": 2}))
+    out = annotated(folder)
+    problems, flows, *ranks = query(
+        out, PROBLEMS, "SELECT count(*) FROM flow", *(SHOWN.format(f"GLOB 'rank {rank}: *'") for rank in (0, 1))
+    )
+    assert problems == []
+    assert flows == [("2",)]
+    alone = query(folder / "rank0.json", SHOWN.format("IN ('p')"))[0]
+    assert ranks[0] == alone
+    assert [row[0] for row in ranks[1] if row not in alone] == ["only 1"]

@@ -33,7 +33,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
     findings = [finding for finding in report.findings if finding.rank in (None, rank)]
     codes = dict.fromkeys(finding.code for finding in findings)
     lanes = [lane for code in codes for lane in _lanes(code, findings, window)]
-    view, select = _attention(findings, window)
+    view, select = attention(findings, window)
     if store.has_rows("gap_causes"):
         lanes.append(Lane("idle time by cause", _idle(store, rank)))
     path, way = path_marks(store, rank)
@@ -57,7 +57,7 @@ def _window(store: TraceStore, rank: int) -> Location:
     return Location(ts_ns=0, dur_ns=0)
 
 
-def _attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
+def attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
     """The initial view, and the slice to select in it."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):

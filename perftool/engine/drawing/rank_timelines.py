@@ -1,0 +1,54 @@
+"""The recordings of several ranks for one timeline, on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perftool.engine.analysis import Run
+from perftool.engine.drawing.annotate import annotate, attention
+from perftool.model.annotations import Annotations, RankTimeline
+from perftool.model.report import Location
+
+# Viewers show processes in the order of this metadata, which profilers write.
+_PROCESSES = """
+WITH orders AS (
+    SELECT pid, min(int_arg(args, 'sort_index')) AS place FROM raw
+    WHERE rank = $rank AND ph = 'M' AND name = 'process_sort_index' GROUP BY pid
+)
+SELECT r.pid FROM (SELECT DISTINCT pid FROM raw WHERE rank = $rank AND ph <> 'M' AND pid <> '') AS r
+LEFT JOIN orders AS o USING (pid) ORDER BY o.place NULLS LAST, r.pid
+"""
+_EVENTS = "SELECT ph, cat, name, pid, tid, ts, dur, id, args FROM raw WHERE rank = $rank ORDER BY rowid"
+
+
+def clock_offsets(run: Run) -> dict[int, int | None]:
+    """The ns to add to the times of each rank of ``run`` that was read; None where no collective links its clock."""
+    run.store.build(["clocks"])
+    known = {row["rank"]: row["offset_ns"] for row in run.store.select("SELECT rank, offset_ns FROM clocks")}
+    ranks = sorted({read.rank for read in run.store.inputs if read.kind == "trace" and read.rank is not None})
+    return {rank: known.get(rank) for rank in ranks}
+
+
+def rank_timelines(run: Run) -> Iterator[RankTimeline]:
+    """The timeline of each rank of ``run``, to be used up before the next one. Only one rank is in memory."""
+    for rank, offset_ns in clock_offsets(run).items():
+        with run.only_rank(rank) as store:
+            drawn = annotate(store, run.report, rank)
+            processes = tuple(row["pid"] for row in store.select(_PROCESSES, {"rank": rank}))
+            yield RankTimeline(rank, offset_ns, processes, store.iterate(_EVENTS, {"rank": rank}), drawn)
+
+
+def first_view(run: Run) -> Annotations:
+    """What to look at first in the timeline of all ranks of ``run``, and the number of its findings."""
+    offsets, findings = clock_offsets(run), run.report.findings
+    rows = run.store.select('SELECT rank, ts, "end" FROM windows')
+    starts = [row["ts"] + (offsets.get(row["rank"]) or 0) for row in rows]
+    ends = [row["end"] + (offsets.get(row["rank"]) or 0) for row in rows]
+    window = Location(ts_ns=min(starts), dur_ns=max(ends) - min(starts)) if rows else Location(ts_ns=0, dur_ns=0)
+    rank = findings[0].rank if findings else None
+    view, select = attention(findings, window)
+    offset = offsets.get(rank) or 0 if rank is not None else 0
+    moved = select and replace(select, ts_ns=(select.ts_ns or 0) + offset)
+    shown = view if view == window else replace(view, ts_ns=(view.ts_ns or 0) + offset)
+    return Annotations(rank or 0, 0, len(findings), shown, moved, (), ())
