@@ -250,6 +250,13 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "labels without an end": (
         "console.log", lambda: b"[INFO] loss 3\n" * 400_000, lambda: (b"[INFO]" * 170_000 + b"\n") * 6,
     ),
+    "recompilations without a count": (
+        "console.log", lambda: b"[DETECT_RECOMPILE_AUTO]]step:1 num_graphs:1\n" * 20_000,
+        lambda: b"[DETECT_RECOMPILE_AUTO]" + b"]step:1 " * 120_000 + b"\n",
+    ),
+    "blanks behind a setting": (
+        "console.log", lambda: b"max_seq_len = 512\n" * 6_000, lambda: b"max_seq_len" + b" " * 100_000 + b"x\n",
+    ),
     "quotes in a configuration": (
         "ds_config.json", lambda: b'{"train_batch_size": 1, "x": [%b 1]}' % (b"1, " * 26_000),
         lambda: b'{"train_batch_size": 1, "x": "' + b'\\"' * 40_000,

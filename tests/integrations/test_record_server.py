@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -204,6 +207,27 @@ def test_a_server_that_sends_byte_by_byte_or_too_much_is_left(monkeypatch: pytes
         server_at(_url(server)).metrics()
     with _serving(metrics=(200, b"#" * 10_001)) as server, pytest.raises(InputError, match=r"more than 0 MB"):
         server_at(_url(server)).metrics()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
+def test_a_host_of_several_addresses_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_SHORT_S", 0.3)
+    with _serving(metrics=(200, DRIPS)) as server, socket.create_server(("127.0.0.2", 0), backlog=0) as silent:
+        # Whoever connects to a socket whose queue is full waits.
+        queue = [socket.socket() for _ in range(4)]
+        for one in queue:
+            one.setblocking(False)
+            one.connect_ex(silent.getsockname())
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in
+                 (*[silent.getsockname()] * 3, server.server_address)]  # fmt: skip
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        begun = time.monotonic()
+        with pytest.raises(InputError, match=r"does not answer \(timed out\)"):
+            server_at("http://outside.example").metrics()
+        assert time.monotonic() - begun < 0.8
+        server.ended.set()
+        for one in queue:
+            one.close()
 
 
 def test_a_host_that_cannot_be_is_a_sentence() -> None:

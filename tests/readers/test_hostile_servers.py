@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -34,7 +35,7 @@ class _Server(BaseHTTPRequestHandler):
         elif name in ("circle", "file", "other"):
             self.send_response(302)
             targets = {"circle": "/circle.json", "file": "file:///etc/passwd", "other": "/good.json"}
-            self.send_header("Location", targets[name])
+            self.send_header("URI" if self.path.endswith("?uri") else "Location", targets[name])
             self.end_headers()
         else:
             self.send_response(200)
@@ -78,9 +79,28 @@ def test_a_redirect_is_followed_but_not_from_outside_to_a_private_network(
         assert Path(copy).read_bytes() == b"{}"
     # As if the first address were one of the internet.
     monkeypatch.setattr(remote, "_is_inside", lambda url: "other" not in url)
-    refused = pytest.raises(InputError, match="it is redirected to an address of a private network")
-    with refused, local_copy(f"{address}/other.json"):
+    for header in ("", "?uri"):
+        refused = pytest.raises(InputError, match="it is redirected to an address of a private network")
+        with refused, local_copy(f"{address}/other.json{header}"):
+            pass
+
+
+def test_a_name_that_changes_its_address_does_not_lead_into_a_private_network(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, asked, plain = address.rpartition(":")[2], [], socket.getaddrinfo
+
+    def answer(host: str | bytes | None, *args: Any, **options: Any) -> Any:
+        if host not in ("outside.example", b"outside.example"):
+            return plain(host, *args, **options)
+        asked.append(host)
+        return plain("93.184.216.34" if len(asked) == 1 else "127.0.0.1", *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    refused = pytest.raises(InputError, match="its name leads to an address of a private network")
+    with refused, local_copy(f"http://outside.example:{port}/good.json"):
         pass
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ follows no redirect.
 from __future__ import annotations
 
 import http.client
-import socket
-import threading
-from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from urllib.parse import urlsplit
 
 from perftool.errors import InputError
@@ -62,35 +61,34 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
+        # The timeouts of a connection begin anew with each byte and with each address of the host, and looking the
+        # host up has none. So nobody waits for the request itself: one that is late goes on until the program ends.
+        answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
+        Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
+        try:
+            found = answers.get(timeout=seconds)
+        except Empty:
+            found = TimeoutError("timed out")
+        if isinstance(found, Exception):
+            why = getattr(found, "strerror", None) or found or type(found).__name__
+            raise InputError(f"{self.url}: does not answer ({why})")
+        if len(found[1]) > _LONGEST:
+            raise InputError(f"{self.url}: answers with more than {_LONGEST >> 20} MB")
+        return found
+
+    def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
+        """The status and the beginning of the content, or why there is none."""
         connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
         connection = connect(self.host, self.port, timeout=seconds)
-        # The timeout of a connection starts anew with each byte, and a server may send one at a time without end.
-        late = threading.Timer(seconds, _cut, [connection])
-        late.daemon = True
         try:
-            late.start()
             connection.request(method, path)
             answer = connection.getresponse()
-            body = answer.read(_LONGEST + 1)
-            if not late.is_alive():
-                raise TimeoutError("timed out")
+            return answer.status, answer.read(_LONGEST + 1)
         # A host such as a..b raises UnicodeError.
         except (OSError, ValueError, http.client.HTTPException) as error:
-            why = getattr(error, "strerror", None) or error or type(error).__name__
-            raise InputError(f"{self.url}: does not answer ({why})") from None
+            return error
         finally:
-            late.cancel()
             connection.close()
-        if len(body) > _LONGEST:
-            raise InputError(f"{self.url}: answers with more than {_LONGEST >> 20} MB")
-        return answer.status, body
-
-
-def _cut(connection: http.client.HTTPConnection) -> None:
-    """End ``connection``, so that whoever reads from it gets an error or the end."""
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def server_at(address: str) -> Server:

@@ -97,7 +97,7 @@ def _limit(folder: str) -> Any:
 
     most = shutil.disk_usage(folder).free // 2
 
-    class Limit(Callback):  # type: ignore[misc]
+    class Limit(Callback):  # type: ignore[misc, unused-ignore]
         def relative_update(self, inc: int = 1) -> None:
             super().relative_update(inc)
             if self.value > most:
@@ -107,20 +107,35 @@ def _limit(folder: str) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: how long to wait, and where a redirect may lead."""
+    """Options for ``url``: how long to wait, and where a redirect or a name that changes its address may lead."""
     import aiohttp
 
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+    if _is_inside(url):
+        return {"client_kwargs": {"timeout": timeout}}
     config = aiohttp.TraceConfig()
-    inside = _is_inside(url)
 
     async def redirected(session: Any, context: Any, answer: Any) -> None:
-        target = urljoin(str(answer.response.url), answer.response.headers.get("Location", ""))
-        if not inside and _is_inside(target):
+        # The library follows either header.
+        headers = answer.response.headers
+        target = headers.get("Location") or headers.get("URI", "")
+        if _is_inside(urljoin(str(answer.response.url), target)):
             raise OSError("it is redirected to an address of a private network")
 
+    class Outside(aiohttp.ThreadedResolver):  # type: ignore[misc, unused-ignore]
+        """The addresses that are then connected to: those that were checked before may be others."""
+
+        async def resolve(self, *place: Any, **options: Any) -> Any:
+            found = await super().resolve(*place, **options)
+            if any(_is_private(one["host"]) for one in found):
+                raise OSError(0, "its name leads to an address of a private network")
+            return found
+
+    async def client(**options: Any) -> Any:
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Outside()), **options)
+
     config.on_request_redirect.append(redirected)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
-    return {"client_kwargs": {"trace_configs": [config], "timeout": timeout}}
+    return {"client_kwargs": {"trace_configs": [config], "timeout": timeout}, "get_client": client}
 
 
 def _is_inside(url: str) -> bool:
@@ -129,7 +144,11 @@ def _is_inside(url: str) -> bool:
         found = socket.getaddrinfo(urlsplit(url).hostname, None)
     except (OSError, ValueError):
         return False
-    return any(not ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)
+    return any(_is_private(str(address[0])) for *_, address in found)
+
+
+def _is_private(address: str) -> bool:
+    return not ip_address(address.partition("%")[0]).is_global
 
 
 @contextmanager

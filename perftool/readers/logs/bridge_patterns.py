@@ -102,7 +102,7 @@ DYNAMIC_SHAPES = (
     known_line("was not warmed-up", r"Configuration: (?P<name>.{1,200}?) was not warmed-up", "not_warmed_up"),
     known_line(
         "is not yet supported on HPU",
-        r"(?P<name>[\w:.]{0,200}) ?is not yet supported on HPU",
+        r"(?<![\w:.])(?P<name>[\w:.]{0,200}) ?is not yet supported on HPU",
         "op_unsupported",
     ),
     known_line("during hpu graph capturing", r"cpu fallback is not supported", "fallback_in_capture"),

@@ -19,7 +19,7 @@ CORES = ("adding new recipe to cache", "recipe compilation time", "[DETECT_RECOM
 _MAX_RECORDS = 100_000
 _NEW_RECIPE = re.compile(r"adding new recipe to cache :: ?(?P<recipe>\S+)")
 _STATS = re.compile(r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})")
-_DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.*?)num_graphs:(?P<count>\d{1,18})")
+_DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.{0,400}?)num_graphs:(?P<count>\d{1,18})")
 
 
 _Take = Callable[[LogLine, re.Match[str]], None]

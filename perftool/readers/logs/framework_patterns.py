@@ -51,7 +51,9 @@ MODEL = (
 )
 
 RUN = (
-    known_line("max_seq", r"max_seq(?:uence)?_len(?:gth)?['\"]?\s*[=: ]\s*" + _NUMBER, "sequence_length", "count"),
+    known_line(
+        "max_seq", r"max_seq(?:uence)?_len(?:gth)?['\"]?\s{0,8}[=: ]\s{0,8}" + _NUMBER, "sequence_length", "count"
+    ),
     _count("Num examples", "examples"),
     _count("Num Epochs", "epochs"),
     _count("Gradient Accumulation steps", "gradient_accumulation_steps"),
