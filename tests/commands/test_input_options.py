@@ -130,8 +130,6 @@ def test_every_command_honours_every_input_option(
     if command not in made.on:
         # The files of one run belong to neither side, and a single trace needs no processes.
         assert where == "option" or command != "diff" or f"the configuration names: {made.key}" in run.err
-    elif (command, name) == ("annotate", "as_one_run"):
-        assert "2 traces are too many" in run.err
     elif (command, name) == ("whatif", "rule_packs"):
         assert "there is no rule" not in run.err
     else:
