@@ -19,8 +19,7 @@ from random import Random
 from events import Event, document, kernel, runtime, step, x
 
 ROOT = Path(__file__).parents[2]
-MOST_TIMES, FREE_S = 10, 2.0
-MOST_GROWN, FREE_BYTES = 4, 300 << 20
+MOST_TIMES, MOST_GROWN = 10, 4
 _LAUNCHES = 6000
 _SPAN = 50 * _LAUNCHES
 
@@ -31,6 +30,12 @@ class Cost:
 
     cpu_s: float
     peak: int
+
+    def within(self, most: Cost) -> bool:
+        return self.cpu_s <= most.cpu_s and self.peak <= most.peak
+
+
+FREE = Cost(2.0, 300 << 20)
 
 
 def cost_of(path: Path, most_s: int = 120) -> Cost:
@@ -50,7 +55,7 @@ def cost_of(path: Path, most_s: int = 120) -> Cost:
 
 def may_take(good: Cost) -> Cost:
     """The most that an input may take whose good sibling takes ``good``."""
-    return Cost(max(FREE_S, MOST_TIMES * good.cpu_s), max(FREE_BYTES, MOST_GROWN * good.peak))
+    return Cost(max(FREE.cpu_s, MOST_TIMES * good.cpu_s), max(FREE.peak, MOST_GROWN * good.peak))
 
 
 def _steps(count: int, span: float = _SPAN) -> list[Event]:

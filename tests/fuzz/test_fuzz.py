@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from corpus import CORPUS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shapes import SHAPES, cost_of, may_take
+from shapes import FREE, SHAPES, Cost, cost_of, may_take
 from targets import TARGETS, attempt
 
 # Those that run every rule or check a pack take long.
@@ -42,10 +43,12 @@ def test_what_broke_once(name: str) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_shape_costs_many_times_what_a_good_input_does(name: str, tmp_path: Path) -> None:
     file, good, hostile = SHAPES[name]
-    for folder, made in (("good", good), ("hostile", hostile)):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_bytes(made())
-    most = may_take(cost_of(tmp_path / "good" / file))
-    took = cost_of(tmp_path / "hostile" / file, int(most.cpu_s) + 2)
-    assert took.cpu_s <= most.cpu_s
-    assert took.peak <= most.peak
+
+    def cost(made: Callable[[], bytes]) -> Cost:
+        (tmp_path / file).write_bytes(made())
+        return cost_of(tmp_path / file)
+
+    took = cost(hostile)
+    # What any input may cost needs no comparison with a good one.
+    most = FREE if took.within(FREE) else may_take(cost(good))
+    assert took.within(most), (took, most)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from invariants import breaches
+from recordings import FOLDER
 
 from perftool.engine.analysis import analyze
 from perftool.engine.report.causes import CLAUSES
@@ -20,7 +20,6 @@ from perftool.model.report import Report
 Events = list[dict[str, Any]]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
-FOLDER = Path(os.environ.get("PERFTOOL_VERDICT_TRACES", "/nowhere"))
 # Small ones, of different kinds: with stacks, found steps, collectives, a graph, none of the device.
 NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
 RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]

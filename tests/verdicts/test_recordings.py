@@ -1,0 +1,110 @@
+"""Reports of recorded traces: the first sentence is the expert's, nothing is impossible, each large op has a model or
+a reason, and the pages show what the program prints. Skipped where the traces are not given.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli
+from invariants import breaches
+from recordings import FILES, FOLDER, path_of, recording
+from typer.testing import CliRunner
+
+from perftool.cli import app
+from perftool.model.efficiency import OpRate
+from perftool.model.report import Report
+from perftool.model.unmodelled import NO_MODEL, why_no_model
+from perftool.reporters.console import make_console
+from perftool.reporters.terminal.answer import print_answer
+
+EXPECTED = {
+    expected["name"]: expected
+    for expected in tomli.loads((Path(__file__).parent / "expected.toml").read_text(encoding="utf-8"))["trace"]
+}
+DOCS = Path(__file__).parents[2] / "docs"
+WITHOUT, WITH = "v100_resnet50_workers0", "v100_resnet50_workers4"
+_LARGE_SHARE = 0.05
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason="PERFTOOL_VERDICT_TRACES names no folder of recorded traces"
+)
+
+
+@pytest.mark.parametrize("name", sorted({*EXPECTED, *FILES}))
+def test_a_report(name: str) -> None:
+    """One test per trace, so that one worker analyses it once."""
+    found = recording(name)
+
+    assert name not in EXPECTED or unlike(found.report, EXPECTED[name]) == []
+    assert list(breaches(found.report)) == []
+    assert unexplained(found.ops) == []
+
+
+def unlike(report: Report, expected: dict[str, Any]) -> list[str]:
+    """What the report says other than the expert."""
+    texts = [report.verdict.headline, *(text for found in report.findings for text in (found.message, found.fix))]
+    codes = {finding.code for finding in report.findings}
+    first = [finding.code for finding in report.advice][:1]
+    run = report.run.kind or "unknown"
+    return [
+        *(f"not in the headline: {text}" for text in expected["headline"] if text not in report.verdict.headline),
+        *(f"said: {text}" for text in expected.get("never", []) if any(text in one for one in texts)),
+        *(f"fires: {code}" for code in expected.get("quiet", []) if code in codes),
+        *([f"advises first: {first}"] if "first" in expected and not is_first(first, expected["first"]) else []),
+        *([f"a run of {run}"] if run != expected["run"] else []),
+        *(f.code for f in report.findings if f.gain is not None and not expected.get("gains", True)),
+    ]
+
+
+def is_first(first: list[str], expected: list[str]) -> bool:
+    return first[0] in expected if first else expected == []
+
+
+def unexplained(rows: list[dict[str, Any]]) -> list[str]:
+    """Names of the ops and kernels with a twentieth of the work, over all shapes, with neither a model nor a reason."""
+    columns = [field.name for field in fields(OpRate)]
+    ops = [OpRate(**{name: row[name] for name in columns}) for row in rows]
+    work = sum(op.kernel_ns for op in ops)
+    unknown: dict[str, int] = {}
+    for op in ops:
+        if op.bytes is None and op.kind != "collective" and why_no_model(op) in ("", NO_MODEL):
+            unknown[op.name] = unknown.get(op.name, 0) + op.kernel_ns
+    return [name for name, ns in unknown.items() if ns > _LARGE_SHARE * work]
+
+
+def shown(page: str, begin: str) -> str:
+    """The block of ``page`` that begins with ``begin``, without that."""
+    found = re.search(rf"```text\n{re.escape(begin)}(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert found, begin
+    return found[1]
+
+
+def test_the_answers_on_the_page_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+
+    print_answer(recording(WITHOUT).report, make_console("never", file=out))
+
+    assert out.getvalue() == shown("cuda.md", "$ habana_perf_tool analyze resnet50_num_workers_0/\n")
+    page = " ".join((DOCS / "cuda.md").read_text(encoding="utf-8").split())
+    assert f'begins: "{recording(WITH).report.verdict.headline}"' in page
+
+
+def test_the_comparison_on_the_page_of_cuda() -> None:
+    result = CliRunner().invoke(app, ["diff", path_of(WITHOUT), path_of(WITH)])
+
+    first = shown("cuda.md", "$ habana_perf_tool diff resnet50_num_workers_0/ resnet50_num_workers_4/\n")
+    assert (result.exit_code, result.stdout[: len(first)]) == (0, first)
+
+
+def test_the_shortfall_on_the_page_of_efficiency() -> None:
+    found = recording("h100_timesformer").report.findings
+
+    sentence = " ".join(shown("efficiency.md", "aten::_softmax").split())
+    assert f"aten::_softmax {sentence}" in [f"{one.message}." for one in found if one.code == "ENG104"]
