@@ -284,12 +284,12 @@ def _signals_held() -> Iterator[_Held | None]:
 def _wait(process: subprocess.Popen[bytes]) -> int:
     """Forward SIGTERM to ``process`` until it ends; the terminal sends it interrupts itself."""
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
     kept = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, hand_on),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, forward),
     }
     try:
         return process.wait()

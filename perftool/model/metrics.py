@@ -16,9 +16,9 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 
 @dataclass(frozen=True)
 class MetricKind:
-    """A number of the summary. Reports show those with a ``label`` in tables, ``gaudi`` ones only for runs on a Gaudi,
-    ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the device, empty for
-    numbers that say nothing there.
+    """A number of the summary. Reports show those with a ``label`` in tables; those with a ``device`` only for runs on
+    a device of this type, ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the
+    device, empty for numbers that say nothing there.
     ``better`` is the desired direction of the number; None where neither is better by itself."""
 
     name: str
@@ -26,13 +26,13 @@ class MetricKind:
     meaning: str
     label: str | None = None
     on_cpu: str | None = None
-    gaudi: bool = False
+    device: str | None = None
     serving: bool = False
     better: Literal["lower", "higher"] | None = None
 
     def label_for(self, device: str | None) -> str | None:
         """The label in tables about a device of this type; None where it cannot have the number."""
-        if self.gaudi and device != "hpu":
+        if self.device not in (None, device):
             return None
         return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None
 

@@ -70,7 +70,7 @@ class Tables:
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # Builds no more witnesses than the decision takes.
+            # Builds only the preconditions that decide.
             for precondition in group:
                 if precondition.table in catalog() and precondition.table not in self._made:
                     return [precondition.table]
@@ -100,7 +100,7 @@ class Tables:
         cores = self._connections.all_cores() if table.name in _FIRST else nullcontext()
         # A single statement is atomic anyway.
         with cores, whole_or_not(connection) if table.maker or table.drops else nullcontext():
-            if self.lacks_a_witness(table):
+            if self.known_empty(table):
                 connection.execute(f"CREATE TABLE {table.definition}")
                 self._filled[table.name] = False
             else:
@@ -116,7 +116,7 @@ class Tables:
             self._filled[name] = bool(self._connections.here().execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())
         return self._filled[name]
 
-    def lacks_a_witness(self, table: Table) -> bool:
+    def known_empty(self, table: Table) -> bool:
         """Whether the preconditions of ``table`` show that it will have no rows."""
         return any(not any(map(self._holds, group)) for group in table.empty_without)
 

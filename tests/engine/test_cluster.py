@@ -69,7 +69,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Told(Cluster):
+class WatchedCluster(Cluster):
     """Before it waits the oldest future ends, unless its rank ``hangs``: an answer is there, or none will come."""
 
     hangs: Callable[[str], bool] = lambda path: False
@@ -89,9 +89,11 @@ class Told(Cluster):
         return super()._next(finished)
 
 
-def run(paths: list[str], hangs: Callable[[str], bool] = lambda path: False) -> tuple[Told, list[Any], list[str]]:
+def run(
+    paths: list[str], hangs: Callable[[str], bool] = lambda path: False
+) -> tuple[WatchedCluster, list[Any], list[str]]:
     """The cluster, what the tasks gave, and what progress was shown."""
-    cluster, said = Told(Client(), 0, hangs), list[str]()
+    cluster, said = WatchedCluster(Client(), 0, hangs), list[str]()
     tasks = [Batch((RankFile(path),)) for path in paths]
     made = list(cluster.run(tasks, lambda task, progress: "", lambda stage, _: said.append(stage)))
     return cluster, made, said

@@ -29,3 +29,8 @@ def test_every_number_has_a_definition_and_no_two_share_a_label() -> None:
     labels = [kind.label for kind in metric_kinds() if kind.label]
     assert len(labels) == len(set(labels))
     assert all(kind.meaning for kind in metric_kinds())
+
+
+def test_a_number_of_one_kind_of_device_is_shown_for_no_other() -> None:
+    [kind] = [each for each in metric_kinds() if each.name == "mme_time_ms"]
+    assert (kind.label_for("hpu"), kind.label_for("cuda"), kind.label_for(None)) == ("MME busy (union)", None, None)

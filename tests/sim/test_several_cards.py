@@ -140,13 +140,13 @@ def test_a_group_of_which_the_others_are_never_started_is_refused(
 
 
 def test_when_a_rank_fails_the_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = tmp_path / "python"
-    stand_in.write_text(
+    stub = tmp_path / "python"
+    stub.write_text(
         f"#!{sys.executable}\nimport os, sys, time\n"
         "time.sleep(60) if os.environ['RANK'] == '0' else sys.exit(3 if os.environ['WORLD_SIZE'] == '2' else 4)\n"
     )
-    stand_in.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(stand_in))
+    stub.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stub))
     started: list[subprocess.Popen[bytes]] = []
     plain = subprocess.Popen
     monkeypatch.setattr(ranks.subprocess, "Popen", lambda *a, **k: started.append(plain(*a, **k)) or started[-1])

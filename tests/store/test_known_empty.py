@@ -81,7 +81,7 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
 def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -> None:
-    empty = [store for store in stores if store._tables.lacks_a_witness(JUDGED[name])]
+    empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
     for store in empty:
         # The types of names come with the pairs.
         store.build(["_pairs", *JUDGED[name].needs])
@@ -99,7 +99,7 @@ def test_what_makes_a_table_empty_is_made_for_it_anyway() -> None:
         assert named <= {*table.needs, "raw"}, name
 
 
-def test_columns_of_witnesses_exist() -> None:
+def test_columns_of_preconditions_exist() -> None:
     named = {
         (w.table, w.column) for table in catalog().values() for group in table.empty_without for w in group if w.column
     }

@@ -67,9 +67,7 @@ def test_a_new_vendor_is_one_file(words: Path) -> None:
     assert device == "chip"
 
 
-def test_an_ascend_npu_is_one_file(words: Path) -> None:
-    """Its lanes are named and numbered in its own way, so no pattern of another vendor applies to them."""
-    text = """
+ASCEND = """
 title = "Huawei Ascend NPUs"
 type = "npu"
 precedence = 9
@@ -77,19 +75,31 @@ precedence = 9
 sign = ["Ascend Hardware"]
 device = ["Ascend Hardware"]
 """
-    (words / "ascend.toml").write_text(text, encoding="utf-8")
+CUBES = """
+[[lane]]
+engine = "CUBE"
+process = "^ascend hardware"
+"""
+
+
+@pytest.mark.parametrize(
+    ("lanes", "group", "shown"), [("", "compute", []), (CUBES, "CUBE", ["CUBE"])], ids=["without engines", "engines"]
+)
+def test_an_ascend_npu_is_one_file(words: Path, lanes: str, group: str, shown: list[str]) -> None:
+    """Its lanes are named and numbered in its own way, so no pattern of another vendor applies to them."""
+    (words / "ascend.toml").write_text(ASCEND + lanes, encoding="utf-8")
     vendors.vendors.cache_clear()
     lane = [meta("process_name", "Ascend Hardware", pid=9), x("MatMulV2", 10, 50, "kernel", pid=9, tid=2)]
 
     with store_over([x("aten::mm", 0, 80), *lane]) as store:
         device = detect_device(store).type
         work = [(row["name"], row["engine"]) for row in store.rows("device_ops")]
-        on_gaudi = (engines(store), recipes(store))
+        reported = ([row.engine for row in engines(store)], recipes(store))
     vendors.vendors.cache_clear()
 
     assert device == "npu"
-    assert work == [("MatMulV2", "compute")]
-    assert on_gaudi == ((), ())
+    assert work == [("MatMulV2", group)]
+    assert reported == (shown, ())
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
+# Work of other devices is grouped by its kind. The vendor's file says which lanes belong to an engine.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
@@ -84,13 +85,13 @@ SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_n
 
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
-    """The engine groups of Gaudi devices; empty for other devices."""
-    return _rows(store, Engine, _ENGINES, "engines") if _on_gaudi(store) else ()
+    """The engine groups of a device whose lanes show engines; empty for other devices."""
+    return _rows(store, Engine, _ENGINES, "engines", "tracks")
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
-    """The recipes that took most device time, on Gaudi."""
-    return _rows(store, Recipe, _RECIPES, "recipes") if _on_gaudi(store) else ()
+    """The recipes that took most device time."""
+    return _rows(store, Recipe, _RECIPES, "recipes")
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
@@ -155,11 +156,6 @@ def roofline(store: TraceStore) -> float | None:
     return sum(row["bound_ns"] for row in totals) / spent if spent else None
 
 
-def _on_gaudi(store: TraceStore) -> bool:
-    store.build(["tracks"])
-    return bool(store.select("SELECT 1 FROM tracks WHERE engine IS NOT NULL LIMIT 1"))
-
-
-def _rows(store: TraceStore, kind: type[Row], sql: str, table: str) -> tuple[Row, ...]:
-    store.build([table])
+def _rows(store: TraceStore, kind: type[Row], sql: str, *tables: str) -> tuple[Row, ...]:
+    store.build(tables)
     return tuple(kind(**row) for row in store.select(sql))

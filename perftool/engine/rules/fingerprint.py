@@ -23,8 +23,8 @@ _KINETO_NAME = re.compile(r"[^/]+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)$")
 
 def normalised(subject: str) -> str:
     """``subject`` with addresses, hashes, counters, ranks, pids and folders replaced by ``#`` or removed."""
-    for pattern, stand_in in _VOLATILE:
-        subject = pattern.sub(stand_in, subject)
+    for pattern, replacement in _VOLATILE:
+        subject = pattern.sub(replacement, subject)
     return subject
 
 
