@@ -100,7 +100,7 @@ def make_parts(folder: Path, target: Path) -> None:
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.rules.pack import builtin_folder, load_pack
-    from perftool.readers.files.discover import find_inputs
+    from perftool.readers.discover import find_inputs
 
     rules = load_pack(builtin_folder())
     for host in sorted(folder.iterdir()):

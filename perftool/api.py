@@ -16,7 +16,7 @@ from perftool.model.inputs import InputFile
 from perftool.model.report import Report
 from perftool.model.rule import Rule
 from perftool.model.what_if import WhatIf
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.notebook import render_notebook
 from perftool.store.catalog import catalog
 

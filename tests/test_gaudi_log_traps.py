@@ -13,7 +13,7 @@ from builders.trap_logs import LogTrap
 from perftool.engine.analysis import analysed, analyze
 from perftool.errors import InputError
 from perftool.model.report import Report
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 
 LOGS: Mapping[str, Callable[[], LogTrap]] = {
     trap.__name__: trap

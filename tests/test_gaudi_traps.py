@@ -19,7 +19,7 @@ from builders.trap_facts import Trap
 from perftool.engine.analysis import analysed, analyze
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
 # The first Gaudi counts its recipes there, whatever their ids.

@@ -1,10 +1,12 @@
-"""Imports go down only, and heavy libraries stay out of the way of ``--help``."""
+"""Imports go down only, no folders import each other, and heavy libraries stay out of the way of ``--help``."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -86,9 +88,51 @@ def test_there_is_something_to_check() -> None:
     assert {part(path) for path in MODULES} >= {"cli", "commands", "engine", "model", "readers", "reporters", "store"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down_only(path: Path) -> None:
-    assert wrong_imports(path) == []
+def test_imports_go_down_only() -> None:
+    wrong = {str(path.relative_to(PACKAGE)): wrong_imports(path) for path in MODULES}
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
+    """For each import of ``path`` from another folder: where the two folders part, below the one they share."""
+    for name in imports(path):
+        target = PACKAGE.parent.joinpath(*name.split("."))
+        while not (target.is_dir() or target.with_suffix(".py").is_file()) and target != PACKAGE.parent:
+            target = target.parent
+        there = target if target.is_dir() else target.parent
+        here = path.parent
+        shared = next(folder for folder in (there, *there.parents) if here.is_relative_to(folder))
+        if PACKAGE in (shared, *shared.parents) and shared not in (here, there):
+            yield shared / here.relative_to(shared).parts[0], shared / there.relative_to(shared).parts[0]
+
+
+def circle(paths: Iterable[Path]) -> list[str]:
+    """Neighbouring folders that import each other in a circle; empty if there is none."""
+    uses: dict[str, set[str]] = {}
+    for path in paths:
+        for here, there in folders_used(path):
+            uses.setdefault(str(here.relative_to(PACKAGE)), set()).add(str(there.relative_to(PACKAGE)))
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_folders_import_each_other() -> None:
+    assert circle(MODULES) == []
+
+
+def test_a_circle_of_folders_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "perftool"
+    for folder, other in (("one", "two"), ("two", "one")):
+        (package / "engine" / folder).mkdir(parents=True)
+        (package / "engine" / folder / "a.py").write_text(f"from perftool.engine.{other}.a import f\n")
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", package)
+    assert circle(package.rglob("*.py")) in (
+        ["engine/one", "engine/two", "engine/one"],
+        ["engine/two", "engine/one", "engine/two"],
+    )
 
 
 def test_the_check_sees_wrong_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ OTHERWISE = {
     "integrations/record/hook/sitecustomize.py": "a temporary folder, where the package cannot be imported",
     "integrations/record/plan.py": "a temporary folder",
     "output_file.py": "here it is",
-    "readers/files/identity.py": "a temporary folder",
+    "readers/identity.py": "a temporary folder",
     "readers/nodes/bundle.py": "a temporary folder",
     "readers/trace/chrome_trace.py": "the folder for spooled events",
     "readers/trace/memory_snapshot.py": "a temporary folder",

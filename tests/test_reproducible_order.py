@@ -16,7 +16,7 @@ import pytest
 
 from perftool.engine.analysis import analysed, report_on
 from perftool.engine.rules.pack import builtin_folder, load_pack
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
 from perftool.store.catalog import catalog
 

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from perftool import __version__
 from perftool.errors import PerfToolError
-from perftool.readers.files.discover import TRACE_SUFFIXES
+from perftool.readers.discover import TRACE_SUFFIXES
 from perftool.reporters.escape import on_terminal, one_line
 from perftool.signals import ENDING
 

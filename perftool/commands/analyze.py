@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from perftool.model.report import Report
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
 
 Each = Annotated[
@@ -141,7 +141,7 @@ def _require_place(cli: CliSettings, each: bool) -> None:
 
 def _require_part_name(name: str) -> None:
     """Raise PerfToolError for a name under which a part would not be recognised."""
-    from perftool.readers.files.discover import PART_SUFFIX
+    from perftool.readers.discover import PART_SUFFIX
 
     if not name.endswith(PART_SUFFIX):
         raise PerfToolError(f"--part {name}: the name of a part ends in {PART_SUFFIX}")

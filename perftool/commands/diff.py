@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from perftool.model.diff import Comparison, RunSide
     from perftool.model.rule import Rule
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
 
 class Format(str, Enum):
@@ -112,8 +112,8 @@ def _found(
 
 
 def _side(session: Session, path: str, run: str | None) -> _Side:
-    from perftool.engine.report.saved_report import read_saved
-    from perftool.readers.files.discover import Inputs
+    from perftool.engine.compare.saved_report import read_saved
+    from perftool.readers.discover import Inputs
 
     saved = read_saved(path)
     return _Side(path, saved, session.side(path, run) if saved is None else Inputs((), ()))

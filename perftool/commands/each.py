@@ -59,7 +59,7 @@ def watch(
     the numbers of each trace, and lists what earlier processes did.
     """
     from perftool.engine.ranks.schedule import Processes
-    from perftool.readers.files.discover import TRACE_SUFFIXES, is_our_own
+    from perftool.readers.discover import TRACE_SUFFIXES, is_our_own
     from perftool.readers.files.finished import Watched, files_below
     from perftool.readers.files.picking import is_excluded
     from perftool.readers.metrics.run_lines import read_done

@@ -22,7 +22,7 @@ from perftool.output_file import write_errors_named
 if TYPE_CHECKING:
     from perftool.engine.gate.lint import LintPlan
     from perftool.model.lint import LintReport
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
 _GATE = "Gate"
 _OUTPUT = "Output"
@@ -143,7 +143,7 @@ def _plan(session: Session, call: _Call) -> LintPlan:
 
 
 def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None], allow_empty: bool) -> Inputs:
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
     try:
         return session.inputs(paths, targets)

@@ -28,7 +28,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
 
       habana_perf_tool merge parts/ --output-format json -o run.json
     """
-    from perftool.readers.files.discover import find_inputs
+    from perftool.readers.discover import find_inputs
 
     session = Session(cli, parts)
     named = [part for path in parts for part in _parts_below(path)]
@@ -41,7 +41,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
 
 def _parts_below(path: str) -> list[str]:
     """The parts in the folder ``path``, next to any traces; ``path`` itself if it is no folder or has no parts."""
-    from perftool.readers.files.discover import PART_SUFFIX
+    from perftool.readers.discover import PART_SUFFIX
 
     below = sorted(str(part) for part in Path(path).rglob(f"*{PART_SUFFIX}")) if Path(path).is_dir() else []
     return below or [path]

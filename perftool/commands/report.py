@@ -20,7 +20,7 @@ from perftool.errors import PerfToolError
 if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
     from perftool.model.report import Report
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
 
 Static = Annotated[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perftool.engine.rules.selection import Selector
     from perftool.engine.settings.settings import Settings
     from perftool.model.rule import Rule
-    from perftool.readers.files.discover import Inputs
+    from perftool.readers.discover import Inputs
 
 # Variables in which CI systems give the checkout folder.
 _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
@@ -96,7 +96,7 @@ class Session:
         With ``each``, they may be of several runs. Raises PerfToolError when there is nothing to read, and when one of
         ``outputs`` is among the files.
         """
-        from perftool.readers.files.discover import find_inputs
+        from perftool.readers.discover import find_inputs
 
         settings, any_run = self.settings, each and self.settings.run is None
         if not paths and not self.texts:
@@ -111,14 +111,14 @@ class Session:
 
     def side(self, path: str, run: str | None) -> Inputs:
         """The files of one of two runs that are compared: logs and captures are not named for either."""
-        from perftool.readers.files.discover import find_inputs
+        from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
         """The files of a run that is one trace, chosen before among many."""
-        from perftool.readers.files.discover import find_inputs
+        from perftool.readers.discover import find_inputs
 
         return self._described(find_inputs([trace]))
 

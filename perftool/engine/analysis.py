@@ -23,7 +23,7 @@ from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import Inputs, find_inputs
+from perftool.readers.discover import Inputs, find_inputs
 from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device

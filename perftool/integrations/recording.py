@@ -18,7 +18,7 @@ from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
 from perftool.integrations.saving import save_trace
-from perftool.readers.files.discover import TRACE_SUFFIXES
+from perftool.readers.discover import TRACE_SUFFIXES
 
 if TYPE_CHECKING:
     from perftool.model.report import Report

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from perftool.sim.machine.costs import device_facts
+from perftool.sim.patches import attribute
 from perftool.sim.places import files, of_rank
-from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.modules import standing_in
 

@@ -48,7 +48,7 @@ class Reading:
 def read_text(path: str) -> Reading:
     """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
     # Imported here: text readers load pattern tables that a trace does not need.
-    from perftool.readers.text import text_input
+    from perftool.readers import text_input
 
     shown = "<stdin>" if path == STDIN else path
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)

@@ -13,8 +13,8 @@ import duckdb
 
 from perftool.errors import InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.readers.files.identity import without_members
 from perftool.readers.files.remote import local_copy
+from perftool.readers.identity import without_members
 from perftool.readers.nodes import as_trace
 from perftool.readers.trace.memory_snapshot import snapshot_as_trace
 from perftool.readers.trace.profiler_csv import is_profiler_csv

@@ -14,12 +14,12 @@ from events import document, step, x
 
 from perftool.commands.options import ROWS, with_options
 from perftool.engine import analysis
+from perftool.engine.compare import saved_report
 from perftool.engine.ranks.schedule import Schedule
-from perftool.engine.report import saved_report
 from perftool.engine.settings.table import FILES, RANKS, RUNS
 from perftool.errors import PerfToolError
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import Inputs
+from perftool.readers.discover import Inputs
 
 ARGUMENTS: dict[str, list[str]] = {
     "analyze": ["box"],

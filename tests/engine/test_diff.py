@@ -14,8 +14,8 @@ from perftool.engine.compare.diff import compare, fails, parse_fail_if
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.op_totals import totals
 from perftool.engine.compare.run_side import step_lengths
+from perftool.engine.compare.saved_report import read_saved
 from perftool.engine.compare.significance import change_of_median, verdict_on
-from perftool.engine.report.saved_report import read_saved
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError

@@ -20,7 +20,7 @@ from perftool.engine.analysis import analysed, analyze
 from perftool.engine.ranks.part_file import read_part, render_part
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
 
 RULES = [rule for rule in load_pack(builtin_folder()) if rule.code.startswith(("COL", "GAP10", "TRC", "CFG10"))]

@@ -18,7 +18,7 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, SettingsError
 from perftool.model.report import Report
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.json import as_dict, render_json
 
 RULES = load_pack(builtin_folder())

@@ -9,7 +9,7 @@ import pytest
 
 from perftool.engine.analysis import analyze
 from perftool.engine.compare.diff import compare
-from perftool.engine.report.saved_report import read_saved
+from perftool.engine.compare.saved_report import read_saved
 from perftool.model.report import Report
 from perftool.reporters.diff import render_diff_text
 from perftool.reporters.json import render_json

@@ -9,7 +9,7 @@ from builders.cluster import Layout, Trouble, simulate
 
 from perftool.engine.analysis import analysed, analyze
 from perftool.model.report import Report
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.naming import facts
 
 

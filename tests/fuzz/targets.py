@@ -26,17 +26,17 @@ from scanning import read_csv
 from shapes import shaped
 
 from perftool.engine.analysis import analyze
+from perftool.engine.compare.saved_report import read_saved
 from perftool.engine.gate.baseline import read_baseline
-from perftool.engine.report.saved_report import read_saved
 from perftool.engine.rule_tests.check_pack import check_pack
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import adjust, load_settings
 from perftool.errors import PerfToolError
+from perftool.readers import text_input
 from perftool.readers.config import run_config
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.readers.logs import console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
-from perftool.readers.text import text_input
 from perftool.readers.trace.splice import splice
 from perftool.reporters.json import render_json
 from perftool.store.readings import Reading, reading_tables

@@ -22,7 +22,7 @@ from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
 
 TRAIN = """

@@ -15,7 +15,7 @@ import pytest
 
 from perftool.engine.analysis import analyze
 from perftool.errors import InputError
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.readers.nodes import bundle, is_bundle
 from perftool.store.readings import read_text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perftool.model.records import CompilationRecord
+from perftool.readers import text_input
 from perftool.readers.metrics import compilation_stats
-from perftool.readers.text import text_input
 
 # Hand-made after the writer's source: three runs of one graph, the second a cache hit.
 STATS = """\

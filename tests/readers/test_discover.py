@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perftool.errors import InputError
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 
 
 @pytest.fixture

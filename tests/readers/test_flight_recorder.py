@@ -13,10 +13,10 @@ import pytest
 from perftool.engine.analysis import analyze
 from perftool.errors import InputError
 from perftool.model.records import FlightEntry, FlightGroup
-from perftool.readers.files.identity import identify
 from perftool.readers.flight import dump
 from perftool.readers.flight.plain_pickle import load_plain
-from perftool.readers.text.sniff import UNKNOWN, sniff
+from perftool.readers.identity import identify
+from perftool.readers.sniff import UNKNOWN, sniff
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 from events import document, x
 
 from perftool.engine.ranks.batch import number_files
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 
 NS = 1_760_000_000_000_000_000
 MINUTE = 60 * 10**9

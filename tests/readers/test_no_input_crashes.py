@@ -11,12 +11,12 @@ from scanning import CsvReading, read_banner, read_csv, read_events, read_fallba
 
 from perftool.errors import InputError
 from perftool.model.records import LogReading
+from perftool.readers import text_input
 from perftool.readers.config import run_config
 from perftool.readers.logs import console_log, environment_dump
 from perftool.readers.logs.bridge_patterns import BRIDGE_PATTERNS
 from perftool.readers.logs.framework_patterns import FRAMEWORK_PATTERNS
 from perftool.readers.metrics import compilation_stats, metrics_file
-from perftool.readers.text import text_input
 
 READERS = (
     read_banner,

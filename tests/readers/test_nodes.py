@@ -12,8 +12,8 @@ from builders import gaudi_profiler
 
 from perftool.errors import InputError
 from perftool.model.nodes import CompilerAdvice, GraphTensor, NodeRun
+from perftool.readers import text_input
 from perftool.readers.nodes import analyzed_nodes, post_graph
-from perftool.readers.text import text_input
 
 ADVICE = """\
 [HIGH][SmallFcd] Tensor: t1 - with size 300 MB and effective FCD 64 B, will be read 12 times from DRAM

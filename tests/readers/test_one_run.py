@@ -12,7 +12,7 @@ from perftool.engine.analysis import analyze
 from perftool.engine.ranks.batch import number_files
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.readers.files.runs import list_runs
 
 # Microseconds since 1970, some day in 2023.

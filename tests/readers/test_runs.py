@@ -11,8 +11,8 @@ from builders import gaudi_profiler
 from events import document, x
 
 from perftool.errors import InputError
+from perftool.readers.discover import find_inputs
 from perftool.readers.files import duplicates, runs
-from perftool.readers.files.discover import find_inputs
 
 T = 1_729_284_340_533_778_439
 MINUTE = 60_000_000_000

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
+from perftool.readers import text_input
 from perftool.readers.serving.chosen import chosen_result, server_numbers
-from perftool.readers.text import text_input
 
 PAGE = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -8,8 +8,8 @@ import pytest
 
 from perftool.errors import InputError
 from perftool.model.records import FallbackRecord
-from perftool.readers.text import text_input
-from perftool.readers.text.sniff import sniff
+from perftool.readers import text_input
+from perftool.readers.sniff import sniff
 
 HEADER = "Name,Trace Source,Engine,Event type,Timestamp[usec],recipeHandle"
 

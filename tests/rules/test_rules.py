@@ -18,7 +18,7 @@ from perftool.engine.rule_tests.case_traces import write_traces
 from perftool.engine.rule_tests.cases import Case, differences, run_case
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 
 
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: f"{case.code}-{case.name.replace(' ', '-')}")

@@ -11,7 +11,7 @@ from sim.runs import Run, run
 import perftool
 from perftool.engine.analysis import analyze
 from perftool.errors import PerfToolError
-from perftool.readers.text.text_input import read
+from perftool.readers.text_input import read
 from perftool.sim import simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"

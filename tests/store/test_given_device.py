@@ -16,7 +16,7 @@ from perftool.engine.analysis import analysed
 from perftool.errors import InputError
 from perftool.model.devices import device_named
 from perftool.model.report import Report
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.store.given_device import find_given, read_device
 
 BF16 = "c10::BFloat16"

@@ -11,7 +11,7 @@ from typing import Any
 from perftool.engine.analysis import analysed
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.report import Report
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 
 FOLDER = Path(os.environ.get("PERFTOOL_VERDICT_TRACES", "/nowhere"))
 # The traces of one rank.

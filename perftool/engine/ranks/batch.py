@@ -13,9 +13,9 @@ from operator import itemgetter
 from perftool.model.inputs import ImportIssue
 from perftool.readers.files.duplicates import SetAside
 from perftool.readers.files.host_name import hosts_of, process_of
-from perftool.readers.files.identity import metadata_of
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
+from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 

@@ -10,11 +10,11 @@ from typing import Any
 from perftool.engine.analysis import analysed
 from perftool.engine.rule_tests.case_traces import PLACES, write_traces
 from perftool.engine.rules.evaluate import Outcome
-from perftool.engine.settings.toml_text import parse_toml
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
-from perftool.readers.files.discover import find_inputs
+from perftool.readers.discover import find_inputs
 from perftool.readers.files.small_file import read_small
 
 _TYPES = {

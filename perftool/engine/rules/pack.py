@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perftool.engine.rules.message import parse_message
-from perftool.engine.settings.toml_text import parse_toml
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.choices import CONFIDENCES, SEVERITIES
 from perftool.model.rule import SCOPES, SIDES, STATUSES, Advice, Param, Rule

@@ -10,7 +10,7 @@ from typing import Any
 
 from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.table import KEYS, check_values
-from perftool.engine.settings.toml_text import parse_toml
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
 from perftool.readers.files.matching import matches
 from perftool.readers.files.small_file import read_small

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perftool.model.vendors import type_of_name
-from perftool.readers.files.identity import Identity, identify
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
+from perftool.readers.identity import Identity, identify
 
 # Name patterns of the files a run leaves beside its trace: logs, metrics files (also numbered), configuration.
 COMPANIONS = (

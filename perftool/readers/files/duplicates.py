@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from perftool.readers.files.identity import Identity, identify
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
+from perftool.readers.identity import Identity, identify
 from perftool.units import NS_PER_S
 
 # A profiler's schedule repeats within hours; after that, the system may have reused the process ID.

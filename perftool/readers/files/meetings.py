@@ -8,9 +8,9 @@ from functools import cache
 
 from perftool.errors import InputError
 from perftool.model.vendors import vendors
-from perftool.readers.files.identity import base_ns
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import ByteStream, reads_once
+from perftool.readers.identity import base_ns
 
 _ROLES = {"collective", "host_collective", "process_group"}
 _EVENT = re.compile(

@@ -18,10 +18,10 @@ from pathlib import Path, PurePath
 
 from perftool.errors import InputError
 from perftool.readers.files.duplicates import WHOLE_SHARE, SetAside
-from perftool.readers.files.identity import Identity, identify
 from perftool.readers.files.meetings import met
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
+from perftool.readers.identity import Identity, identify
 from perftool.units import NS_PER_MS, NS_PER_S, format_bytes, with_date
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")

@@ -17,7 +17,7 @@ from torch import library
 
 from perftool.model.hpu_bridge import hpu_bridge
 from perftool.sim.ops.op_work import leaves
-from perftool.sim.session.patches import attribute
+from perftool.sim.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)

@@ -16,7 +16,7 @@ from torch.utils.data import dataloader
 
 from perftool.sim.machine.costs import ms
 from perftool.sim.ops.op_work import Call, tensors
-from perftool.sim.session.patches import attribute
+from perftool.sim.patches import attribute
 from perftool.sim.session.simulation import Simulation
 
 _current: list[Simulation] = []

@@ -18,7 +18,7 @@ from perftool.sim.ops.autocast import HpuAutocast, without_autocast
 from perftool.sim.ops.dispatch_mode import DispatchMode
 from perftool.sim.ops.function_mode import FunctionMode
 from perftool.sim.ops.placement import Placement
-from perftool.sim.session.patches import item
+from perftool.sim.patches import item
 
 # The environment variable of perftool.fused that names an implementation.
 FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from perftool.fused.porting import frameworks
-from perftool.sim.session.patches import item
+from perftool.sim.patches import item
 
 _PACKAGES = ("habana_frameworks", "lightning_habana")
 

@@ -14,9 +14,9 @@ from perftool.fused.porting.bridge import registered_ops
 from perftool.fused.porting.frameworks import placed
 from perftool.fused.porting.names import BASE
 from perftool.sim.ops.op_work import tensors
+from perftool.sim.patches import attribute
 from perftool.sim.session.fused_region import fused_op, shapes
 from perftool.sim.session.one_op import one_op
-from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.frameworks import module
 

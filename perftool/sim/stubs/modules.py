@@ -19,9 +19,9 @@ from perftool.fused.porting.bridge import library_members, ranks_of_launcher
 from perftool.fused.porting.names import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
+from perftool.sim.patches import attribute
 from perftool.sim.session.limit import step_limit
 from perftool.sim.session.loader import metered_loaders
-from perftool.sim.session.patches import attribute
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.core import core_members, process_groups
 from perftool.sim.stubs.device import device_members, device_modules

@@ -262,7 +262,7 @@ def _is_text(path: str) -> bool:
 
 def _text_kind(path: str) -> str:
     # Imported here: text readers load pattern tables that a trace does not need.
-    from perftool.readers.text import text_input
+    from perftool.readers import text_input
 
     return text_input.sniff_input(path).kind
 

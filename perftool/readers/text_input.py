@@ -16,8 +16,8 @@ from perftool.readers.logs import compiler_advice, console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
 from perftool.readers.nodes import analyzed_nodes, bundle, is_bundle, post_graph
 from perftool.readers.serving import client_result, metrics_page
+from perftool.readers.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, sniff
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.sniff import HEAD_CHARACTERS, UNKNOWN, Sniffed, TextForm, TextKind, is_trace, sniff
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wanted, read_lines
 
 
