@@ -7,9 +7,15 @@ from collections.abc import Callable
 import torch
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
-from perftool.bench.workloads.experts import MIXTURES, ExpertLoop, Mixture, grouped_experts, routed_tokens
+from perftool.bench.workloads.experts import (
+    MIXTURES,
+    ExpertLoop,
+    Mixture,
+    dense_mixture_of_experts,
+    grouped_experts,
+    routed_tokens,
+)
 from perftool.fused import mixture_of_experts
-from perftool.fused.reference.moe import dense_mixture_of_experts
 
 # The last is compared with the loop over all experts on all tokens, which keeps shapes static.
 _MIXTURES = {
@@ -28,7 +34,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
     def static() -> torch.Tensor:
         turned = [[weight.t() for weight in part] for part in (gate, up, down)]
-        return dense_mixture_of_experts(x, routing, weights, turned[0], turned[1], turned[2], "gelu")
+        return dense_mixture_of_experts(x, routing, weights, turned[0], turned[1], turned[2])
 
     def loop() -> torch.Tensor:
         output: torch.Tensor = block(x, routing, weights)

@@ -14,16 +14,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from perftool.fused.dispatch import Implementation, choose, native, native_obstacle, register
+from perftool.fused.dispatch import choose, native, native_obstacle, register_everywhere
 
 OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
 # The Gaudi form is this one with its packing recorded in native graphs, so it needs those.
-register(Implementation(OP, "habana", ("hpu",), lambda: native_obstacle("hpu", "HPUGraph")))
-register(Implementation(OP, "fast", ("*",)))
-register(Implementation(OP, "reference", ("*",)))
+register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
 @dataclass
@@ -70,11 +68,7 @@ def all_reduce_gradients(
         buffer = _new_buffer(active, fusion_buffer_dtype)
         model.__dict__[STATE] = buffer
     device_type = buffer.flat.device.type
-    choice = choose(OP, device_type)
-    if choice == "reference":
-        plain_all_reduce(model, fusion_buffer_dtype)
-        return
-    recorded = use_hpu_graphs and choice == "habana"
+    recorded = use_hpu_graphs and choose(OP, device_type) == "habana"
     with torch.no_grad():
         _run(buffer, "pack", buffer.pack, recorded)
         pending = dist.all_reduce(buffer.flat, async_op=True)
@@ -82,16 +76,6 @@ def all_reduce_gradients(
         if device_type != "hpu" and pending is not None:
             pending.wait()
         _run(buffer, "unpack", buffer.unpack, recorded)
-
-
-def plain_all_reduce(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """The plain form: one all-reduce for each parameter, through `dtype`."""
-    scale = 1.0 / dist.get_world_size()
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            reduced = parameter.grad.to(dtype) * scale
-            dist.all_reduce(reduced)
-            parameter.grad.copy_(reduced)
 
 
 def _new_buffer(parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> GradientBuffer:

@@ -26,26 +26,6 @@ class BackendError(PerfToolError):
     """An implementation requested by name cannot run here; the text says why."""
 
 
-def always() -> None:
-    """`available` of an implementation without requirements."""
-
-
-@dataclass(frozen=True)
-class Implementation:
-    """One way to run an op: on which device types, and `available()`, None or the reason why not."""
-
-    op: str
-    name: str
-    devices: tuple[str, ...]
-    available: Callable[[], str | None] = always
-
-    def obstacle(self, device_type: str) -> str | None:
-        """None when usable for tensors on `device_type`, else the reason why not."""
-        if self.devices != ANY_DEVICE and device_type not in self.devices:
-            return f"runs on {', '.join(self.devices)}, not on {device_type}"
-        return self.available()
-
-
 @dataclass(frozen=True)
 class BackendReport:
     """The implementation of an op on a device, the reason, and the `obstacles` of `candidates`."""
@@ -57,13 +37,15 @@ class BackendReport:
     obstacles: dict[str, str | None]
 
 
-_registry: dict[str, dict[tuple[str, tuple[str, ...]], Implementation]] = {}
+_registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _first_choices: dict[tuple[str, str], str] = {}
 
 
-def register(implementation: Implementation) -> None:
-    """Add an implementation, or replace the one of the same op, name and devices."""
-    _registry.setdefault(implementation.op, {})[implementation.name, implementation.devices] = implementation
+def register(
+    op: str, name: str, devices: tuple[str, ...] = ANY_DEVICE, obstacle: Callable[[], str | None] = lambda: None
+) -> None:
+    """Add a way to run an op on some types of device. `obstacle()` is None, or the reason why it cannot run here."""
+    _registry.setdefault(op, {})[name, devices] = obstacle
     _first_choices.clear()
 
 
@@ -71,10 +53,17 @@ def candidates(op: str, device_type: str) -> dict[str, str | None]:
     """The names under which an op is registered, in order of preference, each with None or why it is not usable."""
     found: dict[str, str | None] = {}
     for name in PREFERENCE:
-        reasons = [each.obstacle(device_type) for each in _registry.get(op, {}).values() if each.name == name]
+        ways = [(devices, obstacle) for (each, devices), obstacle in _registry.get(op, {}).items() if each == name]
+        reasons = [_reason(device_type, *way) for way in ways]
         if reasons:
             found[name] = None if None in reasons else "; ".join(filter(None, reasons))
     return found
+
+
+def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], str | None]) -> str | None:
+    if devices != ANY_DEVICE and device_type not in devices:
+        return f"runs on {', '.join(devices)}, not on {device_type}"
+    return obstacle()
 
 
 def choose(op: str, device_type: str, requested: str | None = None) -> str:
@@ -160,11 +149,14 @@ def native_op(op: str) -> Any:
 def register_native(op: str, module: str | None = None) -> None:
     """Register Gaudi's class of an op, below `module` if it has no public name; it is imported on first use."""
     place, name = module or _PLACE[op], op.rpartition(".")[2]
-    register(Implementation(op, "habana", ("hpu",), lambda: native_obstacle(place, name)))
+    register(op, "habana", ("hpu",), lambda: native_obstacle(place, name))
 
 
-def register_everywhere(op: str) -> None:
-    """Register an op that Gaudi's class computes on an hpu, and public functions of PyTorch on any other device."""
-    register_native(op)
+def register_everywhere(op: str, obstacle: Callable[[], str | None] | None = None) -> None:
+    """Register an op that a Gaudi computes itself unless `obstacle()`, and public functions of PyTorch elsewhere."""
+    if obstacle is None:
+        register_native(op)
+    else:
+        register(op, "habana", ("hpu",), obstacle)
     for name in ("fast", "reference"):
-        register(Implementation(op, name, ANY_DEVICE))
+        register(op, name)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from perftool.fused.dispatch import Implementation, choose, register
-from perftool.fused.reference.moe import ACTIVATIONS
-from perftool.fused.reference.moe import mixture_of_experts as reference_mixture
+from perftool.fused.dispatch import choose, register_everywhere
 
 OP = "mixture_of_experts"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
 
 Measured = tuple[Tensor, Tensor]
 Weights = Sequence[Tensor]
@@ -33,9 +33,7 @@ def _native_obstacle() -> str | None:
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
 
 
-register(Implementation(OP, "habana", ("hpu",), _native_obstacle))
-register(Implementation(OP, "fast", ("cpu", "cuda")))
-register(Implementation(OP, "reference", ("*",)))
+register_everywhere(OP, _native_obstacle)
 
 
 def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
@@ -51,8 +49,7 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     ValueError for shapes and dtypes that do not fit.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)
-    choice = choose(OP, bound.arguments["hidden_states"].device.type)
-    if choice == "habana":
+    if choose(OP, bound.arguments["hidden_states"].device.type) == "habana":
         native: Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
     bound.apply_defaults()
@@ -64,13 +61,8 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     experts = _experts(given, x)
     router_weights = router_weights.to(x.dtype)
     measured = given["measurement_mode"] is not None
-    tokens, rest = (x, table, router_weights), (given["activation"], given["experts_min"])
-    if choice == "fast" or measured:
-        output, largest = _expert_by_expert(*tokens, experts, *rest, measured)
-    if choice == "reference":  # which measures nothing
-        apart = [(*expert[0].chunk(2, dim=1), expert[1]) if len(expert) == 2 else expert for expert in experts]
-        w1, w2, w3 = zip(*apart, strict=True)
-        output = reference_mixture(*tokens, w1, w2, w3, *rest)
+    how = given["activation"], given["experts_min"], measured
+    output, largest = _expert_by_expert(x, table, router_weights, experts, *how)
     return (output, largest) if measured else output
 
 

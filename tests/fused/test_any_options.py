@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from definitions import lamb_step, lars_gradient, momentum_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from training import assert_same, give_gradients, parameters
@@ -19,8 +20,10 @@ from perftool.fused import (
     FusedLars,
     FusedResourceApplyMomentum,
     FusedSGD,
-    reference,
 )
+from perftool.fused.optimizers.adagrad import adagrad_
+from perftool.fused.optimizers.adamw import adamw_
+from perftool.fused.optimizers.sgd import sgd_
 
 RATE, DECAY = st.floats(1e-4, 0.5), st.sampled_from([0.0, 0.01, 0.3])
 BETA, EPS = st.floats(0.0, 0.99), st.floats(1e-8, 1e-2)
@@ -61,7 +64,7 @@ def test_sgd(lr, decay, momentum, nesterov, dampening, shapes, layout, dtype):
     options = {"lr": lr, "momentum": momentum, "weight_decay": decay, "dampening": dampening, "nesterov": nesterov}
     compared(
         lambda params: FusedSGD(params, **options), shapes, 1,
-        lambda weights, grads, buffers, step: reference.sgd_(weights, grads, buffers, **options), layout, dtype,
+        lambda weights, grads, buffers, step: sgd_(weights, grads, buffers, **options), layout, dtype,
     )  # fmt: skip
 
 
@@ -71,7 +74,7 @@ def test_adagrad(lr, decay, lr_decay, eps, shapes, layout, dtype):
     options = {"lr": lr, "weight_decay": decay, "lr_decay": lr_decay, "eps": eps}
     compared(
         lambda params: FusedAdagrad(params, **options), shapes, 1,
-        lambda weights, grads, sums, step: reference.adagrad_(weights, grads, sums, step=step, **options),
+        lambda weights, grads, sums, step: adagrad_(weights, grads, sums, step=step, **options),
         layout, dtype,
     )  # fmt: skip
 
@@ -82,7 +85,7 @@ def test_adamw(lr, decay, beta1, beta2, eps, correct, shapes, layout, dtype):
     options = {"lr": lr, "weight_decay": decay, "eps": eps, "bias_correction": correct}
     compared(
         lambda params: FusedAdamW(params, betas=(beta1, beta2), **options), shapes, 2,
-        lambda weights, grads, m, v, step: reference.adamw_(
+        lambda weights, grads, m, v, step: adamw_(
             weights, grads, m, v, step=step, beta1=beta1, beta2=beta2, **options
         ), layout, dtype,
     )  # fmt: skip
@@ -96,8 +99,8 @@ def test_lamb(lr, decay, beta1, beta2, eps, correct, averaging, use_lamb, limit,
     options.update(max_grad_norm=limit, grad_averaging=averaging)
     compared(
         lambda params: FusedLamb(params, betas=(beta1, beta2), **options), shapes, 2,
-        lambda weights, grads, m, v, step: reference.lamb_(
-            weights, grads, m, v, step=step, beta1=beta1, beta2=beta2, **options
+        lambda weights, grads, m, v, step: lamb_step(
+            weights, grads, list(zip(m, v, strict=True)), step, betas=(beta1, beta2), **options
         ), layout, dtype,
     )  # fmt: skip
 
@@ -108,8 +111,9 @@ def test_lars(lr, decay, eeta, momentum, shapes, layout, dtype):
     mask = [index % 2 for index in range(len(shapes))]
 
     def plain(weights, grads, buffers, step):
-        reference.lars_scale_(weights, grads, mask, lr=lr, weight_decay=decay, eeta=eeta)
-        reference.resource_apply_momentum_(weights, grads, buffers, momentum=momentum, first_step=step == 1)
+        for weight, grad, buffer, adapt in zip(weights, grads, buffers, mask, strict=True):
+            scaled = lars_gradient(weight, grad, adapt, lr=lr, decay=decay, eeta=eeta)
+            momentum_step(weight, buffer, scaled, momentum, first=step == 1)
 
     compared(
         lambda params: FusedLars(FusedResourceApplyMomentum(params, lr, momentum, decay), mask, eeta), shapes, 1,

@@ -21,9 +21,7 @@ from perftool.fused import (
     dispatch,
 )
 from perftool.fused.dispatch import (
-    ANY_DEVICE,
     BackendError,
-    Implementation,
     backends,
     candidates,
     choose,
@@ -38,9 +36,9 @@ def op(monkeypatch):
     monkeypatch.setattr(dispatch, "_registry", {})
     monkeypatch.setattr(dispatch, "_first_choices", {})
     monkeypatch.delenv(dispatch.ENVIRONMENT_VARIABLE, raising=False)
-    register(Implementation("op", "reference", ANY_DEVICE))
-    register(Implementation("op", "fast", ("cpu",)))
-    register(Implementation("op", "habana", ("hpu",), lambda: "not installed"))
+    register("op", "reference")
+    register("op", "fast", ("cpu",))
+    register("op", "habana", ("hpu",), lambda: "not installed")
     return "op"
 
 
@@ -54,7 +52,7 @@ def test_the_first_usable_implementation_is_chosen(op):
 
 
 def test_one_name_may_have_an_implementation_per_device(op):
-    register(Implementation("op", "fast", ("cuda",), lambda: "no kernel"))
+    register("op", "fast", ("cuda",), lambda: "no kernel")
     assert choose(op, "cpu") == "fast"
     assert candidates(op, "cuda")["fast"] == "runs on cpu, not on cuda; no kernel"
 
@@ -71,8 +69,8 @@ def test_an_explicit_choice_runs_or_raises(op, monkeypatch):
 
 
 def test_nothing_usable_raises(op):
-    register(Implementation("op", "reference", ("cuda",)))
-    del dispatch._registry["op"]["reference", ANY_DEVICE]
+    register("op", "reference", ("cuda",))
+    del dispatch._registry["op"]["reference", dispatch.ANY_DEVICE]
     with pytest.raises(BackendError, match="op has no usable implementation on hpu"):
         choose(op, "hpu")
 

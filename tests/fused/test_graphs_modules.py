@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from perftool.fused import ModuleCacher, make_graphed_callables, wrap_in_hpu_graph
-from perftool.fused.graphs.caches import InferenceCache
+from perftool.fused.graphs.modules import InferenceCache
 from perftool.fused.graphs.record import GraphCaptureError
 
 

@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+from definitions import lars_gradient, momentum_step
 from training import MANY_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedLars, FusedResourceApplyMomentum, FusedSGD
@@ -17,12 +18,8 @@ DECAY, LR, EETA, EPS, MOMENTUM = 0.01, 0.1, 0.02, 1e-8, 0.9
 
 
 def adapted(weight, grad, adapt, decay=DECAY):
-    """The scaled gradient, in double precision, written from the definition."""
-    if not adapt:
-        return grad * LR
-    w, g = weight.norm(), grad.norm()
-    ratio = EETA * w / (g + decay * w + EPS) if w > 0 and g > 0 else 1.0
-    return (grad + decay * weight) * LR * ratio
+    """The scaled gradient, with the options of these tests."""
+    return lars_gradient(weight, grad, adapt, lr=LR, decay=decay, eeta=EETA, eps=EPS)
 
 
 def give_persistent_gradients(params, seed):
@@ -36,24 +33,21 @@ def give_persistent_gradients(params, seed):
     return [value.double() for value in values]
 
 
-@pytest.mark.parametrize("backend", [None, "reference"])
 @pytest.mark.parametrize("persistent", [True, False])
-def test_with_momentum_that_adds_gradients_as_they_are(backend, persistent):
+def test_with_momentum_that_adds_gradients_as_they_are(persistent):
     params = parameters(MANY_SHAPES)
     mask = [int(param.dim() > 1) for param in params]
     weights = [param.detach().double() for param in params]
     buffers = [torch.zeros_like(weight) for weight in weights]
     base = FusedResourceApplyMomentum(params, LR, MOMENTUM, DECAY)
-    lars = FusedLars(base, mask, EETA, EPS, backend=backend)
+    lars = FusedLars(base, mask, EETA, EPS)
     for step in range(6):
         if not persistent:
             lars.zero_grad()
         grads = give_persistent_gradients(params, step)
         lars.step()
         for w, g, b, adapt in zip(weights, grads, buffers, mask, strict=True):
-            scaled = adapted(w, g, adapt)
-            b.copy_(scaled if step == 0 else MOMENTUM * b - scaled)
-            w += b
+            momentum_step(w, b, adapted(w, g, adapt), MOMENTUM, first=step == 0)
     assert base.param_groups[0]["weight_decay"] == DECAY
     assert_same(params, weights)
     assert_same([base.state[param]["momentum_buffer"] for param in params], buffers)

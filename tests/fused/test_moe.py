@@ -7,13 +7,13 @@ import math
 
 import pytest
 import torch
+from definitions import mixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perftool.bench.workloads.experts import dense_mixture_of_experts
 from perftool.fused import mixture_of_experts
 from perftool.fused.dispatch import BackendError
-from perftool.fused.reference.moe import dense_mixture_of_experts
-from perftool.fused.reference.moe import mixture_of_experts as reference
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -66,11 +66,9 @@ def test_output_is_the_definition_evaluated_in_a_loop(activation):
 @pytest.mark.parametrize("permuted", [False, True])
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
-def test_both_forms_match_the_reference(dtype, permuted, fused, grad):
+def test_both_forms_match_the_mixture(dtype, permuted, fused, grad):
     x, table, weights, w1, w2, w3 = inputs(33, 8, 12, 4, 3, dtype)
-    exact = reference(
-        x.double(), table, weights.double(), *([w.double() for w in part] for part in (w1, w2, w3)), "silu"
-    )
+    exact = mixture(x.double(), table, weights.double(), *([w.double() for w in part] for part in (w1, w2, w3)), "silu")
     x.requires_grad_(grad)
     if permuted:
         w1, w2, w3 = ([weight.t().contiguous() for weight in part] for part in (w1, w2, w3))
@@ -88,8 +86,8 @@ def test_gradients_match_the_reference_for_every_input():
     results = []
     for function in (
         lambda *args: mixture_of_experts(*args, False, "gelu", 0, 3),
-        lambda *args: reference(*args, "gelu"),
-        lambda *args: dense_mixture_of_experts(*args, "gelu"),
+        lambda *args: mixture(*args, "gelu"),
+        lambda *args: dense_mixture_of_experts(*args),
     ):
         x, table, weights, experts = leaves()
         flat = [x, weights, *(weight for part in experts for weight in part)]
@@ -120,11 +118,11 @@ def test_gradients_agree_with_finite_differences():
     experts=st.integers(1, 6),
     data=st.data(),
 )
-def test_any_shape_and_any_split_over_cards_adds_up_to_the_reference(tokens, hidden, ffn, experts, data):
+def test_any_shape_and_any_split_over_cards_adds_up_to_the_mixture(tokens, hidden, ffn, experts, data):
     k = data.draw(st.integers(1, experts))
     border = data.draw(st.integers(1, experts))
     x, table, weights, w1, w2, w3 = inputs(tokens, hidden, ffn, experts, k)
-    expected = reference(x, table, weights, w1, w2, w3, "gelu")
+    expected = mixture(x, table, weights, w1, w2, w3, "gelu")
     total = torch.zeros_like(x)
     for first, last in ((0, border - 1), (border, experts - 1)):
         if first <= last:
@@ -162,7 +160,7 @@ def test_measurement_returns_the_largest_activation_of_each_expert(fused):
     active = [(x[rows] @ w1[e]).relu() * (x[rows] @ w2[e]) for e, rows in ((0, [0, 1]), (2, [2, 3]))]
     assert largest.dtype == torch.float32
     torch.testing.assert_close(largest, torch.stack([active[0].max(), torch.tensor(0.0), active[1].max()]))
-    torch.testing.assert_close(out, reference(x, table, weights, w1, w2, w3, "relu"))
+    torch.testing.assert_close(out, mixture(x, table, weights, w1, w2, w3, "relu"))
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -173,7 +171,7 @@ def test_arguments_may_be_named(fused):
         hidden_states=x, expert_routing_table=table, router_weights=weights, **first, w3=w3,
         permuted_weights=False, activation="silu", experts_min=0, experts_max=3,
     )  # fmt: skip
-    torch.testing.assert_close(found, reference(x, table, weights, w1, w2, w3, "silu"))
+    torch.testing.assert_close(found, mixture(x, table, weights, w1, w2, w3, "silu"))
 
 
 @pytest.mark.parametrize("positional", range(11))
@@ -181,7 +179,7 @@ def test_any_number_of_arguments_may_be_named(positional):
     x, table, weights, w1, w2, w3 = inputs()
     tail = {"permuted_weights": False, "activation": "gelu", "experts_min": 0, "experts_max": 3}
     head = {"hidden_states": x, "expert_routing_table": table, "router_weights": weights}
-    expected = reference(x, table, weights, w1, w2, w3, "gelu")
+    expected = mixture(x, table, weights, w1, w2, w3, "gelu")
     for form in ({"w1": w1, "w2": w2}, {"w12": joined(w1, w2)}):
         arguments = {**head, **form, "w3": w3, **tail}
         named = dict(list(arguments.items())[positional:])

@@ -77,8 +77,7 @@ def recorder(monkeypatch):
         "experts",
         "all_reduce",
         "graphs.capture",
-        "graphs.callables",
-        "graphs.caches",
+        "graphs.modules",
     ):
         monkeypatch.setattr(f"perftool.fused.{name}.choose", lambda op, *_: "habana")
     return recorder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from definitions import mixture
 from torch import nn
 from torch.nn import functional as F
 
 from perftool.fused import FusedAdamW, FusedSDPA, mixture_of_experts
-from perftool.fused.reference.attention import attention
-from perftool.fused.reference.moe import mixture_of_experts as plain_mixture
+from perftool.fused.attention import formula as attention
 
 VOCABULARY, WIDTH, HEADS, EXPERTS, TOKENS = 12, 16, 2, 4, 10
 
@@ -40,7 +40,7 @@ class Transformer(nn.Module):
         if self.fused:
             mixed = mixture_of_experts(flat, table, weights, *experts, False, "silu", 0, EXPERTS - 1)
         else:
-            mixed = plain_mixture(flat, table, weights, *experts, "silu")
+            mixed = mixture(flat, table, weights, *experts, "silu")
         return self.head(x + mixed.view(x.shape))
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
-from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD, reference
+from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD
+from perftool.fused.optimizers.adamw import adamw_
+from perftool.fused.optimizers.sgd import sgd_
 
 STAGES = pytest.mark.parametrize("backend", [None, "fast", "reference"])
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
@@ -127,7 +129,7 @@ def test_every_dtype_follows_the_reference(dtype):
         grads = [grad.double() for grad in give_gradients(ours, seed=step)]
         fused.step()
         options = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "eps": 1e-4, "weight_decay": 0.1}
-        reference.adamw_(theirs, grads, *moments, step=step, **options)
+        adamw_(theirs, grads, *moments, step=step, **options)
     assert_same(ours, theirs, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
@@ -345,5 +347,5 @@ def test_sgd_in_half_precision_is_right_where_the_kernel_of_torch_is_not(dtype):
     for step in range(3):
         grads = [grad.double() for grad in give_gradients(ours, seed=step)]
         fused.step()
-        reference.sgd_(theirs, grads, buffers, lr=0.1, momentum=0.9, weight_decay=0.1)
+        sgd_(theirs, grads, buffers, lr=0.1, momentum=0.9, weight_decay=0.1)
     assert_same(ours, theirs, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])

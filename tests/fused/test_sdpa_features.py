@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perftool.fused import FusedSDPA, backends
+from perftool.fused.attention import formula as attention
 from perftool.fused.dispatch import BackendError
-from perftool.fused.reference.attention import attention
 
 
 def qkv(batch=2, heads=2, tokens=5, size=4, dtype=torch.float64, grad=False):

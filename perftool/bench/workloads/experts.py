@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -91,3 +92,21 @@ def grouped_experts(
     hidden = nn.functional.gelu(torch._grouped_mm(rows, gate, ends)) * torch._grouped_mm(rows, up, ends)
     scaled = torch._grouped_mm(hidden, down, ends) * weights.reshape(-1, 1)[order]
     return torch.zeros_like(x).index_add_(0, tokens, scaled)
+
+
+def dense_mixture_of_experts(
+    hidden_states: torch.Tensor,
+    expert_routing_table: torch.Tensor,
+    router_weights: torch.Tensor,
+    w1: Sequence[torch.Tensor],
+    w2: Sequence[torch.Tensor],
+    w3: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """Every expert on every token, with weight zero where not chosen: static shapes. Weights are [in, out]."""
+    weights = hidden_states.new_zeros(hidden_states.size(0), len(w3))
+    weights = weights.scatter_add(1, expert_routing_table, router_weights)
+    output = torch.zeros_like(hidden_states)
+    for index in range(len(w3)):
+        y = nn.functional.gelu(hidden_states @ w1[index]) * (hidden_states @ w2[index]) @ w3[index]
+        output = output + y * weights[:, index : index + 1]
+    return output

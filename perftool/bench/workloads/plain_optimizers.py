@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from perftool.fused.reference import lamb_, lars_scale_, resource_apply_momentum_
-
-_MOMENTUM = 0.9
+_MOMENTUM, _EPS, _DECAY = 0.9, 1e-6, 0.01
+_BETA1, _BETA2 = 0.9, 0.999
 
 
 class Lamb(torch.optim.Optimizer):
@@ -19,23 +18,24 @@ class Lamb(torch.optim.Optimizer):
     def __init__(self, params: Iterable[nn.Parameter], lr: float = 1e-3, max_grad_norm: float = 1.0) -> None:
         super().__init__(params, {"lr": lr, "step": 0, "max_grad_norm": max_grad_norm})
 
+    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update all parameters, one after the other."""
         for group in self.param_groups:
             params = group["params"]
             group["step"] += 1
-            lamb_(
-                params,
-                [param.grad for param in params],
-                *_states(self, params, "exp_avg", "exp_avg_sq"),
-                step=group["step"],
-                lr=group["lr"],
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-6,
-                weight_decay=0.01,
-                max_grad_norm=group["max_grad_norm"],
-            )
+            total = torch.stack([param.grad.pow(2).sum() for param in params]).sum().sqrt()
+            clip = max(1.0, float(total) / group["max_grad_norm"])
+            c1, c2 = 1 - _BETA1 ** group["step"], 1 - _BETA2 ** group["step"]
+            moments = _states(self, params, "exp_avg", "exp_avg_sq")
+            for param, m, v in zip(params, *moments, strict=True):
+                grad = param.grad / clip
+                m.mul_(_BETA1).add_(grad, alpha=1 - _BETA1)
+                v.mul_(_BETA2).addcmul_(grad, grad, value=1 - _BETA2)
+                update = (m / c1) / ((v / c2).sqrt() + _EPS) + _DECAY * param
+                size = update.norm()
+                update = update * torch.where(size > 0, param.norm() / size, torch.ones_like(size))
+                param.sub_(update, alpha=group["lr"])
 
 
 class Lars(torch.optim.Optimizer):
@@ -44,16 +44,31 @@ class Lars(torch.optim.Optimizer):
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eeta: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "eeta": eeta, "weight_decay": weight_decay, "first": True})
 
+    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update all parameters, one after the other."""
         for group in self.param_groups:
             params = group["params"]
-            grads = [param.grad for param in params]
-            mask = [int(param.dim() > 1) for param in params]
-            lars_scale_(params, grads, mask, lr=group["lr"], weight_decay=group["weight_decay"], eeta=group["eeta"])
             (buffers,) = _states(self, params, "momentum_buffer")
-            resource_apply_momentum_(params, grads, buffers, momentum=_MOMENTUM, first_step=group["first"])
+            for param, buffer in zip(params, buffers, strict=True):
+                _adapt(param, param.grad, **{name: group[name] for name in ("lr", "eeta", "weight_decay")})
+                if group["first"]:
+                    buffer.copy_(param.grad)
+                else:
+                    buffer.mul_(_MOMENTUM).sub_(param.grad)
+                param.add_(buffer)
             group["first"] = False
+
+
+def _adapt(param: torch.Tensor, grad: torch.Tensor, lr: float, eeta: float, weight_decay: float) -> None:
+    """Scale a gradient in place as LARS does; a ratio of 1 where a norm is 0."""
+    if param.dim() <= 1:
+        grad.mul_(lr)
+        return
+    w, g = param.norm(), grad.norm()
+    ratio = eeta * w / (g + weight_decay * w + 1e-8)
+    ratio = torch.where((w > 0) & (g > 0), ratio, torch.ones_like(ratio))
+    grad.add_(param, alpha=weight_decay).mul_(ratio * lr)
 
 
 def _states(optimizer: torch.optim.Optimizer, params: Iterable[nn.Parameter], *names: str) -> list[list[torch.Tensor]]:

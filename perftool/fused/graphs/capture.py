@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.dispatch import Implementation, choose, has_gaudi, native, register, register_native
+from perftool.fused.dispatch import choose, has_gaudi, native, register, register_native
 from perftool.fused.graphs.record import GraphCaptureError, Recording
 
 OP = "HPUGraph"
@@ -24,8 +24,8 @@ OTHER_STREAM = "GRAPH:: Capture must end on the same stream it began on."
 OTHER_SIZES = "HPU GRAPH:: Mark User Input Sizes is not same Replay Input Sizes"
 
 register_native(OP, "hpu")
-register(Implementation(OP, "fast", ("cuda",)))
-register(Implementation(OP, "reference", ("cpu",)))
+register(OP, "fast", ("cuda",))
+register(OP, "reference", ("cpu",))
 
 
 def current_device_type() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,34 +14,16 @@ from perftool.fused.optimizers.tensors import alike, are_ordinary, total_norm
 register_everywhere("FusedClipNorm")
 
 
-@torch.no_grad()
-def plain_total_norm(grads: Sequence[Tensor]) -> Tensor:
-    """sqrt(sum of g*g over all tensors), 0-dim, accumulated in at least float32."""
-    squares = [grad.to(torch.promote_types(grad.dtype, torch.float32)).pow(2).sum() for grad in grads]
-    return torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
-
-
-@torch.no_grad()
-def clip_norm_(grads: Sequence[Tensor], max_norm: float) -> Tensor:
-    """The plain loop; returns the total norm before scaling, 0-dim."""
-    total = plain_total_norm(grads)
-    coefficient = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-    for grad in grads:
-        grad.mul_(coefficient.to(grad.dtype))
-    return total
-
-
 class FusedClipNorm:
     """Clip the 2-norm of all gradients together, as torch.nn.utils.clip_grad_norm_ does."""
 
-    def __init__(self, parameters: Iterable[Tensor], max_norm: float, *, backend: str | None = None) -> None:
+    def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
         """`parameters` decides the dtype of the limit `max_norm_t`, of shape [1]: float32 if there are none."""
         first = next(iter(parameters), None)
         # Always on the CPU: Python reads it in every call, and must not wait for a device.
         self.dtype = torch.float32 if first is None else first.dtype
         self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
-        self.backend = backend
         self._native: Any = None
 
     @torch.no_grad()
@@ -56,14 +38,11 @@ class FusedClipNorm:
         grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
             return torch.tensor(0.0)
-        chosen = choose("FusedClipNorm", grads[0].device.type, self.backend)
         limit = float(self.max_norm_t)
-        if chosen == "habana":
+        if choose("FusedClipNorm", grads[0].device.type) == "habana":
             self._native = self._native or native_op("FusedClipNorm")(params, limit)
             clipped: Tensor = self._native.clip_norm(params)
             return clipped
-        if chosen == "reference":
-            return clip_norm_(grads, limit).reshape(1)
         total = total_norm(grads)
         coefficient = torch.clamp(limit / (total + 1e-6), max=1.0)
         for parts, _ in alike(grads):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -17,33 +17,20 @@ from perftool.fused.optimizers.tensors import are_ordinary, is_sharded, local_pa
 register_everywhere("FusedEMA")
 
 
-@torch.no_grad()
-def ema_(averages: Sequence[Tensor], values: Sequence[Tensor], *, decay: float) -> None:
-    """The plain loop."""
-    for average, value in zip(averages, values, strict=True):
-        if average.is_floating_point():
-            average.copy_(average * decay + (1 - decay) * value)
-        else:
-            average.copy_(value)
-
-
 class FusedEMA:
     """A moving average of a model's parameters and buffers; integer buffers are copied.
 
     `ema` is the averaged model, a deep copy in evaluation mode, `updates` the number of updates so far.
     """
 
-    def __init__(
-        self, model: nn.Module, decay: float = 0.9999, updates: int = 0, *, backend: str | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, decay: float = 0.9999, updates: int = 0) -> None:
         """`model` may be wrapped in (Distributed)DataParallel; ValueError for a negative decay."""
         if decay < 0.0:
             raise ValueError(f"Invalid decay value: {decay}")
         self._limit, self.updates = decay, updates
         entry = next(chain(model.parameters(), model.buffers()), torch.empty(0))
-        self._backend = choose("FusedEMA", entry.device.type, backend)
         self._native: Any = None
-        if self._backend == "habana":
+        if choose("FusedEMA", entry.device.type) == "habana":
             self._native = native_op("FusedEMA")(model, decay, updates)
             self.ema: nn.Module = self._native.ema
             return
@@ -72,12 +59,7 @@ class FusedEMA:
             self.updates = self._native.updates
             return
         self.updates += 1
-        decay = self.decay(self.updates)
-        averages, values = _state(self.ema), _state(model)
-        if self._backend == "reference":
-            ema_(averages, values, decay=decay)
-        else:
-            _average(averages, values, 1 - decay)
+        _average(_state(self.ema), _state(model), 1 - self.decay(self.updates))
 
     def update_attr(
         self,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, check_lr_and_eps
-from perftool.fused.optimizers.clip_norm import plain_total_norm
 from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, register_optimizer
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
@@ -26,46 +25,13 @@ _ZEROS = (
 )
 
 
-@torch.no_grad()
-def lamb_(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    exp_avgs: Sequence[Tensor],
-    exp_avg_sqs: Sequence[Tensor],
-    *,
-    step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float = 0.0,
-    bias_correction: bool = True,
-    grad_averaging: bool = True,
-    max_grad_norm: float | None = 1.0,
-    use_lamb: bool = False,
-) -> None:
-    """The plain loop. The trust ratio is 1 where norm(u) is 0, and without decay if not `use_lamb`."""
-    clip = max(1.0, float(plain_total_norm(grads)) / max_grad_norm) if max_grad_norm is not None else 1.0
-    c1, c2 = (1 - beta1**step, 1 - beta2**step) if bias_correction else (1.0, 1.0)
-    beta3 = 1 - beta1 if grad_averaging else 1.0
-    for param, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
-        grad = grad / clip
-        m.mul_(beta1).add_(grad, alpha=beta3)
-        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        update = (m / c1) / ((v / c2).sqrt() + eps) + weight_decay * param
-        if weight_decay or use_lamb:
-            size = update.norm()
-            update = update * torch.where(size > 0, param.norm() / size, torch.ones_like(size))
-        param.sub_(update, alpha=lr)
-
-
 class FusedLamb(FusedOptimizer):
     """LAMB (https://arxiv.org/abs/1904.00962) as Gaudi computes it.
 
     `weight_decay` defaults to the 0.01 of Gaudi's code; its documentation says 0.0. Weights of norm zero stay
-    zero: the trust ratio has no guard for them. `adam_w_mode` and `fused` change nothing, decay is always
-    decoupled. The clipping norm is that of the whole optimizer, its limit that of the constructor;
-    gradients above it are divided in place. `step()` returns None.
+    zero: the trust ratio has no guard for them. It is 1 where norm(u) is 0, and without decay if not `use_lamb`.
+    `adam_w_mode` and `fused` change nothing, decay is always decoupled. The clipping norm is that of the whole
+    optimizer, its limit that of the constructor; gradients above it are divided in place. `step()` returns None.
     """
 
     op = "FusedLamb"

@@ -1,4 +1,8 @@
-"""LARS: g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps."""
+"""LARS: g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps.
+
+That is usually FusedResourceApplyMomentum: b = g in the first step, else momentum*b - g; w += b. Without momentum
+w += g in every step.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from perftool.fused.dispatch import choose, native_op, register_everywhere
-from perftool.fused.optimizers.optimizer import FusedOptimizer, Group
-from perftool.fused.optimizers.resource_momentum import FusedResourceApplyMomentum
-from perftool.fused.optimizers.tensors import alike, is_sharded, local_part, norms
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, refuse_negative, register_optimizer
+from perftool.fused.optimizers.sgd import SGD
+from perftool.fused.optimizers.tensors import alike, local_part, norms
 
 register_everywhere("FusedLars")
+register_optimizer("FusedResourceApplyMomentum", SGD)
 
 _TWO_RATES = (
     "FusedLars scales gradients by the learning rate, as on a Gaudi, and {} multiplies by it again."
@@ -29,35 +34,64 @@ _MASK_TOO_SHORT = (
 )
 
 
-@torch.no_grad()
-def lars_scale_(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    mask: Sequence[int],
-    *,
-    lr: float,
-    weight_decay: float = 0.0,
-    eeta: float = 1e-3,
-    eps: float = 1e-8,
-) -> None:
-    """The plain loop: g = lr*g where the mask is 0; a ratio of 1 where norm(w) or norm(g) is 0."""
-    for param, grad, adapt in zip(params, grads, mask, strict=True):
-        if not adapt:
-            grad.mul_(lr)
-            continue
-        w, g = param.norm(), grad.norm()
-        ratio = eeta * w / (g + weight_decay * w + eps)
-        ratio = torch.where((w > 0) & (g > 0), ratio, torch.ones_like(ratio))
-        grad.add_(param, alpha=weight_decay).mul_(ratio * lr)
+_ADDING = (
+    "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."
+    " Give it a momentum."
+)
+
+
+class FusedResourceApplyMomentum(FusedOptimizer):
+    """Momentum that adds gradients unscaled: the optimizer for FusedLars, which scales them by lr. `lr`, `weight_decay`
+    and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the gradient and all
+    later ones subtract it; without momentum every step is a first one, and a warning says so once.
+    """
+
+    op = "FusedResourceApplyMomentum"
+    kernel = SGD
+    sparse_error = "ResourceApplyMomentum does not support sparse gradients"
+    _warned = False
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        momentum: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        backend: str | None = None,
+    ) -> None:
+        """ValueError for a negative rate, and for Nesterov without momentum."""
+        refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
+        if nesterov and momentum == 0:
+            raise ValueError("Nesterov momentum requires a momentum")
+        super().__init__(params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+
+    def _update(self, group: Group, batch: Batch) -> None:
+        momentum = group["momentum"]
+        if not momentum and not self._warned:
+            self._warned = True
+            warnings.warn(_ADDING, stacklevel=2)
+        # b = momentum*b + (1 - dampening)*g; w -= lr*b: a dampening of 2 subtracts g, a rate of -1 adds b.
+        dampening = 2.0 if momentum and group["step"] > 1 else 0.0
+        self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
+
+    def _states(self, group: Group) -> dict[str, torch.dtype | None]:
+        return {"momentum_buffer": None} if group["momentum"] else {}
+
+    def _continue_from(self, group: Group, count: int) -> None:
+        # A state of Gaudi's class has no count: a momentum shows that the first step is done.
+        begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
+        super()._continue_from(group, max(count, int(begun)))
 
 
 class FusedLars(Optimizer):
     """LARS (https://arxiv.org/abs/1708.03888) around another optimizer, whose groups and state it shares.
 
     `skip_mask` holds 1 for parameters that are adapted and 0 for those whose gradients are only multiplied by
-    lr; positions restart in every group. Gradients are overwritten, then the wrapped optimizer steps
-    without weight decay and with its own learning rate: wrap one that adds gradients without it, such as
-    FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
+    lr; positions restart in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten,
+    then the wrapped optimizer steps without weight decay and with its own learning rate: wrap one that adds gradients
+    without it, such as FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
     """
 
     def __init__(
@@ -66,13 +100,11 @@ class FusedLars(Optimizer):
         skip_mask: Sequence[int] | Tensor,
         eeta: float = 0.001,
         eps: float = 1e-8,
-        *,
-        backend: str | None = None,
     ) -> None:
         """`eeta`: the trust coefficient; `eps` keeps the ratio finite."""
         self.optim = optimizer
         self.skip_mask = [int(each) for each in skip_mask]
-        self.eeta, self.eps, self.backend = eeta, eps, backend
+        self.eeta, self.eps = eeta, eps
         self._start()
 
     _warned = False
@@ -97,7 +129,7 @@ class FusedLars(Optimizer):
         return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("optim", "skip_mask", "eeta", "eps", "backend")}
+        return {name: getattr(self, name) for name in ("optim", "skip_mask", "eeta", "eps")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -123,8 +155,7 @@ class FusedLars(Optimizer):
     def step(self) -> None:  # type: ignore[override]
         """Scale all gradients in place, then step the wrapped optimizer without weight decay."""
         params = [param for group in self.param_groups for param in group["params"]]
-        choice = choose("FusedLars", params[0].device.type, self.backend)
-        if choice == "habana":
+        if choose("FusedLars", params[0].device.type) == "habana":
             lars = native_op("FusedLars")
             self._native = self._native or lars(self.optim, self.skip_mask, self.eeta, self.eps)
             self._native.step()
@@ -132,7 +163,7 @@ class FusedLars(Optimizer):
         self._warn_of_two_rates()
         with self._taking_over_decay() as decays:
             for group, decay in zip(self.param_groups, decays, strict=True):
-                self._scale_group(group, decay, choice)
+                self._scale_group(group, decay)
             self.optim.step()
 
     def _warn_of_two_rates(self) -> None:
@@ -154,7 +185,7 @@ class FusedLars(Optimizer):
             for group, decay in zip(self.param_groups, kept, strict=True):
                 group["weight_decay"] = decay
 
-    def _scale_group(self, group: Group, decay: float, backend: str) -> None:
+    def _scale_group(self, group: Group, decay: float) -> None:
         params, lr = group["params"], float(group["lr"])
         if len(self.skip_mask) < len(params):
             raise RuntimeError(_MASK_TOO_SHORT.format(len(params), len(self.skip_mask)))
@@ -170,11 +201,7 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            if backend == "reference" and not any(map(is_sharded, owners)):
-                ones = [1] * len(owners)
-                lars_scale_(weights, grads, ones, lr=lr, weight_decay=decay, eeta=self.eeta, eps=self.eps)
-            else:
-                self._scale(owners, weights, grads, lr, decay)
+            self._scale(owners, weights, grads, lr, decay)
 
     def _scale(self, owners: list[Tensor], params: list[Tensor], grads: list[Tensor], lr: float, decay: float) -> None:
         weights, sizes = norms(params, owners), norms(grads, owners)

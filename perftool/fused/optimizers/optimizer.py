@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from perftool.fused.dispatch import ANY_DEVICE, Implementation, choose, native_op, register, register_native
+from perftool.fused.dispatch import choose, native_op, register, register_native
 from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dense, is_laid_like, is_sharded, local_part
 
 Group = dict[str, Any]
@@ -88,8 +88,8 @@ def register_optimizer(op: str, kernel: Kernel, module: str | None = None) -> No
     """Register Gaudi's class, and both forms of a kernel, as implementations of an optimizer."""
     register_native(op, module)
     for device_type in ("cpu", "cuda"):
-        register(Implementation(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type)))
-    register(Implementation(op, "reference", ANY_DEVICE))
+        register(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type))
+    register(op, "reference")
 
 
 def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tensor]]) -> list[Batch]:

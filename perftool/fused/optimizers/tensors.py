@@ -44,14 +44,7 @@ def are_regular(lists: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -
 
 def is_dense(tensor: Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlaps, in any order of dimensions."""
-    if tensor.is_contiguous():
-        return True
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def linear(tensor: Tensor) -> Tensor:

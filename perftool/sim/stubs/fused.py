@@ -30,7 +30,7 @@ _OPTIMIZERS = {
 # These update one group at a time, and copy the step size of each to the device.
 _BY_GROUP = frozenset({"FusedAdamW"})
 _STEP_SIZE = 4
-# The plain loops: the fast forms move parameters into buffers of their own.
+# The plain loops, whose operators the simulator knows.
 _BACKEND = "reference"
 
 
@@ -73,7 +73,7 @@ def _ema(simulation: Simulation) -> type:
 
         def __init__(self, model: Any, decay: float = 0.9999, updates: int = 0) -> None:
             with simulation.plain_tensors():
-                super().__init__(model, decay, updates, backend=_BACKEND)
+                super().__init__(model, decay, updates)
 
         def update(self, model: Any) -> None:
             """Include the current weights."""
@@ -89,7 +89,7 @@ def _lars(simulation: Simulation) -> type:
 
         def __init__(self, optimizer: Any, skip_mask: Any, eeta: float = 0.001, eps: float = 1e-8) -> None:
             with simulation.plain_tensors():
-                super().__init__(optimizer, skip_mask, eeta, eps, backend=_BACKEND)
+                super().__init__(optimizer, skip_mask, eeta, eps)
 
         def step(self, closure: Callable[[], Any] | None = None) -> Any:
             """Scale the gradients, then step."""
@@ -174,7 +174,7 @@ def _fused_clip_norm(simulation: Simulation) -> type:
 
         def __init__(self, parameters: Any, max_norm: float) -> None:
             with simulation.plain_tensors():
-                self._plain = fused.FusedClipNorm(parameters, max_norm, backend=_BACKEND)
+                self._plain = fused.FusedClipNorm(parameters, max_norm)
 
         def clip_norm(self, parameters: Any) -> torch.Tensor:
             """Scale the gradients in place; returns their former norm, of shape [1]."""
