@@ -6,15 +6,14 @@ buffer, which may be narrower than they are, reduced there, and copied back.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from perftool.fused.dispatch import choose, native, native_obstacle, register_everywhere
+from perftool.fused.dispatch import choose, native_obstacle, register_everywhere
+from perftool.fused.graphs.capture import HPUGraph, graph
 
 OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
@@ -24,14 +23,19 @@ CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of act
 register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
-@dataclass
 class GradientBuffer:
     """One flat tensor, a view of it for each gradient, and the native graphs that fill and empty it."""
 
-    parameters: list[torch.nn.Parameter]
-    views: list[torch.Tensor]
-    flat: torch.Tensor
-    graphs: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> None:
+        devices = {parameter.device for parameter in parameters}
+        if len(devices) != 1:
+            raise ValueError(f"all gradients must be on one device, not on {len(devices)}")
+        sizes = [parameter.numel() for parameter in parameters]
+        self.parameters = parameters
+        self.flat = torch.zeros(sum(sizes), dtype=dtype, device=devices.pop())
+        parts = torch.split(self.flat, sizes)
+        self.views = [part.view(each.shape) for part, each in zip(parts, parameters, strict=True)]
+        self.graphs: dict[str, Any] = {}
 
     def _gradients(self) -> list[Any]:
         return [parameter.grad for parameter in self.parameters]
@@ -65,7 +69,7 @@ def all_reduce_gradients(
     if buffer is not None and list(map(id, active)) != list(map(id, buffer.parameters)):
         raise NotImplementedError(CHANGED_SET)
     if buffer is None or buffer.flat.dtype != fusion_buffer_dtype:
-        buffer = _new_buffer(active, fusion_buffer_dtype)
+        buffer = GradientBuffer(active, fusion_buffer_dtype)
         model.__dict__[STATE] = buffer
     device_type = buffer.flat.device.type
     recorded = use_hpu_graphs and choose(OP, device_type) == "habana"
@@ -78,27 +82,13 @@ def all_reduce_gradients(
         _run(buffer, "unpack", buffer.unpack, recorded)
 
 
-def _new_buffer(parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> GradientBuffer:
-    devices = {parameter.device for parameter in parameters}
-    if len(devices) != 1:
-        raise ValueError(f"all gradients must be on one device, not on {len(devices)}")
-    sizes = [parameter.numel() for parameter in parameters]
-    flat = torch.zeros(sum(sizes), dtype=dtype, device=devices.pop())
-    views = [part.view(parameter.shape) for part, parameter in zip(torch.split(flat, sizes), parameters, strict=True)]
-    return GradientBuffer(parameters, views, flat)
-
-
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
     """Run some copies, through a native graph that is recorded on the first call if wanted."""
     if not recorded:
         copies()
         return
     if name not in buffer.graphs:
-        hpu = importlib.import_module("habana_frameworks.torch.hpu")
-        graph = native("hpu", "HPUGraph")()
-        with hpu.stream(hpu.Stream()):
-            graph.capture_begin()
+        buffer.graphs[name] = HPUGraph("hpu")
+        with graph(buffer.graphs[name]):
             copies()
-            graph.capture_end()
-        buffer.graphs[name] = graph
     buffer.graphs[name].replay()

@@ -1,8 +1,8 @@
 """Selects the implementation of a fused op on each device, and gives the reason.
 
 Every op module registers its implementations when it is imported: `habana` is Gaudi's own, `fast` PyTorch's, and
-`reference` the plain form. The first of them that is usable runs. A choice made by the caller, or by the environment
-variable `PERFTOOL_FUSED_BACKEND`, is never replaced: it runs, or `BackendError` says why it cannot.
+`reference` the plain form. The first of them that is usable runs. If the environment variable `PERFTOOL_FUSED_BACKEND`
+names one, that one runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """An implementation requested by name cannot run here; the text says why."""
+    """The implementation that the environment asks for cannot run here; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class BackendReport:
 
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
-_first_choices: dict[tuple[str, str], str] = {}
+_choices: dict[tuple[str, str, str | None], str] = {}
 
 
 def register(
@@ -46,7 +46,7 @@ def register(
 ) -> None:
     """Add a way to run an op on some types of device. `obstacle()` is None, or the reason why it cannot run here."""
     _registry.setdefault(op, {})[name, devices] = obstacle
-    _first_choices.clear()
+    _choices.clear()
 
 
 def candidates(op: str, device_type: str) -> dict[str, str | None]:
@@ -66,18 +66,17 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
     return obstacle()
 
 
-def choose(op: str, device_type: str, requested: str | None = None) -> str:
-    """The implementation of `op` on a type of device; BackendError for a `requested` one that is not usable."""
-    if requested or os.environ.get(ENVIRONMENT_VARIABLE):
-        return _chosen(op, device_type, requested)[0]
-    if (op, device_type) not in _first_choices:
-        _first_choices[op, device_type] = _chosen(op, device_type)[0]
-    return _first_choices[op, device_type]
+def choose(op: str, device_type: str) -> str:
+    """The implementation of `op` on a type of device; BackendError if what the environment asks for cannot run."""
+    key = op, device_type, os.environ.get(ENVIRONMENT_VARIABLE)
+    if key not in _choices:
+        _choices[key] = _chosen(op, device_type)[0]
+    return _choices[key]
 
 
-def _chosen(op: str, device_type: str, requested: str | None = None) -> tuple[str, str]:
+def _chosen(op: str, device_type: str) -> tuple[str, str]:
     """The name, and why."""
-    wanted = requested or os.environ.get(ENVIRONMENT_VARIABLE)
+    wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []
@@ -90,7 +89,7 @@ def _chosen(op: str, device_type: str, requested: str | None = None) -> tuple[st
         raise BackendError(f"{op} has no implementation {wanted!r}; it has {', '.join(obstacles) or 'none'}.")
     if (obstacle := obstacles[wanted]) is not None:
         raise BackendError(f"{op} cannot use {wanted!r}: {obstacle}.")
-    return wanted, f"asked for by {'the caller' if requested else ENVIRONMENT_VARIABLE}"
+    return wanted, f"asked for by {ENVIRONMENT_VARIABLE}"
 
 
 def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:

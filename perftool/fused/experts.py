@@ -6,7 +6,6 @@ device only once.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from perftool.fused.dispatch import choose, register_everywhere
+from perftool.fused.dispatch import choose, native_obstacle, register_everywhere
 
 OP = "mixture_of_experts"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -26,10 +25,9 @@ Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
-    try:
-        importlib.import_module("habana_frameworks.torch.core")
-    except ImportError as error:
-        return str(error)
+    """Importing `core` loads Gaudi's ops."""
+    if (obstacle := native_obstacle("core", "__name__")) is not None:
+        return obstacle
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
 
 

@@ -13,10 +13,11 @@ from torch import nn
 from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
 from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD
+from perftool.fused.dispatch import ENVIRONMENT_VARIABLE
 from perftool.fused.optimizers.adamw import adamw_
 from perftool.fused.optimizers.sgd import sgd_
 
-STAGES = pytest.mark.parametrize("backend", [None, "fast", "reference"])
+STAGES = pytest.mark.parametrize("backend", ["", "fast", "reference"])
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
@@ -25,9 +26,10 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, tor
     "options",
     [{}, {"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}],
 )
-def test_sgd_is_the_sgd_of_torch(backend, options):
+def test_sgd_is_the_sgd_of_torch(monkeypatch, backend, options):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
     ours, theirs = parameters(), parameters()
-    fused = FusedSGD(ours, 0.1, **options, backend=backend)
+    fused = FusedSGD(ours, 0.1, **options)
     plain = torch.optim.SGD(theirs, 0.1, **options, foreach=False)
     for step in range(5):
         give_gradients(ours, theirs, seed=step)
@@ -37,10 +39,11 @@ def test_sgd_is_the_sgd_of_torch(backend, options):
 
 
 @STAGES
-def test_sgd_starts_its_buffer_at_zero_so_dampening_acts_on_the_first_gradient(backend):
+def test_sgd_starts_its_buffer_at_zero_so_dampening_acts_on_the_first_gradient(monkeypatch, backend):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
     (param,) = [nn.Parameter(torch.tensor([1.0, 2.0]))]
     other = nn.Parameter(torch.tensor([5.0]))
-    fused = FusedSGD([param, other], 0.5, 0.9, 0.0, 0.25, backend=backend)
+    fused = FusedSGD([param, other], 0.5, 0.9, 0.0, 0.25)
     param.grad, other.grad = torch.tensor([1.0, -2.0]), torch.tensor([4.0])
     fused.step()
     assert param.tolist() == [1.0 - 0.5 * 0.75, 2.0 + 0.5 * 0.75 * 2.0]
@@ -53,10 +56,11 @@ def test_sgd_takes_weight_decay_before_dampening():
 
 
 @STAGES
-def test_adagrad_is_the_adagrad_of_torch(backend):
+def test_adagrad_is_the_adagrad_of_torch(monkeypatch, backend):
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
     ours, theirs = parameters(), parameters()
     options = {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.01, "initial_accumulator_value": 0.2}
-    fused = FusedAdagrad(ours, **options, backend=backend)
+    fused = FusedAdagrad(ours, **options)
     plain = torch.optim.Adagrad(theirs, **options, foreach=False)
     for step in range(5):
         give_gradients(ours, theirs, seed=step)
@@ -92,12 +96,13 @@ def test_a_rate_per_group_of_adagrad_is_kept_and_said_to_be_ours():
 
 @STAGES
 @pytest.mark.parametrize("bias_correction", [True, False])
-def test_adamw_adds_eps_to_the_plain_root(backend, bias_correction):
+def test_adamw_adds_eps_to_the_plain_root(monkeypatch, backend, bias_correction):
     """A loop in double precision over the definition, with gradients near eps, where torch's form differs."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
     ours = parameters()
     weights = [param.detach().double() for param in ours]
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    fused = FusedAdamW(ours, 1e-2, (0.8, 0.95), 1e-3, 0.1, bias_correction, backend=backend)
+    fused = FusedAdamW(ours, 1e-2, (0.8, 0.95), 1e-3, 0.1, bias_correction)
     for step in range(1, 6):
         grads = give_gradients(ours, seed=step, scale=1e-3)
         fused.step()

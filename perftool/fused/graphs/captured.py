@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unflatten
 
 from perftool.fused.graphs.capture import HPUGraph, graph
 from perftool.fused.graphs.record import GraphCaptureError
@@ -20,9 +20,7 @@ STALE = (
     " memory it needs. Run backward before the module is called again with the same input shapes."
 )
 
-
 _A_TENSOR = object()
-
 GraphKey = tuple[Hashable, ...]
 
 
@@ -104,7 +102,7 @@ class CapturedCall:
     @property
     def captured_outputs(self) -> Any:
         """The results of the captured run, without gradient history."""
-        return tree_unflatten([_detached(output) for output in self._outputs], self._structure)
+        return tree_map_only(Tensor, Tensor.detach, tree_unflatten(self._outputs, self._structure))
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """Copy the tensors in, replay, return the outputs; differentiable if captured so."""
@@ -204,7 +202,3 @@ def _side_stream() -> Iterator[None]:
 
 def _has_gradient(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
-
-
-def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value

@@ -9,14 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.optimizers.optimizer import (
-    Batch,
-    FusedOptimizer,
-    Group,
-    Kernel,
-    refuse_negative,
-    register_optimizer,
-)
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel, refuse_negative
 
 
 def fused_adagrad_(
@@ -58,8 +51,6 @@ def adagrad_(
 _PROBE = {"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5}
 ADAGRAD = Kernel(fused_adagrad_, adagrad_, states=1, probe=_PROBE)
 
-register_optimizer("FusedAdagrad", ADAGRAD)
-
 _FROZEN = (
     "FusedAdagrad keeps the learning rate with which a group was added, as on a Gaudi: a scheduler changes nothing."
     " `lr_decay` does."
@@ -92,8 +83,6 @@ class FusedAdagrad(FusedOptimizer):
         weight_decay: float = 0,
         initial_accumulator_value: float = 0,
         eps: float = 1e-10,
-        *,
-        backend: str | None = None,
     ) -> None:
         """ValueError for a negative argument."""
         rates = {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay}
@@ -101,7 +90,6 @@ class FusedAdagrad(FusedOptimizer):
         refuse_negative({**rates, **start, "epsilon value": eps})
         super().__init__(
             params,
-            backend,
             lr=lr,
             lr_decay=lr_decay,
             weight_decay=weight_decay,

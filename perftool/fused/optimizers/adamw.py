@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel, register_optimizer
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel
 from perftool.fused.optimizers.tensors import are_ordinary, is_dense, is_sharded, linear
 
 MomentsDtype = torch.dtype | tuple[torch.dtype, torch.dtype] | None
@@ -80,8 +80,6 @@ def adamw_(
 _PROBE = {"step": 3, "lr": 0.5, "beta1": 0.5, "beta2": 0.75, "eps": 0.5, "weight_decay": 0.5}
 ADAMW = Kernel(fused_adamw_, adamw_, states=2, probe=_PROBE)
 
-register_optimizer("FusedAdamW", ADAMW)
-
 
 def is_scaled(dtype: torch.dtype | None) -> bool:
     """Whether moments of this dtype have a scale."""
@@ -125,8 +123,6 @@ class FusedAdamW(FusedOptimizer):
         weight_decay: float = 0.0,
         bias_correction: bool = True,
         moments_dtype: MomentsDtype = None,
-        *,
-        backend: str | None = None,
     ) -> None:
         """`moments_dtype`: one dtype or a pair, bfloat16 to halve the state, FP8 for a quarter of it."""
         check_lr_and_eps(lr, eps)
@@ -136,7 +132,6 @@ class FusedAdamW(FusedOptimizer):
         moment_dtypes(moments_dtype)
         super().__init__(
             params,
-            backend,
             lr=lr,
             betas=betas,
             eps=eps,
@@ -175,7 +170,7 @@ class FusedAdamW(FusedOptimizer):
         beta1, beta2 = group["betas"]
         names = ("step", "eps", "weight_decay", "bias_correction")
         options = {"lr": float(group["lr"]), "beta1": beta1, "beta2": beta2, **{name: group[name] for name in names}}
-        adamw_step(self._form(batch), batch, **options)
+        adamw_step(self.kernel.form(self.op, batch), batch, **options)
 
 
 def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:

@@ -48,7 +48,7 @@ class FusedClipNorm:
         for parts, _ in alike(grads):
             if are_ordinary(parts):
                 torch._foreach_mul_(parts, coefficient.to(parts[0].device, parts[0].dtype))
-                continue
-            for part in parts:
-                part.mul_(float(coefficient))
+            else:
+                for part in parts:
+                    part.mul_(float(coefficient))
         return total.reshape(1)

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from perftool.fused.optimizers.adamw import ADAMW, MOMENTS, check_lr_and_eps
-from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, register_optimizer
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
-
-register_optimizer("FusedLamb", ADAMW)
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
 """The constructor's arguments besides the groups, under the names of Gaudi's class."""
@@ -56,8 +54,6 @@ class FusedLamb(FusedOptimizer):
         use_lamb: bool = False,
         fused: bool = False,
         dtype: torch.dtype | None = None,
-        *,
-        backend: str | None = None,
     ) -> None:
         """`max_grad_norm=None`: no clipping; `use_lamb`: trust ratio without decay; `dtype`: of the norm."""
         if amsgrad:
@@ -67,7 +63,6 @@ class FusedLamb(FusedOptimizer):
         self.adam_w_mode, self.fused = int(adam_w_mode), fused
         super().__init__(
             params,
-            backend,
             lr=lr,
             bias_correction=bias_correction,
             betas=betas,
@@ -133,7 +128,7 @@ class FusedLamb(FusedOptimizer):
         correction = math.sqrt(1 - beta2 ** group["step"]) if group["bias_correction"] else 1.0
         options = {"step": group["step"], "beta1": beta1, "beta2": beta2, "bias_correction": group["bias_correction"]}
         rates = {"lr": -1.0 / averaged, "eps": group["eps"] * correction, "weight_decay": 0.0}
-        self._form(part)(updates, part.grads, *part.states.values(), **rates, **options)
+        self.kernel.form(self.op, part)(updates, part.grads, *part.states.values(), **rates, **options)
         for moment in firsts if averaged != 1.0 else ():
             moment.div_(averaged)
 

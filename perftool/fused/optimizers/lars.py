@@ -16,12 +16,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from perftool.fused.dispatch import choose, native_op, register_everywhere
-from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, refuse_negative, register_optimizer
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, refuse_negative
 from perftool.fused.optimizers.sgd import SGD
 from perftool.fused.optimizers.tensors import alike, local_part, norms
 
 register_everywhere("FusedLars")
-register_optimizer("FusedResourceApplyMomentum", SGD)
 
 _TWO_RATES = (
     "FusedLars scales gradients by the learning rate, as on a Gaudi, and {} multiplies by it again."
@@ -58,14 +57,12 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         momentum: float = 0,
         weight_decay: float = 0,
         nesterov: bool = False,
-        *,
-        backend: str | None = None,
     ) -> None:
         """ValueError for a negative rate, and for Nesterov without momentum."""
         refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and momentum == 0:
             raise ValueError("Nesterov momentum requires a momentum")
-        super().__init__(params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
     def _update(self, group: Group, batch: Batch) -> None:
         momentum = group["momentum"]
@@ -95,11 +92,7 @@ class FusedLars(Optimizer):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        skip_mask: Sequence[int] | Tensor,
-        eeta: float = 0.001,
-        eps: float = 1e-8,
+        self, optimizer: Optimizer, skip_mask: Sequence[int] | Tensor, eeta: float = 0.001, eps: float = 1e-8
     ) -> None:
         """`eeta`: the trust coefficient; `eps` keeps the ratio finite."""
         self.optim = optimizer

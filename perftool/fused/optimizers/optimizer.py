@@ -17,9 +17,6 @@ from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dens
 
 Group = dict[str, Any]
 
-PROBED = 67
-"""Elements of a probe: some full vectors for any processor, and a remainder."""
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -72,15 +69,16 @@ class Kernel:
 
     @torch.no_grad()
     def _result(self, form: Callable[..., None], device_type: str, dtype: torch.dtype) -> Tensor:
-        values = torch.linspace(0.25, 1.0, PROBED, dtype=torch.float64).to(device_type, dtype)
+        # 67 elements are some full vectors for any processor, and a remainder.
+        values = torch.linspace(0.25, 1.0, 67, dtype=torch.float64).to(device_type, dtype)
         operands = [values * (1 + i) for i in range(2 + self.states)]
         form(*([operand] for operand in operands), **self.probe)
         return torch.stack([operands[0], *operands[2:]]).double()
 
-    def form(self, op: str, batch: Batch, backend: str | None = None) -> Callable[..., None]:
+    def form(self, op: str, batch: Batch) -> Callable[..., None]:
         """The form that runs for an optimizer: the fused kernel where it is selected and right, else the plain loop."""
         like = batch.params[0]
-        fast = batch.ordinary and choose(op, like.device.type, backend) == "fast"
+        fast = batch.ordinary and choose(op, like.device.type) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
@@ -121,7 +119,7 @@ class FusedOptimizer(Optimizer):
 
     A group has one step counter, `group[counter]`, which all its parameters share. Parameters, gradients and
     states keep their memory. Sharded parameters (DTensor) are stepped shard by shard, other subclasses of Tensor
-    by the public operators of their class. The keyword `backend`, a name of `perftool.fused.dispatch`, is not Gaudi's.
+    by the public operators of their class.
     """
 
     op: ClassVar[str]
@@ -132,15 +130,16 @@ class FusedOptimizer(Optimizer):
     unsupported: ClassVar[tuple[str, ...]] = ("maximize", "amsgrad")
 
     # Class attributes, because unpickling does not call __init__.
-    backend: str | None = None
     _native: Any = None
     _stepped = False
 
-    def __init__(self, params: Any, backend: str | None, **defaults: Any) -> None:
+    def __init_subclass__(cls) -> None:
+        """Register the op that a subclass names."""
+        if "op" in cls.__dict__:
+            register_optimizer(cls.op, cls.kernel)
+
+    def __init__(self, params: Any, **defaults: Any) -> None:
         super().__init__(params, defaults)
-        self.backend = backend
-        if backend is not None:
-            choose(self.op, self._device_type(), backend)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -171,11 +170,8 @@ class FusedOptimizer(Optimizer):
         """Step the parameters of one batch."""
         raise NotImplementedError
 
-    def _form(self, batch: Batch) -> Callable[..., None]:
-        return self.kernel.form(self.op, batch, self.backend)
-
     def _run(self, batch: Batch, **options: Any) -> None:
-        self._form(batch)(batch.params, batch.grads, *batch.states.values(), **options)
+        self.kernel.form(self.op, batch)(batch.params, batch.grads, *batch.states.values(), **options)
 
     def _batches(self, group: Group, owners: list[Tensor]) -> list[Batch]:
         grads: list[Any] = [owner.grad for owner in owners]
@@ -218,7 +214,7 @@ class FusedOptimizer(Optimizer):
     def _steps_natively(self) -> bool:
         """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
         if self._native is None:
-            if self._stepped or choose(self.op, self._device_type(), self.backend) != "habana":
+            if self._stepped or choose(self.op, self._device_type()) != "habana":
                 return False
             self._native = native_op(self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
@@ -235,9 +231,6 @@ class FusedOptimizer(Optimizer):
         """The type of device of all parameters; the CPU's if they are on several."""
         types = {param.device.type for group in self.param_groups for param in group["params"]}
         return types.pop() if len(types) == 1 else "cpu"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "backend": self.backend}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -8,14 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from perftool.fused.optimizers.optimizer import (
-    Batch,
-    FusedOptimizer,
-    Group,
-    Kernel,
-    refuse_negative,
-    register_optimizer,
-)
+from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Kernel, refuse_negative
 
 
 def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
@@ -47,8 +40,6 @@ def sgd_(
 _PROBE = {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.5, "dampening": 0.0, "nesterov": True}
 SGD = Kernel(fused_sgd_, sgd_, states=1, probe=_PROBE)
 
-register_optimizer("FusedSGD", SGD)
-
 
 class FusedSGD(FusedOptimizer):
     """Stochastic gradient descent, with momentum as in torch.optim.SGD except for its start.
@@ -70,8 +61,6 @@ class FusedSGD(FusedOptimizer):
         weight_decay: float = 0,
         dampening: float = 0,
         nesterov: bool = False,
-        *,
-        backend: str | None = None,
     ) -> None:
         """ValueError for negative rates, and for Nesterov without momentum or with dampening."""
         rates = {"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay}
@@ -79,7 +68,7 @@ class FusedSGD(FusedOptimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(
-            params, backend, lr=lr, momentum=momentum, weight_decay=weight_decay, dampening=dampening, nesterov=nesterov
+            params, lr=lr, momentum=momentum, weight_decay=weight_decay, dampening=dampening, nesterov=nesterov
         )
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,6 @@ LARGE = 2**22
 """Elements that a norm adds up at a time: on a CPU one sum in float32 over 25 million elements is off by a thousandth,
 over 4 million by less than a ten-thousandth."""
 
-_norm: Callable[..., Tensor] = torch.linalg.vector_norm
 _dtype = attrgetter("dtype")
 
 
@@ -91,7 +90,7 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
     Norms of wrappers are on the CPU, because a wrapper may not know the operators that follow.
     """
     if not are_ordinary(tensors):
-        found = torch.tensor([float(_norm(each)) for each in tensors])
+        found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])
     else:
         # PyTorch adds up in float32 and rounds once; a float16 norm might overflow.
         dtype = torch.float32 if tensors[0].dtype == torch.float16 else None
@@ -112,7 +111,8 @@ def total_norm(tensors: list[Tensor]) -> Tensor:
     """The 2-norm of all tensors together: 0-dim, on the device of the first."""
     found = [norms(*group) for group in alike(tensors)]
     dtype = max((part.dtype for part in found), key=lambda each: each.itemsize)
-    return _norm(torch.cat([part.to(tensors[0].device, dtype) for part in found]))
+    parts = [part.to(tensors[0].device, dtype) for part in found]
+    return torch.linalg.vector_norm(torch.cat(parts))  # type: ignore[no-any-return]
 
 
 def _sum_over_ranks(values: Tensor, owners: Sequence[Tensor]) -> Tensor:

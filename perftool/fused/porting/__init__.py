@@ -14,8 +14,7 @@ import torch
 
 from perftool.fused.porting.bridge import modules, not_provided, registered_ops
 from perftool.fused.porting.device_remap import enter
-from perftool.fused.porting.frameworks import Absent, module
-from perftool.fused.porting.names import BASE
+from perftool.fused.porting.frameworks import BASE, Absent, module
 
 _PACKAGES = ("habana_frameworks", "lightning_habana")
 _installed = False

@@ -12,12 +12,18 @@ import torch
 
 from perftool import fused
 from perftool.fused.porting.device import device_modules
-from perftool.fused.porting.frameworks import module, placed, with_packages
+from perftool.fused.porting.frameworks import BASE, module, placed, with_packages
 from perftool.fused.porting.lightning import lightning_members
-from perftool.fused.porting.names import BASE, SETTINGS
 from perftool.fused.rotary import rotary_pos_embedding
 
 Members = dict[str, Any]
+
+SETTINGS = (
+    *("hpu_set_env", "hpu_reset_env", "hpu_initialize", "hpu_inference_initialize", "hpu_set_inference_env"),
+    *("hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions"),
+    *("_mark_params_as_const", "_check_params_as_const"),
+)
+"""Functions of `core` that prepare a model or change a setting of the bridge."""
 
 
 def not_provided(name: str) -> str:

@@ -13,9 +13,17 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.fused.porting.names import BASE, PLACES, SWITCHES
+from perftool.fused.porting.frameworks import BASE, PLACES
 
 Members = dict[str, Any]
+
+SWITCHES = (
+    *("enable_dynamic_shape", "disable_dynamic_shape", "enable_inference_mode", "disable_inference_mode"),
+    *("enable_quantization", "disable_quantization", "enable_optim_output_sif", "disable_optim_output_sif"),
+    *("enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization"),
+    *("disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "init", "empty_cache"),
+)
+"""Functions of `hpu` that switch a feature of the bridge."""
 
 _STREAMS = ("Stream", "StreamContext", "stream", "set_stream", "current_stream", "default_stream")
 _ON_CUDA = (
@@ -155,8 +163,7 @@ class HostEvent:
     def wait(self, stream: object = None) -> None:
         """Nothing to wait for."""
 
-    def synchronize(self) -> None:
-        """Nothing to wait for."""
+    synchronize = wait
 
     def query(self) -> bool:
         """True: all earlier work is done."""

@@ -1,4 +1,4 @@
-"""Packages of modules that exist only in memory; a missing name raises an error that says so."""
+"""The names of Gaudi's bridge, and packages of modules that exist only in memory; a missing name raises an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,24 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from perftool.fused.porting.names import BASE, modules_of
+from perftool.fused import NAMES
+
+BASE = "habana_frameworks.torch"
+
+PLACES: dict[str, tuple[str, ...]] = {"hpex.optimizers": ("Adam", "AdamW")}
+for (_, _place), _names in NAMES.items():
+    PLACES[_place] = (*PLACES.get(_place, ()), *_names)
+del PLACES[""]
+"""Names of ops by the module from which scripts import them."""
+
+FILES = {
+    **{name: name for names in PLACES.values() for name in names if name.startswith(("Fused", "C"))},
+    **{name: "RotaryPosEmbeddingHelper" for name in PLACES["hpex.kernels"] if "otary" in name.lower()},
+    "Adam": "MarkstepAdam",
+    "AdamW": "MarkstepAdamW",
+    "RmsNormBwdMode": "FusedRMSNorm",
+}
+"""The file below that module that defines an op; scripts import from there too."""
 
 Sentence = Callable[[str], str]
 """The message for a missing full name."""
@@ -45,7 +62,8 @@ def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The members of the modules below `BASE` that contain these ops on a Gaudi."""
     members: dict[str, dict[str, Any]] = {}
     for name, op in ops.items():
-        for place in modules_of(name):
+        places = [place for place, names in PLACES.items() if name in names]
+        for place in (*places, *(f"{place}.{FILES[name]}" for place in places if name in FILES)):
             members.setdefault(f"{BASE}.{place}", {})[name] = op
     return members
 

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from perftool.errors import PerfToolError
-from perftool.fused.porting.names import SETTINGS
+from perftool.fused.porting.bridge import SETTINGS
 from perftool.sim.own_stack import own_line
 from perftool.sim.session.simulation import Simulation
 

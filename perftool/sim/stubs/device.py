@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from perftool import fused
-from perftool.fused.porting.device import host_random
-from perftool.fused.porting.names import SWITCHES
+from perftool.fused.porting.device import SWITCHES, host_random
 from perftool.sim.machine.machine import Machine
 from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.frameworks import module

@@ -11,8 +11,7 @@ import torch
 
 from perftool import fused
 from perftool.fused.porting.bridge import registered_ops
-from perftool.fused.porting.frameworks import placed
-from perftool.fused.porting.names import BASE
+from perftool.fused.porting.frameworks import BASE, placed
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.patches import attribute
 from perftool.sim.session.fused_region import fused_op, shapes
@@ -30,8 +29,6 @@ _OPTIMIZERS = {
 # These update one group at a time, and copy the step size of each to the device.
 _BY_GROUP = frozenset({"FusedAdamW"})
 _STEP_SIZE = 4
-# The plain loops, whose operators the simulator knows.
-_BACKEND = "reference"
 
 
 def fused_modules(simulation: Simulation) -> list[ModuleType]:
@@ -134,7 +131,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes the method of that name
         with simulation.plain_tensors():
-            base.__init__(self, *args, **{**kwargs, "backend": _BACKEND})
+            base.__init__(self, *args, **kwargs)
 
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
         """One step: one kernel for all groups, or one per group, between two cuts of the lazy graph."""

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from perftool.fused.porting.bridge import library_members, ranks_of_launcher
-from perftool.fused.porting.names import BASE
+from perftool.fused.porting.frameworks import BASE
 from perftool.sim.ops.function_mode import HPU, is_hpu
 from perftool.sim.ops.op_work import tensors
 from perftool.sim.patches import attribute
