@@ -125,6 +125,7 @@ MAKERS = {
     "sgd": lambda params: FusedSGD(params, 0.05, 0.9, 0.01),
     "adagrad": FusedAdagrad,
     "adamw": FusedAdamW,
+    "adamw bf16": lambda params: FusedAdamW(params, moments_dtype=torch.bfloat16),
     "lamb": lambda params: FusedLamb(params, weight_decay=0.01),
     "lars": lambda params: FusedLars(FusedResourceApplyMomentum(params, 0.05, 0.9), [1] * len(params)),
 }

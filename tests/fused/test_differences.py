@@ -19,8 +19,6 @@ from perftool.fused.porting.bridge import modules
 
 FACTS = json.loads((Path(__file__).parent / "bridge_api.json").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[2] / "docs" / "fused" / "differences.md"
-# The keyword of ours that no Gaudi has, on all classes where it makes sense.
-OWN = {"backend"}
 
 
 def parameters(signature):
@@ -41,7 +39,7 @@ def value(node):
 def own_parameters(function):
     found = []
     for name, each in inspect.signature(function).parameters.items():
-        if name == "self" or (each.kind is each.KEYWORD_ONLY and name in OWN):
+        if name == "self":
             continue
         default = None if each.default is each.empty else ast.unparse(ast.parse(repr_of(each.default)))
         found.append((f"*{name}" if each.kind is each.VAR_POSITIONAL else name, default))

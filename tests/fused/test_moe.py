@@ -254,3 +254,19 @@ def test_both_forms_have_names_and_defaults():
         mixture_of_experts(x, table, weights, [x], [x], [x], False, "gelu", 0)
     with pytest.raises(TypeError, match="an unexpected keyword argument 'experts'"):
         mixture_of_experts(x, table, weights, [x], [x], False, "gelu", 0, 0, experts=1)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_it_computes_the_same_under_torch_compile(fused):
+    x, table, weights, w1, w2, w3 = inputs()
+    first = (joined(w1, w2),) if fused else (w1, w2)
+
+    def run(x):
+        return mixture_of_experts(x, table, weights, *first, w3, False, "silu", 0, 3).square().sum()
+
+    grads = []
+    for function in (run, torch.compile(run, backend="aot_eager")):
+        leaf = x.clone().requires_grad_()
+        function(leaf).backward()
+        grads.append(leaf.grad)
+    torch.testing.assert_close(*grads)

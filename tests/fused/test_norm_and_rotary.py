@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perftool.fused import (
     CTCLoss,
@@ -46,6 +48,15 @@ def test_rms_norm(dtype, of_gamma, result):
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=4 * tolerance, atol=8 * tolerance)
 
 
+@settings(max_examples=25)
+@given(shape=st.lists(st.integers(1, 7), max_size=3), size=st.integers(1, 40), eps=st.floats(1e-8, 1e-2))
+def test_rms_norm_of_any_shape(shape, size, eps):
+    torch.manual_seed(0)
+    x, gamma = torch.randn(*shape, size, dtype=torch.float64), torch.randn(size, dtype=torch.float64)
+    expected = x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * gamma
+    torch.testing.assert_close(FusedRMSNorm.apply(x, gamma, eps), expected)
+
+
 def turned(p, angles, mode):
     """Every pair of elements as a complex number times e^(i angle)."""
     half = p.size(-1) // 2
@@ -70,6 +81,25 @@ def test_given_positions(mode):
     torch.testing.assert_close(out, turned(p, angles[places].unsqueeze(1), mode))
     if mode == "BLOCKWISE":
         torch.testing.assert_close(RotaryPosEmbeddingHelperV2.apply(p, cos[None, None], sin[None, None], places), out)
+
+
+@settings(max_examples=25)
+@given(
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    tokens=st.integers(1, 9),
+    half=st.integers(1, 9),
+    mode=st.sampled_from(["BLOCKWISE", "PAIRWISE"]),
+)
+def test_any_shape_with_given_positions(batch, heads, tokens, half, mode):
+    torch.manual_seed(0)
+    p = torch.randn(batch, heads, tokens, 2 * half, dtype=torch.float64, requires_grad=True)
+    angles, places = torch.randn(12, half, dtype=torch.float64), torch.randint(0, 12, (batch, tokens))
+    out = apply_rotary_pos_emb(p, *tables(angles, mode), places, mode=RotaryPosEmbeddingMode[mode])
+    expected = turned(p, angles[places].unsqueeze(1).expand(-1, heads, -1, -1), mode)
+    torch.testing.assert_close(out, expected)
+    grads = [torch.autograd.grad(each.square().sum(), p)[0] for each in (out, expected)]
+    torch.testing.assert_close(*grads)
 
 
 @pytest.mark.parametrize("offset", [0, 3])
