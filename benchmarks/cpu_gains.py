@@ -333,8 +333,8 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "moving average": ("FUS105", partial(averaged, together=False), partial(averaged, together=True)),
     "loader, 0 and 1 worker": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=1)),
     "loader, 0 and 2 workers": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=2)),
-    "channels_last": ("ENG106", pictures, partial(pictures, channels_last=True)),
-    "compiled activations": (None, partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
+    "channels_last": ("ENG113", pictures, partial(pictures, channels_last=True)),
+    "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": (None, partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
 # Scripts with their first advice, and the steps before and after; None where there is none to follow.
@@ -427,7 +427,7 @@ def script_row(name: str) -> str:
     promised = said([found.gain if found and found.code == first else None for found in told])
     followed = "| " if first != code or after is None else f"{1e3 * quick:.1f} | {1 - quick / slow:.1%}"
     verdict = reports[0].verdict
-    answer = verdict.detail if first == "none" else verdict.headline
+    answer = verdict.apart if first == "none" else verdict.headline
     return f"| {name} | {first} | {1e3 * slow:.1f} | {followed} | {promised} | {answer} |"
 
 

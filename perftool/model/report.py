@@ -240,8 +240,8 @@ class Cause:
 @dataclass(frozen=True)
 class Verdict:
     """An expert's first summary: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the
-    effect of all fixes that can be modelled (empty where nothing is predicted). ``apart`` names the signal that
-    separates steps, and the parts of the recording outside the steady phase; empty where those are small.
+    effect of all fixes that can be modelled (empty where nothing is predicted). ``apart`` names the ops
+    that take most, the signal that separates steps, and the parts of the recording outside the steady phase.
     ``caveats`` limit what the rest says: ranks without a trace, an overloaded machine.
 
     ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.

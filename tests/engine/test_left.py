@@ -26,7 +26,7 @@ def told(folder: Path, work_us: float, **shapes: Any) -> str:
     ]
     path = folder / "trace.json"
     path.write_bytes(document(events, **H100))
-    return analyze(str(path)).verdict.detail
+    return analyze(str(path)).verdict.apart
 
 
 def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:

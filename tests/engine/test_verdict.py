@@ -63,9 +63,10 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = told(100_000_000), told(250_000_000)
     assert "of the time, but only at 36.4 % of what it could do, " in far.headline
-    assert far.detail == (
-        "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products. Its work: aten::add "
-        "100.0 %, at 36.4 % of its best. At the rates that the device reaches on good shapes 57.2 % of it would go."
+    assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
+    assert far.apart == (
+        "Its work: aten::add 100.0 %, at 36.4 % of its best. "
+        "At the rates that the device reaches on good shapes 57.2 % of it would go."
     )
     assert near.headline.startswith("The device is the limit")
     assert "could do" not in near.headline + near.detail
@@ -84,6 +85,21 @@ def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:
         "cpu_op": 100_000,
         "other": 400_000,
     }
+
+
+def test_an_op_without_a_model_says_nothing_against_the_recording_of_the_machine(tmp_path: Path) -> None:
+    machine = {
+        "version": 1, "machine": {"processor": "P"}, "process": {"threads": 1},
+        "peaks": {"products": {"fp32": 1e11}, "memory_bandwidth": 1e10},
+    }  # fmt: skip
+    shapes = {"Input Dims": [[100_000], []], "Input type": ["float", "double"]}
+    events = [step(1, 0, 1000), x("quantized::linear_dynamic", 0, 400), x("aten::mul", 500, 200, **shapes)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events, perftoolRecording=machine))
+
+    told = analyze([str(path)]).verdict
+
+    assert "quantized::linear_dynamic takes most: 40.0 % of the time; its best time is not known." in told.apart
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:

@@ -62,7 +62,7 @@ def compose(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
-        memory,
+        memory, any(op.roofline_ratio is not None for op in rates.ops) if rates else False,
     )  # fmt: skip
     return Report(
         inputs=inputs,

@@ -67,8 +67,8 @@ FELT = 0.005
 @dataclass(frozen=True)
 class VerdictInput:
     """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
-    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
-    are late only because they wait for another."""
+    that of the first of ``device_ops``, and ``rated`` whether the best of any op is known; ``device`` is the type of
+    the device. ``passed_on`` is a sentence on ranks that are late only because they wait for another."""
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]
@@ -89,6 +89,7 @@ class VerdictInput:
     top_reached: float | None = None
     passed_on: str = ""
     memory: Sequence[MemoryUse] = ()
+    rated: bool = False
 
 
 def verdict(run: VerdictInput) -> Verdict:
@@ -108,6 +109,7 @@ def verdict(run: VerdictInput) -> Verdict:
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
     detail = _detail(run)
+    most = _most(run)
     told_phase, rest = None, ""
     # A symptom shows that time is lost; a cause shows where.
     if summary["device_unknown_ratio"].value == 1:
@@ -124,15 +126,14 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
     elif limit := _limit_sentence(run):
         headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
-        detail = " ".join(filter(None, (detail, _left(run))))
+        most = _left(run) or most
     else:
         headline = _nothing_found(run)
-        detail = " ".join(filter(None, (detail, _left(run))))
+        most = _left(run) or most
     if told_phase is None and (once := _mostly_once(run)):
         told_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
     caveats = " ".join(filter(None, (rest, _lengths(run), run.passed_on, _missing(findings), _overloaded(findings))))
-    most = "" if (left := _left(run)) and left in detail else _most(run)
     apart = " ".join(filter(None, (most, _apart(run, told_phase))))
     return Verdict(headline, detail, tuple(causes), _together(run.model), apart, caveats)
 
@@ -172,7 +173,9 @@ def _most(run: VerdictInput) -> str:
     if run.device != "cpu" or not run.device_ops:
         return ""
     top = run.device_ops[0]
-    reached = "; the recording does not tell what this machine could do"
+    reached = (
+        "; its best time is not known" if run.rated else "; the recording does not tell what this machine could do"
+    )
     if run.top_reached is not None:
         reached = f", at {format_ratio(run.top_reached)} of the machine's best"
     return f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."

@@ -1,0 +1,33 @@
+-- One row per convolution of pictures that oneDNN computes on a CPU, with the memory layout of its input.
+--
+-- oneDNN keeps the channels of a pixel together. It converts tensors whose channels are apart, and the result back,
+-- unless the filters already have its layout.
+--
+-- absent: the CPU is not the device, or strides are not recorded (record_shapes=True)
+-- needs: ops, _cpu_runs
+-- empty without: _cpu_runs
+-- column id: BIGINT, ops.id
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, name of the op
+-- column input_dims: VARCHAR, ops.input_dims
+-- column input_types: VARCHAR, ops.input_types
+-- column ts: BIGINT, start in ns
+-- column dur: BIGINT, length in ns
+-- column channels_apart: BOOLEAN, whether input and filters have NCHW layout; NULL where their strides are not recorded
+WITH convolutions AS (
+    SELECT o.*, json_extract(r.args, '$."Input Strides"') AS strides, o.name = 'aten::mkldnn_convolution' AS forward
+    FROM ops AS o JOIN (FROM _cpu_runs) USING (rank) JOIN raw AS r ON r.rowid = o.id
+    WHERE o.name IN ('aten::mkldnn_convolution', 'aten::convolution_backward')
+),
+laid_out AS (
+    SELECT * REPLACE (CASE WHEN forward THEN json_extract(strides, ['$[0]', '$[1]']) ELSE json_extract(strides, ['$[1]', '$[2]']) END AS strides),
+           CASE WHEN forward THEN json_extract(input_dims, ['$[0]', '$[1]']) ELSE json_extract(input_dims, ['$[1]', '$[2]']) END AS sizes
+    FROM convolutions
+),
+named AS (SELECT *, try_cast(sizes[1] AS BIGINT[]) AS size, try_cast(strides[1] AS BIGINT[]) AS stride, try_cast(sizes[2] AS BIGINT[]) AS filter,
+                    try_cast(strides[2] AS BIGINT[]) AS filter_stride FROM laid_out)
+-- A single channel, and a single pixel, have both layouts.
+SELECT id, rank, name, input_dims, input_types, ts, dur,
+       size[2] > 1 AND size[3] * size[4] > 1 AND stride[4] = 1 AND stride[2] = size[3] * size[4]
+       AND NOT (filter_stride[2] = 1 AND filter[3] * filter[4] > 1) AS channels_apart
+FROM named WHERE len(size) = 4
