@@ -65,9 +65,17 @@ _PREFIX = (
     "--prefix-repetition-suffix-len 32 --prefix-repetition-num-prefixes 2 --prefix-repetition-output-len 32 "
     "--max-concurrency 8 --ignore-eos"
 )
+_INSTRUCTIONS = (
+    "--dataset-name custom --dataset-path {model}/%s.jsonl --skip-chat-template --custom-output-len 32 "
+    "--num-prompts 48 --max-concurrency 8 --ignore-eos"
+)
 CASES = {
     # A traced server in order: short prompts, decodes of a batch of 16.
     "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
+    # The client gets eight tokens at once, so the processes beside the worker have less to do.
+    "streamed": Case(f"{_EAGER} --max-num-seqs 64 --stream-interval 8", (_CHAT,), 2),
+    # Two workers share the model.
+    "two_ranks": Case(f"{_EAGER} --max-num-seqs 64 --tensor-parallel-size 2", (_CHAT,), 1, stacks=False),
     # Long prompts come between the decodes; each is one prefill.
     "long_prompts": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 4096", (_CHAT, _LONG), 3),
     "long_prompts_chunked": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 512", (_CHAT, _LONG), 3),
@@ -90,6 +98,11 @@ CASES = {
     # Prefix caching on, prompts that share nothing.
     "prefix_cache_without_hits": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                       (_random(48, 512, 32, 8),)),
+    # The same instructions in each prompt, behind and before what varies.
+    "instructions_last": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
+                              (_INSTRUCTIONS % "instructions_last",)),
+    "instructions_first": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
+                               (_INSTRUCTIONS % "instructions_first",)),
     # N-grams of random text: drafts that are not accepted.
     "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
@@ -99,7 +112,11 @@ CASES = {
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}, warm=True),
 }  # fmt: skip
-
+# In one process, one thread also schedules and turns tokens into text.
+_OFFLINE_CASES: dict[str, dict[str, str]] = {
+    "offline": {},
+    "offline_one_process": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+}
 
 _OFFLINE = """
 import sys
@@ -133,27 +150,38 @@ def make_model(folder: Path) -> Path:
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special, "model_max_length": 4096}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "config.json").write_text(json.dumps(_MODEL))
+    for name in ("instructions_first", "instructions_last"):
+        lines = (json.dumps({"prompt": text}) + "\n" for text in _prompts(name))
+        (folder / f"{name}.jsonl").write_text("".join(lines))
     return folder
+
+
+def _prompts(name: str) -> Iterator[str]:
+    """48 prompts that share 1500 of 1532 tokens."""
+    common = [f"w{3 + n % 800}" for n in range(1500)]
+    for number in range(48):
+        own = [f"w{3 + (7 * number + n) % 900}" for n in range(32)]
+        yield " ".join([*common, *own] if name == "instructions_first" else [*own, *common])
 
 
 def main() -> int:
     """Record the chosen cases into a folder each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--case", nargs="*", default=[*CASES, "offline"], choices=[*CASES, "offline"])
+    parser.add_argument("--case", nargs="*", default=[*CASES, *_OFFLINE_CASES], choices=[*CASES, *_OFFLINE_CASES])
     parser.add_argument("--without-profiler", action="store_true", help="record no traces: writing them takes minutes")
     args = parser.parse_args()
     model = make_model(args.folder / "model")
     for name in args.case:
-        if name == "offline":
-            record_offline(model, args.folder / name)
+        if name in _OFFLINE_CASES:
+            record_offline(model, args.folder / name, _OFFLINE_CASES[name])
         else:
             case = replace(CASES[name], profile_s=0) if args.without_profiler else CASES[name]
             record(name, case, model, args.folder / name)
     return 0
 
 
-def record_offline(model: Path, folder: Path) -> None:
+def record_offline(model: Path, folder: Path, settings: Mapping[str, str]) -> None:
     """A batch of 16 prompts through ``LLM.generate``, without a server."""
     shutil.rmtree(folder, ignore_errors=True)
     traces = folder / "traces"
@@ -162,7 +190,7 @@ def record_offline(model: Path, folder: Path) -> None:
     script.write_text(_OFFLINE)
     with (folder / "server.log").open("w") as log:
         command = [sys.executable, str(script), str(model), str(traces.resolve())]
-        subprocess.run(command, stdout=log, stderr=log, env=_environment(), check=True)
+        subprocess.run(command, stdout=log, stderr=log, env={**_environment(), **settings}, check=True)
 
 
 def record(name: str, case: Case, model: Path, folder: Path) -> None:
@@ -233,7 +261,8 @@ def _await(server: subprocess.Popen[bytes]) -> None:
 
 def _bench(load: str, model: Path, folder: Path, name: str) -> subprocess.Popen[bytes]:
     command = [_program(), "bench", "serve", "--base-url", _URL, "--model", str(model), "--disable-tqdm"]
-    command += ["--save-result", "--result-dir", str(folder), "--result-filename", f"{name}.json", *load.split()]
+    command += ["--save-result", "--result-dir", str(folder), "--result-filename", f"{name}.json"]
+    command += load.format(model=model).split()
     with (folder / f"{name}.txt").open("w") as text:
         return subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT, env=_environment())
 

@@ -40,13 +40,22 @@ class TokenGaps:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """The bytes of a rank's weights, as the log states them, and the time to read them once from memory."""
+
+    weight_bytes: int
+    weights_ns: int
+
+
+@dataclass(frozen=True)
 class Serving:
     """The iterations of the rank ``rank``, the lowest that has any.
 
     ``window_ns`` lasts from the first iteration to the end of the last; in ``without_requests_ns`` of it no iteration
     ran or was prepared. ``decode_ns`` splits a mean decode by stage, and holds only stages that the recording shows;
     it is empty without any. ``batch_limit`` is max_num_seqs, None when no input states it;
-    ``token_gaps`` None where no request generates twice.
+    ``token_gaps`` None where no request generates twice; ``weights`` None where their bytes or the memory's bandwidth
+    are unknown.
     """
 
     rank: int
@@ -56,6 +65,7 @@ class Serving:
     decode_ns: Mapping[str, int]
     batch_limit: int | None = None
     token_gaps: TokenGaps | None = None
+    weights: Weights | None = None
 
     @property
     def generated_per_s(self) -> float:

@@ -8,12 +8,12 @@ from perftool.model.chains import Chain, ChainPlace
 from perftool.units import format_count, format_ns, format_ratio
 
 
-def chain_title(chain: Chain, device: str = "device") -> str:
+def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str:
     """How many kernels recur how often, and what they take. On the CPU they are ops."""
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"{format_count(len(chain.places))} {what} that follow one another {format_count(chain.repeats)} times: "
-        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what} of a step"
+        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what} of each {word}"
     )
 
 

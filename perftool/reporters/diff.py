@@ -43,11 +43,11 @@ def render_diff_text(result: Comparison) -> bytes:
             lines += ["", title, *(f"  {_finding(finding)}" for finding in findings)]
     for title, changes in (("Device ops", result.device_ops), ("Host ops", result.ops)):
         if changes:
-            lines += ["", f"{title} (per step)"]
+            lines += ["", f"{title} (per {_word(result)})"]
             lines += [f"  {change.kind:9} {_delta(change.delta_ns):>12}  {_name(change)}" for change in changes[:_MOST]]
             lines += _left_out(changes)
     if result.modules:
-        lines += ["", f"{_MODULES} (per step)"]
+        lines += ["", f"{_MODULES} (per {_word(result)})"]
         lines += [f"  {_delta(change.delta_ns):>12}  {_place(change)}" for change in result.modules[:_MOST]]
         lines += _left_out(result.modules)
     if result.rates:
@@ -56,7 +56,7 @@ def render_diff_text(result: Comparison) -> bytes:
         lines += [f"  {name}  {one} -> {other}  {times}".rstrip() for name, one, other, times in _rates(result)]
         lines += _left_out(result.rates)
     if result.fusions:
-        lines += ["", "Fused on one side only (per step)", *(f"  {text}" for text in _fusions(result))]
+        lines += ["", f"Fused on one side only (per {_word(result)})", *(f"  {text}" for text in _fusions(result))]
     return "".join(f"{line.rstrip()}\n" for line in lines).lstrip("\n").encode("utf-8", "replace")
 
 
@@ -64,7 +64,7 @@ def render_diff_markdown(result: Comparison) -> bytes:
     """The comparison as a pull request comment."""
     lines = ["### habana_perf_tool", "", *(part for text in _apart(result) for part in (markdown_cell(text), ""))]
     lines += [markdown_cell(headline(result)), ""]
-    lines += ["| part of the step | base | new | change |", "|---|--:|--:|--:|"]
+    lines += [f"| part of the {_word(result)} | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
     if result.served:
         lines += ["", "| server | base | new | change |", "|---|--:|--:|--:|"]
@@ -79,11 +79,11 @@ def render_diff_markdown(result: Comparison) -> bytes:
             ]
     for title, changes in (("Device op", result.device_ops), ("Host op", result.ops)):
         if changes:
-            lines += ["", f"| {title} | | change per step |", "|---|---|--:|"]
+            lines += ["", f"| {title} | | change per {_word(result)} |", "|---|---|--:|"]
             rows = ((_name(change), change.kind, _delta(change.delta_ns)) for change in changes[:_MOST])
             lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in rows]
     if result.modules:
-        lines += ["", f"| {_MODULES} | change per step |", "|---|--:|"]
+        lines += ["", f"| {_MODULES} | change per {_word(result)} |", "|---|--:|"]
         changed = ((_place(change), _delta(change.delta_ns)) for change in result.modules[:_MOST])
         lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in changed]
     if result.rates:
@@ -91,7 +91,7 @@ def render_diff_markdown(result: Comparison) -> bytes:
         lines += ["| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
     if result.fusions:
-        lines += ["", "**Fused on one side only (per step)**", ""]
+        lines += ["", f"**Fused on one side only (per {_word(result)})**", ""]
         lines += [f"- {markdown_cell(text)}" for text in _fusions(result)]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
@@ -142,13 +142,18 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
     )
 
 
+def _word(result: Comparison) -> str:
+    """What both programs call a step: a trace of a server has iterations."""
+    return "iteration" if all("decode_time_ms" in side.served for side in (result.base, result.new)) else "step"
+
+
 def headline(result: Comparison) -> str:
     """The step times, their change with its interval, and the verdict, in one sentence."""
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
         # The numbers of a server need no steps.
         return "" if result.served else "Step times cannot be compared: a side has no complete step."
-    times = f"Median step {format_ns(before)} -> {format_ns(after)}"
+    times = f"Median {_word(result)} {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
     if interval is None:
         change = f"{_signed(after / before - 1)}" if before else "no change known"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from perftool.model.iterations import Serving, ServingPhase, TokenGaps
+from perftool.model.iterations import Serving, ServingPhase, TokenGaps, Weights
 from perftool.model.report import Report
 from perftool.reporters.labels import format_metric
-from perftool.units import format_count, format_ns, format_ratio
+from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # Below this share a phase or a stage gets no words.
 _NAMED = 0.01
@@ -22,6 +22,7 @@ _STAGES = {
     "wait": "waiting for the engine's next batch", "schedule": "scheduling", "prepare": "preparing inputs",
     "forward": "the model", "logits": "logits", "sample": "sampling",
     "post": "taking the tokens over", "send": "sending the result",
+    "detokenize": "turning tokens into text",
 }  # fmt: skip
 
 
@@ -30,6 +31,8 @@ def server_lines(report: Report) -> Iterator[str]:
     if report.serving:
         yield from serving_lines(report.serving)
     known = {name: format_metric(metric) for name, metric in report.summary.items() if metric.value is not None}
+    if not report.serving and "decode_time_ms" in known:
+        yield f"By the log, a decode takes {known['decode_time_ms']} (median), its batch is {known['decode_batch']}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
     # Counters of an idle server say nothing.
@@ -48,6 +51,9 @@ def serving_lines(serving: Serving) -> Iterator[str]:
     for phase in serving.phases:
         if phase.share >= _NAMED and phase.name != "idle":
             yield _phase_line(phase, serving)
+    decode = next((phase for phase in serving.phases if phase.name == "decode"), None)
+    if serving.weights and decode and decode.median_ns:
+        yield _weights_line(serving.weights, decode)
     if serving.token_gaps and serving.token_gaps.longest_ns > _LONG * serving.token_gaps.median_ns:
         yield _gaps_line(serving.token_gaps)
     if serving.decode_ns:
@@ -55,6 +61,12 @@ def serving_lines(serving: Serving) -> Iterator[str]:
         parts = [(_STAGES.get(stage, stage), ns / whole) for stage, ns in serving.decode_ns.items()]
         named = ", ".join(f"{stage} {format_ratio(share)}" for stage, share in parts if share >= _NAMED)
         yield f"A decode of {format_ns(whole)} (mean): {named}."
+
+
+def _weights_line(weights: Weights, decode: ServingPhase) -> str:
+    read = f"Reading all weights once ({format_bytes(weights.weight_bytes)}, by the log)"
+    share = format_ratio(weights.weights_ns / decode.median_ns)
+    return f"{read} takes {format_ns(weights.weights_ns)} at the memory's bandwidth, {share} of the median decode."
 
 
 def _gaps_line(gaps: TokenGaps) -> str:

@@ -22,7 +22,8 @@ _TELLING = re.compile(
     r"shm_broadcast\.py\(\d+\): (?:acquire_read|dequeue|enqueue)$|multiproc_executor\.py\(\d+\): "
     r"(?:worker_busy_loop|handle_output)$|gpu_model_runner\.py\(\d+\): (?:execute_model|sample_tokens|_prepare_inputs"
     r"|_update_states|_build_attention_metadata|_preprocess|_model_forward|_sample|_bookkeeping_sync)$"
-    r"|: compute_logits$|zmq/.*: send$"
+    r"|: compute_logits$|zmq/.*: send$|core/sched/scheduler\.py\(\d+\): (?:schedule|update_from_output)$"
+    r"|engine/output_processor\.py\(\d+\): process_outputs$"
 )
 _HEAD = ("schemaVersion", "vllm_version", "with_stack", "baseTimeNanoseconds")
 _KEPT = ("ph", "cat", "name", "pid", "tid", "ts", "dur")

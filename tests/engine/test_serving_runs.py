@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from events import x
+from rich.console import Console
 
 from perftool.engine.analysis import analyze
 from perftool.engine.compare.diff import compare
@@ -14,6 +18,7 @@ from perftool.model.report import Report
 from perftool.reporters.diff import render_diff_text
 from perftool.reporters.json import render_json
 from perftool.reporters.serving import server_lines
+from perftool.reporters.terminal.answer import print_answer
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces" / "serving"
 
@@ -52,6 +57,39 @@ def test_the_answer_names_what_the_client_measured(slow: Report) -> None:
     assert "time to first token 2.66 s (P99 6.01 s)" in line
     assert line.endswith("waiting to start 2.61 s.")
     assert slow.verdict.detail.startswith("No trace was read, so no times of iterations are known")
+
+
+def test_iterations_in_the_log_give_the_time_of_a_decode() -> None:
+    report = analyze([str(SAMPLES / "small_budget")])
+    assert report.summary["decode_time_ms"].value == pytest.approx(5.08, abs=0.01)
+    assert report.summary["decode_batch"].value == pytest.approx(2.88, abs=0.01)
+    assert next(iter(server_lines(report))) == "By the log, a decode takes 5.08 ms (median), its batch is 2.88."
+    assert report.verdict.detail == "No trace was read: this comes from the other files."
+
+
+def test_the_answer_shows_the_evidence_of_a_first_finding_without_a_gain(slow: Report) -> None:
+    answer = io.StringIO()
+    print_answer(slow, Console(file=answer, width=200))
+    (finding,) = slow.findings
+    assert finding.gain is None
+    assert f"       {finding.message}\n" in answer.getvalue()
+
+
+def test_weights_in_the_log_and_the_memory_of_the_device_bound_a_decode(tmp_path: Path) -> None:
+    decodes = [x("execute_context_0(0)_generation_8(8)", at, 9_000, "user_annotation") for at in (0, 10_000, 20_000)]
+    kernel = x("gemm", 0, 9, "kernel", pid=0, tid=7, device=0, stream=7)
+    card = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
+    (tmp_path / "rank0.pt.trace.json").write_text(json.dumps({**card, "traceEvents": [*decodes, kernel]}))
+    log = tmp_path / "server.log"
+    log.write_text(
+        "(Worker pid=7) INFO 11-25 08:49:37 [gpu_model_runner.py:5150] "
+        "Model loading took 15.6 GiB memory and 2.1 seconds\n"
+    )
+    # 15.6 GiB at 3.35 TB/s.
+    read = "Reading all weights once (15.6 GiB, by the log) takes 5.00 ms at the memory's bandwidth"
+    assert f"{read}, 50.0 % of the median decode." in list(server_lines(analyze([str(tmp_path)])))
+    log.write_text("")
+    assert not any("weights" in line for line in server_lines(analyze([str(tmp_path)])))
 
 
 def test_a_comparison_has_the_numbers_of_both(slow: Report, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def lines(table, width: int) -> list[str]:
 
 def test_columns_move_together() -> None:
     times = ["111.428", *["50.223"] * len(BREAKDOWN)]
-    wide, narrow = (lines(steps_table(STEPS), width) for width in (120, 80))
+    wide, narrow = (lines(steps_table(STEPS, "step"), width) for width in (120, 80))
     assert [row.split() for row in wide] == [row.split() for row in narrow]
     assert narrow[1].split() == ["ProfilerStep#4", *times]
     assert max(map(len, narrow)) <= 80 < max(map(len, wide))
@@ -31,7 +31,7 @@ def test_columns_move_together() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60])
 def test_numbers_are_whole_at_any_width(width: int) -> None:
-    assert lines(steps_table(STEPS), width)[1].split()[1:] == ["111.428", *["50.223"] * len(BREAKDOWN)]
+    assert lines(steps_table(STEPS, "step"), width)[1].split()[1:] == ["111.428", *["50.223"] * len(BREAKDOWN)]
     name, numbers = lines(shares_table(SHARES), width)[1].split("…")
     assert name.strip().startswith("void")
     assert numbers.split() == ["3.91", "ms", "11.1", "%", "1,145"]

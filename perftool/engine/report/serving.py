@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perftool.model.iterations import Serving, ServingPhase, TokenGaps
+from perftool.model.iterations import Serving, ServingPhase, TokenGaps, Weights
 from perftool.store.trace_store import TraceStore
 
 # An iteration on an asynchronous device may end after the next one has begun.
@@ -29,7 +29,7 @@ _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,
        avg(sample_ns)::BIGINT AS sample, avg(post_ns)::BIGINT AS post,
-       avg(send_ns)::BIGINT AS send
+       avg(send_ns)::BIGINT AS send, avg(detokenize_ns)::BIGINT AS detokenize
 FROM ({_LASTING}) WHERE phase = 'decode' AND rank NOT IN (SELECT rank FROM device_ops WHERE op IS DISTINCT FROM id)
 """
 _GAPS = """
@@ -39,15 +39,23 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
+# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights.
+_WEIGHTS = """
+SELECT (l.value * 1024**3)::BIGINT AS weight_bytes, (l.value * 1024**3 / f.value * 1e9)::BIGINT AS weights_ns
+FROM (SELECT max(value) AS value FROM log_events WHERE kind = 'weights') AS l,
+     rated_devices AS d JOIN device_facts AS f USING (device)
+WHERE d.rank = $rank AND f.fact = 'memory_bandwidth' AND l.value > 0
+"""
 
 
 def serving(store: TraceStore) -> Serving | None:
     """The iterations of a serving engine; None for any other run."""
     if not store.has_rows("serving_iterations"):
         return None
-    store.build(["device_ops", "config", "token_gaps"])
+    store.build(["device_ops", "config", "token_gaps", "log_events", "rated_devices", "device_facts"])
     whole = store.select(_WHOLE)[0]
     gaps = store.select(_GAPS, {"rank": whole["rank"]})
+    weights = store.select(_WEIGHTS, {"rank": whole["rank"]})
     phases = store.select(_PHASES, {"window": whole["window_ns"]})
     return Serving(
         **whole,
@@ -55,6 +63,7 @@ def serving(store: TraceStore) -> Serving | None:
         decode_ns=_decode(store.select(_DECODE)[0]),
         batch_limit=store.select(_LIMIT)[0]["value"],
         token_gaps=TokenGaps(**gaps[0]) if gaps else None,
+        weights=Weights(**weights[0]) if weights else None,
     )
 
 

@@ -393,6 +393,8 @@ def _detail(run: VerdictInput) -> str:
             return _memory_sentence(run.memory)
         return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
+        if summary["decode_time_ms"].value is not None:
+            return "No trace was read: this comes from the other files."
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
         none = "no times of iterations" if served else "no times"
         known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else none

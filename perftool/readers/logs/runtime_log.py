@@ -80,8 +80,8 @@ def _name(known: LinePattern, captured: str | None) -> str:
     return _CPU_FALLBACK if known.kind == "graph_cut" and name.startswith(_CPU_FALLBACK) else name
 
 
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text.replace(",", ""))
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text.replace(",", ""))
 
 
 def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:

@@ -21,6 +21,7 @@ SERVING_PATTERNS = (
     known_line("Warmup finished in", r"Warmup finished in (?P<value>\d{1,9})(?:\.\d+)? secs", "warmup", "s"),
     known_line("Profiler stopped successfully", r"", "profile_written"),
     known_line("Skipping warmup", r"", "warmup_skipped"),
+    known_line("Model loading took ", r"Model loading took (?P<value>\d{1,9}(?:\.\d{1,9})?) GiB", "weights", "GiB"),
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
 # V0 prints all arguments.

@@ -163,15 +163,18 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
     # If the lines of code do not fit next to the gains, each gets a line of its own.
     beside = sum(widths) + 4 <= console.width
     lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
-    for row in rows:
+    for number, row in enumerate(rows):
         line = Text(_aligned(row.cells if beside else (*row.cells[:2], ""), widths))
         line.stylize(_SEVERITY_STYLE[row.finding.severity], 0, len(row.finding.code))
         if console.width >= _WIDE:
             lines.append(line + Text(f"{' ' * (sum(widths) + 6 - line.cell_len)}{row.fix}"))
-            continue
-        lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
-        if row.cells[2] and not beside:
+        else:
+            lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
+        if row.cells[2] and not beside and console.width < _WIDE:
             lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
+        # Without a gain, the evidence says how much the first is worth.
+        if not number and not row.finding.gain:
+            lines += _wrapped(Text(one_line(row.finding.message)), console, indent=7)
     return lines
 
 

@@ -57,7 +57,11 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_summary(report, console)
     _print_serving(report, console)
     _print_ranks(report, console)
-    _print_table(f"{report.run.step_word.capitalize()}s, in ms; the parts add up", steps_table(report.steps), console)
+    _print_table(
+        f"{report.run.step_word.capitalize()}s, in ms; the parts add up",
+        steps_table(report.steps, report.run.step_word),
+        console,
+    )
     _print_bounds(report, console)
     idle = [replace(cause, name=kind_label(cause.name)) for cause in report.idle_causes]
     idle_title = "Time in which no op computes, by cause" if device == "CPU" else "Idle time of the device by cause"
@@ -71,7 +75,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_table(ops_title, shares_table(report.top_device_ops), console)
     _print_efficiency(report, console)
     for chain in report.chains:
-        _print_table(chain_title(chain, device), chain_table(chain), console)
+        _print_table(chain_title(chain, device, report.run.step_word), chain_table(chain), console)
     _print_table("Time on the device by module, the ones inside it included", modules_table(report.modules), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_memory(report, console)
@@ -162,7 +166,9 @@ def _print_ranks(report: Report, console: Console) -> None:
         (least, lightest), (most, heaviest) = loads[0], loads[-1]
         mean = sum(load for load, _ in loads) / len(loads)
         each = f"least {format_ns(least)} (rank {lightest}), mean {format_ns(mean)}"
-        console.print(Text(f"  compute per step: {each}, most {format_ns(most)} (rank {heaviest})", style="dim"))
+        console.print(
+            Text(f"  compute per {report.run.step_word}: {each}, most {format_ns(most)} (rank {heaviest})", style="dim")
+        )
     if groups := group_lines(report, felt=0.0):
         _heading("Process groups: time on the wire, and who waits", console)
         for line in groups:
@@ -171,7 +177,7 @@ def _print_ranks(report: Report, console: Console) -> None:
 
 def _print_bounds(report: Report, console: Console) -> None:
     if report.model and report.model.bounds:
-        _heading(f"Who bounds the step: {bounds_text(report.model.bounds)}", console)
+        _heading(f"Who bounds the {report.run.step_word}: {bounds_text(report.model.bounds)}", console)
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
@@ -196,7 +202,7 @@ def _print_findings(report: Report, console: Console) -> None:
     if not findings:
         console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied, all quiet.")
     for number, (first, *others) in enumerate(grouped(findings), 1):
-        _print_finding(number, findings[first], [findings[at] for at in others], console)
+        _print_finding(number, findings[first], [findings[at] for at in others], report.run.step_word, console)
     if any(finding.gain for finding in findings):
         note = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
@@ -216,9 +222,9 @@ def _skipped(rules: Sequence[NotApplicable]) -> str:
     return f"{len(rules)} rules; --output-format json has the reasons"
 
 
-def _print_finding(number: int, finding: Finding, others: Sequence[Finding], console: Console) -> None:
+def _print_finding(number: int, finding: Finding, others: Sequence[Finding], word: str, console: Console) -> None:
     gain = finding.gain
-    worth = f"{gain.worth} per step ({format_ratio(gain.share_of_step)})" if gain else ""
+    worth = f"{gain.worth} per {word} ({format_ratio(gain.share_of_step)})" if gain else ""
     head = Text.assemble(
         f"\n{number:2}. ", (f"{finding.code} {finding.name}", "bold"), "  ",
         (finding.severity, _SEVERITY_STYLE[finding.severity]), ("  " + worth if worth else "", "green"),
@@ -239,7 +245,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], con
     if finding.url:
         _paragraph(Text(f"more: {finding.url}", style="dim"), console)
     for place in finding.related[:_RELATED]:
-        step = "" if place.step is None else f"step {place.step}, "
+        step = "" if place.step is None else f"{word} {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
         _paragraph(Text("see " + at.rstrip(), style="dim"), console)
 

@@ -36,10 +36,10 @@ _UNLIMITED = 10_000
 _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
-def steps_table(steps: Sequence[Step]) -> Table:
+def steps_table(steps: Sequence[Step], word: str) -> Table:
     """The breakdown of each step in ms, without parts absent in all steps; long recordings are cut in the middle."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
-    table = table_of("step", "total", *(_SHORT.get(part, part) for part in used))
+    table = table_of(word, "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
     ranks = len({step.rank for step in steps}) > 1
     for at, step in enumerate(shown):

@@ -30,13 +30,14 @@
 -- column sample_ns: BIGINT, sampling
 -- column post_ns: BIGINT, processing the sampled tokens
 -- column send_ns: BIGINT, sending the result to the engine
+-- column detokenize_ns: BIGINT, turning the tokens into text, where the same thread does it
 -- column compile_ns: BIGINT, compilations while it runs; 0 if a recording with host calls shows none
 -- column compiled: BIGINT, their number
 WITH stages AS (
     SELECT rank, iteration, sum(dur) FILTER (stage = 'schedule') AS schedule_ns, sum(dur) FILTER (stage = 'prepare') AS prepare_ns,
            sum(dur) FILTER (stage = 'forward') AS forward_ns, sum(dur) FILTER (stage = 'logits') AS logits_ns,
            sum(dur) FILTER (stage = 'sample') AS sample_ns, sum(dur) FILTER (stage = 'post') AS post_ns,
-           sum(dur) FILTER (stage = 'send') AS send_ns
+           sum(dur) FILTER (stage = 'send') AS send_ns, sum(dur) FILTER (stage = 'detokenize') AS detokenize_ns
     FROM serving_stages GROUP BY rank, iteration
 ),
 waiting AS (
@@ -67,7 +68,7 @@ SELECT m.rank, m.iteration, m.phase, m.ts, m."end" - m.ts AS dur, m."end",
        m.bucket_batch, m.bucket_query, m.bucket_blocks, m.blocks_used, coalesce(m.graphs, l.graphs) AS graphs,
        t.schedule_ns::BIGINT AS schedule_ns, t.prepare_ns::BIGINT AS prepare_ns, t.forward_ns::BIGINT AS forward_ns,
        t.logits_ns::BIGINT AS logits_ns, t.sample_ns::BIGINT AS sample_ns, t.post_ns::BIGINT AS post_ns,
-       t.send_ns::BIGINT AS send_ns,
+       t.send_ns::BIGINT AS send_ns, t.detokenize_ns::BIGINT AS detokenize_ns,
        coalesce(c.ns, 0)::BIGINT AS compile_ns, coalesce(c.n, 0) AS compiled
 FROM _iteration_marks AS m
 LEFT JOIN stages AS t ON t.rank = m.rank AND t.iteration = m.iteration

@@ -1,7 +1,7 @@
 -- One row per number of the summary that a server of a language model has. For summary.
 --
--- needs: serving_numbers, serving_intervals, serving_iterations, token_gaps
--- empty without: serving_numbers or serving_intervals or serving_iterations
+-- needs: serving_numbers, serving_intervals, serving_iterations, logged_iterations, token_gaps
+-- empty without: serving_numbers or serving_intervals or serving_iterations or logged_iterations
 -- column metric: VARCHAR, name of the number
 -- column value: DOUBLE, its value
 WITH wanted(metric, name, statistic, sources) AS (
@@ -31,10 +31,15 @@ decodes AS (
     SELECT median(time_ns) / 1e6 AS ms, sum(batch * time_ns) / sum(time_ns) FILTER (batch IS NOT NULL) AS batch
     FROM serving_iterations WHERE phase = 'decode' AND rank = (SELECT min(rank) FROM serving_iterations)
 ),
+-- Without a trace, those that the log describes.
+logged_decodes AS (
+    SELECT median(dur) / 1e6 AS ms, sum(generating * dur) / nullif(sum(dur), 0) AS batch
+    FROM logged_iterations WHERE prompts = 0 AND generating > 0 AND NOT EXISTS (FROM serving_iterations)
+),
 gaps AS (SELECT quantile_cont(gap_ns, 0.99) / 1e6 AS ms FROM token_gaps WHERE rank = (SELECT min(rank) FROM serving_iterations))
 FROM counted
-UNION ALL SELECT 'decode_time_ms', ms FROM decodes WHERE ms IS NOT NULL
-UNION ALL SELECT 'decode_batch', batch FROM decodes WHERE batch IS NOT NULL
+UNION ALL SELECT 'decode_time_ms', ms FROM (FROM decodes UNION ALL FROM logged_decodes) WHERE ms IS NOT NULL
+UNION ALL SELECT 'decode_batch', batch FROM (FROM decodes UNION ALL FROM logged_decodes) WHERE batch IS NOT NULL
 UNION ALL SELECT 'token_gap_p99_ms', ms FROM gaps WHERE ms IS NOT NULL
 UNION ALL SELECT 'output_tokens_per_s', tokens_per_s FROM logged
           WHERE tokens_per_s IS NOT NULL AND NOT EXISTS (FROM counted WHERE metric = 'output_tokens_per_s')
