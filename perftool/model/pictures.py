@@ -114,16 +114,17 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Excess time of ranks over the median rank, as shares of a step: a row of ``shares`` for each of ``rows``.
+    """Times of ranks as shares of a step: for each of ``rows`` a row of ``shares``, one for each of ``columns``.
 
-    Each row has one value per rank of ``ranks``.
+    ``note`` says which times they are.
     """
 
     name: str
     title: str
-    ranks: tuple[int, ...]
+    columns: tuple[str, ...]
     rows: tuple[str, ...]
     shares: tuple[tuple[float, ...], ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)

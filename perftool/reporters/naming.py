@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from perftool.model.inputs import InputFile
 from perftool.model.report import Device, RankSummary, Report
@@ -32,7 +33,7 @@ def run_name(report: Report) -> str:
         return _last(traces[0].path)
     ranks = {read.rank for read in traces} - {None}
     what = "ranks" if len(ranks) == len(traces) else "files"
-    return f"{_folder(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} {what})"
+    return f"{_folder(traces) or _parent(traces) or _last(traces[0].path) + ' ...'} ({len(traces)} {what})"
 
 
 def run_folder(report: Report) -> str:
@@ -110,6 +111,13 @@ def _waiting_ns(rank: RankSummary) -> int:
 def _folder(files: Sequence[InputFile]) -> str:
     folders = {read.path.replace("\\", "/").rpartition("/")[0] for read in files}
     return _last(folders.pop()) if len(folders) == 1 else ""
+
+
+def _parent(files: Sequence[InputFile]) -> str:
+    """The name of the last folder that all ``files`` are in; empty for the working directory."""
+    parts = zip(*(read.path.replace("\\", "/").split("/")[:-1] for read in files), strict=False)
+    common = [same[0] for same in takewhile(lambda part: len(set(part)) == 1, parts)]
+    return common[-1] if common else ""
 
 
 def _last(path: str) -> str:

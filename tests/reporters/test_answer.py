@@ -100,6 +100,13 @@ def test_findings_of_one_rule_take_one_row(shown: Callable[..., list[str]]) -> N
     assert "GAP901 slow-loader x 2  ≤ 6.00 ms (60.0 %)" in shown(report)
 
 
+def test_a_row_names_the_rank_that_others_wait_for(shown: Callable[..., list[str]]) -> None:
+    late = finding(subject="rank 6", evidence={"late_ranks": [6]})
+    report, _ = analysed(starved(), findings=[late])
+
+    assert any(line.startswith("GAP901 slow-loader: rank 6 ") for line in shown(report))
+
+
 def test_health_of_the_trace_is_no_advice(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(
         starved(), findings=[finding(), finding(code="TRC105", name="profiler-overhead", advice=False)]

@@ -7,9 +7,8 @@ from perftool.reporters.html.heat import heat_chart
 
 
 def test_equal_neighbours_are_one_stretch_of_a_shade() -> None:
-    heat = HeatMap(
-        "cause", "By cause", (0, 1, 2, 3), ("kernels", "copies"), ((0.0, 0.3, 0.3, 0.01), (0.5, 0.0, 0.0, 0.03))
-    )
+    shares = ((0.0, 0.3, 0.3, 0.01), (0.5, 0.0, 0.0, 0.03))
+    heat = HeatMap("cause", "By cause", ("0", "1", "2", "3"), ("kernels", "copies"), shares)
 
     chart = heat_chart(heat)
 
@@ -22,7 +21,7 @@ def test_equal_neighbours_are_one_stretch_of_a_shade() -> None:
 def test_of_more_ranks_than_columns_the_largest_neighbour_is_drawn() -> None:
     shares = tuple(0.5 if rank == 2047 else 0.0 for rank in range(3000))
 
-    chart = heat_chart(HeatMap("step", "By step", tuple(range(3000)), ("step 1",), (shares,)))
+    chart = heat_chart(HeatMap("step", "By step", tuple(map(str, range(3000))), ("step 1",), (shares,)))
 
     assert chart.columns == 1000
     assert [layer.path for layer in chart.layers] == ["M682 0H683v100H682z"]

@@ -11,7 +11,7 @@ from perftool.engine.analysis import empty_report
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Finding, Location, RankSummary, Report
 from perftool.reporters.console import make_console
-from perftool.reporters.naming import facts
+from perftool.reporters.naming import facts, run_name
 from perftool.reporters.terminal.full import print_full
 
 MS = 1_000_000
@@ -103,3 +103,8 @@ def test_the_header_says_which_ranks_each_host_runs() -> None:
     assert "node0: 0-2; node1: 3-5" in facts(report_of(*ranks))
     assert not [fact for fact in facts(report_of(*ranks[:5], replace(ranks[5], host=None))) if "node" in fact]
     assert not [fact for fact in facts(report_of(*ranks[:3])) if "node0" in fact]
+
+
+def test_ranks_in_the_folders_of_their_hosts_have_the_name_of_the_folder_above() -> None:
+    files = tuple(InputFile(f"runs/job7/node{rank}/rank.json", "trace", rank, 1, 1, "ok") for rank in range(2))
+    assert run_name(replace(empty_report([]), inputs=files)) == "job7 (2 ranks)"

@@ -1,14 +1,27 @@
-"""Shows where ranks differ from the median rank, by cause and by step."""
+"""Shows who waits for whom, and where ranks differ from the median rank, by cause and by step."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
 
 from perftool.model.pictures import HeatMap
 from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
+from perftool.units import ranks_text
 
 # More steps would make the rows too thin to distinguish.
 _MOST_STEPS = 48
 _LEAST = 0.02
+# More ranks than that are drawn in blocks of neighbours: ranks of a host are neighbours.
+_MOST_BLOCKS = 64
+# The mean over the ranks of the waiting block, of what they wait for all ranks of the other block.
+_WAITS = """
+WITH length AS (SELECT avg(dur / steps) AS ns FROM windows),
+sizes AS (SELECT rank // $size AS block, count(*) AS ranks FROM windows GROUP BY block)
+SELECT s.block, w.last_rank // $size AS last_block, sum(w.exposed_ns) / any_value(s.ranks) / any_value(g.ns) AS share
+FROM waits_for AS w JOIN sizes AS s ON s.block = w.rank // $size CROSS JOIN length AS g GROUP BY s.block, last_block
+"""
 _CAUSES = """
 WITH length AS (SELECT avg(dur / steps) AS ns FROM windows)
 SELECT e.cause AS name, e.rank, greatest(e.excess_ns, 0) / g.ns AS share
@@ -22,15 +35,38 @@ SELECT step::VARCHAR AS name, rank, greatest(c.more_ns, 0) / g.ns AS share
 FROM compared AS c CROSS JOIN length AS g
 WHERE step IN (SELECT DISTINCT step FROM _step_work ORDER BY step LIMIT $most) ORDER BY step, rank
 """
+_EXCESS = "how much longer than the median rank"
 _LABELS = {"compute": "kernels", "host": "the host", "link": "collectives"}
 
 
 def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
     """The heat maps of a run with differing ranks; empty if they do not differ, or there is only one."""
-    store.build(["rank_excess", "_step_work", "windows"])
+    store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean of the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, without what a rank waits for others", _STEPS, {"most": _MOST_STEPS})
-    return tuple(found for found in (causes, steps) if found is not None)
+    return tuple(found for found in (_who_waits(store), causes, steps) if found is not None)
+
+
+def _who_waits(store: TraceStore) -> HeatMap | None:
+    ranks = [row["rank"] for row in store.select("SELECT rank FROM windows ORDER BY rank")]
+    size = block_size(ranks)
+    blocks = {block: tuple(same) for block, same in groupby(ranks, lambda rank: rank // size)}
+    shares = {(row["block"], row["last_block"]): row["share"] for row in store.select(_WAITS, {"size": size})}
+    if max(shares.values(), default=0.0) < _LEAST:
+        return None
+    columns = tuple(map(ranks_text, blocks.values()))
+    rows = tuple(f"rank{'s' if size > 1 else ''} {label}" for label in columns)
+    cells = tuple(tuple(shares.get((row, column), 0.0) for column in blocks) for row in blocks)
+    note = f"a row waits for a column, mean of {'its ranks and of ' if size > 1 else ''}the steps"
+    return HeatMap("waits", "Who waits for whom", columns, rows, cells, note)
+
+
+def block_size(ranks: Sequence[int]) -> int:
+    """How many neighbours share a row: a power of two, so that no block spans two hosts."""
+    size = 1
+    while len({rank // size for rank in ranks}) > _MOST_BLOCKS:
+        size *= 2
+    return size
 
 
 def _map(store: TraceStore, name: str, title: str, sql: str, params: dict[str, int]) -> HeatMap | None:
@@ -42,6 +78,5 @@ def _map(store: TraceStore, name: str, title: str, sql: str, params: dict[str, i
     if len(ranks) < 2 or not any(share >= _LEAST for row in telling.values() for share in row.values()):
         return None
     rows = tuple(_LABELS.get(key) or (f"step {key}" if name == "step" else kind_label(key)) for key in telling)
-    return HeatMap(
-        name, title, ranks, rows, tuple(tuple(row.get(rank, 0.0) for rank in ranks) for row in telling.values())
-    )
+    cells = tuple(tuple(row.get(rank, 0.0) for rank in ranks) for row in telling.values())
+    return HeatMap(name, title, tuple(f"rank {rank}" for rank in ranks), rows, cells, _EXCESS)

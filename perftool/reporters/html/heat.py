@@ -1,4 +1,4 @@
-"""Geometry of heat maps: one path per shade, ranks as columns; adjacent equal cells are joined."""
+"""Geometry of heat maps: one path per shade; adjacent equal cells are joined."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TICKS = 8
 
 
 def heat_chart(heat: HeatMap) -> Chart:
-    """``heat`` as a chart: the darker a cell, the longer the rank takes than the median rank."""
-    width = -(-len(heat.ranks) // _MOST_COLUMNS)
-    columns = -(-len(heat.ranks) // width)
+    """``heat`` as a chart: the darker a cell, the larger its share of a step."""
+    width = -(-len(heat.columns) // _MOST_COLUMNS)
+    columns = -(-len(heat.columns) // width)
     height = 100 / len(heat.rows)
     paths = [""] * len(_SHADES)
     for number, row in enumerate(heat.shares):
@@ -28,11 +28,14 @@ def heat_chart(heat: HeatMap) -> Chart:
             if shade:
                 paths[shade - 1] += f"M{begin} {number * height:.4g}H{end}v{height:.4g}H{begin}z"
     layers = (Layer(f"heat-{at}", _LABELS[at], path) for at, path in enumerate(paths) if path)
-    every = max(1, columns // _TICKS)
-    x = (Tick(100 * at / columns, f"rank {heat.ranks[at * width]}") for at in range(0, columns, every))
-    y = (Tick((number + 0.5) * height, label) for number, label in enumerate(heat.rows))
-    few = tuple(y) if len(heat.rows) <= _TICKS else tuple(tick for at, tick in enumerate(y) if not at % _TICKS)
-    return Chart(f"heat-{heat.name}", heat.title, "", columns, tuple(layers), few, tuple(x))
+    x, y = _ticks(heat.columns[::width]), _ticks(heat.rows)
+    return Chart(f"heat-{heat.name}", heat.title, heat.note, columns, tuple(layers), y, x)
+
+
+def _ticks(labels: Sequence[str]) -> tuple[Tick, ...]:
+    """Each label in the middle of its cell; of many labels every n-th."""
+    every = -(-len(labels) // _TICKS)
+    return tuple(Tick(100 * (at + 0.5) / len(labels), labels[at]) for at in range(0, len(labels), every))
 
 
 def _stretches(shades: Sequence[int]) -> list[tuple[int, int, int]]:

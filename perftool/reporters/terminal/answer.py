@@ -149,9 +149,15 @@ def _worth_a_row(finding: Finding) -> bool:
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     first = findings[0]
     times = f" x {len(findings)}" if len(findings) > 1 else ""
-    where = f" on {ranks} ranks" if ranks > 1 else ""
+    where = f" on {ranks} ranks" if ranks > 1 else _awaited(findings)
     cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
     return _Row(first, cells, one_line(first.short_fix))
+
+
+def _awaited(findings: Sequence[Finding]) -> str:
+    """Whom the other ranks wait for, of a finding that says so."""
+    first = findings[0]
+    return f": {one_line(first.subject)}" if len(findings) == 1 and "late_ranks" in first.evidence else ""
 
 
 def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) -> list[Text]:
