@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# What a slice can be for an allocation inside it, as bits; of the first three the innermost slice counts, of the others
-# the outermost.
-_MEANINGS = """
+# What a slice can be for an allocation inside it, as bits; of those in _INNERMOST the innermost slice counts, of
+# the others the outermost.
+_COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
+_MEANINGS = f"""
 WITH told AS (
     SELECT *, cat = 'cpu_op' AND NOT is_step(name)
               AND NOT list_has_any(roles, ['wrapper', 'autograd', 'dataloader']) AS op
     FROM _name_roles
 )
 SELECT name, cat,
-       (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (list_contains(roles, 'module')::BIGINT << 1)
-       | (op::BIGINT << 3) | (list_contains(roles, 'module_setup')::BIGINT << 4) AS meaning
+       (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (list_contains(roles, 'module')::BIGINT << {_MODULE})
+       | (op::BIGINT << {_OP}) | (list_contains(roles, 'module_setup')::BIGINT << {_SETUP}) AS meaning
 FROM told
 """
-_COMPUTING, _MODULE, _LINE, _OP, _SETUP = range(5)
-_OWN_LINE = f"{1 << _LINE}"
-_INNERMOST = (_COMPUTING, _MODULE, _LINE)
+_INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
 _SLICES = """
 WITH meanings AS ({meanings})
 SELECT s.id, s.track, s.ts, s."end",
-       coalesce(m.meaning, 0) | CASE WHEN l.id IS NOT NULL THEN {own} ELSE 0 END AS meaning
+       coalesce(m.meaning, 0) | ((l.id IS NOT NULL)::BIGINT << {line}) | ((f.call_line IS NOT NULL)::BIGINT << {call}) AS meaning
 FROM slices AS s LEFT JOIN meanings AS m ON m.name = s.name AND m.cat = s.cat LEFT JOIN _own_lines AS l ON l.id = s.id
+LEFT JOIN frames AS f ON f.id = s.id
 WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _memory_blocks)
 UNION ALL
 SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
@@ -53,7 +53,7 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
     """Make the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. No issues."""
     connection.execute(f"CREATE TABLE {catalog()['_memory_places'].definition}")
     _find_own_lines(connection)
-    rows = _SLICES.format(meanings=_MEANINGS, own=_OWN_LINE, event=_ALLOCATION)
+    rows = _SLICES.format(meanings=_MEANINGS, line=_LINE, call=_CALL, event=_ALLOCATION)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE _around AS {rows}")
     nesting, open_slices = Nesting(), _Open.none()
     for begin, until in periods_of(connection, "_around"):
@@ -129,14 +129,17 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
 
     at = np.searchsorted(around.id, allocations)
     found = around.found[:, at]
-    names = ("computing", "module", "line", "op", "setup")
+    names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
+    # A call inside the function knows the line that made it.
     connection.execute(
         """INSERT INTO _memory_places
-           SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1), l.line,
+           SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),
+                  l.file || '(' || CASE WHEN c.ts > o.ts THEN c.call_line ELSE l.line END || '): ' || l.function,
                   nullif(f.setup, -1)
-           FROM _found AS f LEFT JOIN _own_lines AS l ON l.id = coalesce(nullif(f.line, -1), f.id)"""
+           FROM _found AS f LEFT JOIN _own_lines AS l ON l.id = coalesce(nullif(f.line, -1), f.id)
+           LEFT JOIN frames AS o ON o.id = l.id LEFT JOIN frames AS c ON c.id = f.call"""
     )
     connection.unregister("_found")
 
@@ -158,14 +161,15 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
     for file, line, function, stack in calls:
         told = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
         if told:
-            own.append((file, line, function, stack, f"{told[0]}({told[1]}): {told[2]}"))
-    kinds = list(zip(*own, strict=True)) or [()] * 5
+            own.append((file, line, function, stack, *told))
+    kinds = list(zip(*own, strict=True)) or [()] * 7
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _own_lines AS
            WITH own AS (
                SELECT unnest($1::VARCHAR[]) AS file, unnest($2::INTEGER[]) AS line, unnest($3::VARCHAR[]) AS function,
-                      unnest($4::VARCHAR[]) AS stack, unnest($5::VARCHAR[]) AS told)
-           SELECT f.id, o.told AS line FROM _stacked AS f JOIN own AS o
+                      unnest($4::VARCHAR[]) AS stack, unnest($5::VARCHAR[]) AS own_file, unnest($6::INTEGER[]) AS own_line,
+                      unnest($7::VARCHAR[]) AS own_function)
+           SELECT f.id, o.own_file AS file, o.own_line AS line, o.own_function AS function FROM _stacked AS f JOIN own AS o
                ON f.function = o.function AND f.file IS NOT DISTINCT FROM o.file
                AND f.line IS NOT DISTINCT FROM o.line AND f.stack IS NOT DISTINCT FROM o.stack""",
         [list(kind) for kind in kinds],
