@@ -43,6 +43,7 @@ _CALLS_AT_ONCE = 2
 _LOOK_S = 0.1
 # Longer than a terminated analysis takes to remove its temporary files.
 _PATIENCE_S = 5.0
+_OUR_NAME = "habana_perf_tool: "
 _OUR_VARIABLES = "HABANA_PERF_TOOL_"
 # What an agent needs of a finding.
 _OF_A_FINDING = ("code", "name", "severity", "rank", "message", "short_fix", "gain", "location", "explained_by")
@@ -185,12 +186,15 @@ def _server(desk: Desk) -> Any:
 
     def tool(function: Callable[..., dict[str, Any]]) -> None:
         @wraps(function)
-        def answered(*args: Any, **options: Any) -> dict[str, Any]:
+        def answered(*args: Any, **options: Any) -> Any:
             try:
-                return function(*args, **options)
+                answer = function(*args, **options)
             except (PerfToolError, OSError, ValueError) as error:
                 # The client sees the text of this error only. Arguments may hold a zero byte, or be too long.
-                raise sdk_errors.ToolError(one_line(str(error))) from None
+                raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
+            # The SDK would indent the text, which then is longer than an answer may be.
+            text = types.TextContent(type="text", text=_text(answer))
+            return types.CallToolResult(content=[text], structured_content=answer)
 
         made.tool(annotations=hints)(answered)
 
@@ -283,12 +287,16 @@ def explained(code: str) -> dict[str, Any]:
 
 def small(data: Mapping[str, Any]) -> dict[str, Any]:
     """``data``, marked as such; a list or a text that makes the answer too long is cut, and that is said."""
-    kept = dict(data)
-    while len(json.dumps(kept, default=str)) > _CHARACTERS:
+    kept = _visible(dict(data))
+    while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))
         kept[longest] = _half(kept[longest])
         kept["cut"] = "the answer was too long; ask for less"
-    return {"data": _visible(kept)}
+    return {"data": kept}
+
+
+def _text(answer: Any) -> str:
+    return json.dumps(answer, default=str, ensure_ascii=False)
 
 
 def _half(value: Any) -> Any:

@@ -43,12 +43,12 @@ def export(
 
       habana_perf_tool export run.json -o run.xlsx --table steps --table gaps
     """
-    from perftool.store.catalog import public_tables
+    from perftool.store.catalog import no_table, public_tables
     from perftool.store.export import WRITERS
 
     there = [one.name for one in public_tables()]
     if unknown := next((name for name in table or () if name not in there), None):
-        raise PerfToolError(f"there is no table {unknown!r}; query --tables lists them")
+        raise PerfToolError(no_table(unknown))
     suffix = ".parquet" if target.endswith("/") else Path(target).suffix
     if suffix not in WRITERS or (suffix == ".parquet" and not target.endswith("/")):
         raise PerfToolError(f"{target}: name a .duckdb or .xlsx file, or a folder that ends in /")

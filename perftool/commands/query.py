@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +23,10 @@ from perftool.output_file import require_no_input
 if TYPE_CHECKING:
     from perftool.engine.analysis import Run
     from perftool.store.sandbox.sandbox import Bounds, Result
+
+
+# What the prompt prints of a long answer. More would push what was asked out of sight.
+_SHOWN = 100
 
 
 class Format(str, Enum):
@@ -41,7 +47,10 @@ def query(
         bool, typer.Option("--tables", metavar=NO_VALUE, help="List the tables and their columns.")
     ] = False,
     file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="Run the statements in FILE, each ended by ';'.")
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Run the statements in FILE or stdin ('-'), each ended by ';'."
+        ),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", metavar=NO_VALUE, help="Print the plan and its times instead of the rows.")
@@ -71,17 +80,19 @@ def query(
     if sql is not None and file is not None:
         raise PerfToolError("query takes a SELECT or -f FILE, not both")
     if path is None:
-        raise PerfToolError("query needs a PATH and a SELECT, or -f FILE, or a terminal; or --tables")
+        raise PerfToolError("query needs the path of a trace, then a SELECT or -f FILE; without these, a prompt opens")
+    if path == file == "-":
+        raise PerfToolError("stdin cannot be both the trace and the statements")
     from perftool.store.sandbox.sandbox import Bounds
 
     bounds = Bounds(time_limit, explain=explain)
     session = Session(cli, [path])
     if sql is not None or file is not None:
         asked = _statements(file) if file is not None else [str(sql)]
-        require_no_input([output_file], [file] if file else [])
+        require_no_input([output_file], [file] if file not in (None, "-") else [])
         _answer(session, path, asked, bounds, output_format, output_file)
     elif output_file is not None or not sys.stdin.isatty():
-        raise PerfToolError("query needs a SELECT, or -f FILE; a prompt opens in a terminal only")
+        raise PerfToolError("query needs a SELECT, or -f FILE (-f - reads stdin); a prompt opens in a terminal only")
     else:
         _converse(session, path, bounds, output_format)
 
@@ -94,7 +105,7 @@ def _statements(file: str) -> list[str]:
 
     try:
         # A pipe is waited for: shells pass one for -f <(command).
-        with open(file, "rb") as opened:
+        with _opened(file) as opened:
             data = opened.read(MOST_TEXT + 1)
         if len(data) > MOST_TEXT:
             raise OSError(0, f"is longer than {MOST_TEXT >> 20} MB")
@@ -108,6 +119,10 @@ def _statements(file: str) -> list[str]:
     if not found:
         raise PerfToolError(f"{file}: holds no statement")
     return found
+
+
+def _opened(file: str) -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb")
 
 
 def _answer(
@@ -138,8 +153,7 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
         write_document(f"{text}\n".encode(), None)
 
     def ask(sql: str) -> str:
-        result = _result(opened, sql, bounds)
-        return _rendered(result, form, bounds).decode() + "\n".join(_cut_note(result))
+        return _on_screen(_result(opened, sql, bounds), form, bounds)
 
     inputs = session.inputs([path])
     # A spinner would draw over what is typed.
@@ -149,13 +163,23 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
         prompt(read, ask, say)
 
 
+def _on_screen(result: Result, form: Format, bounds: Bounds) -> str:
+    """The first rows, and how many there are."""
+    rows = len(result.rows)
+    shown = result if bounds.explain else replace(result, rows=result.rows[:_SHOWN])
+    text = _rendered(shown, form, bounds).decode()
+    if len(shown.rows) == rows:
+        return text
+    of = f"more than {rows:,}" if result.cut else f"{rows:,}"
+    return f"{text}the first {_SHOWN} of {of} rows; LIMIT and OFFSET pick others"
+
+
 def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
     try:
         return opened.ask(sql, bounds)
     except QueryError as error:
-        raise QueryError(
-            f"{error}{_tables_there_are(str(error))}{_columns_there_are(str(error), sql)}{_quotes_of(str(error))}"
-        ) from None
+        text = str(error).removesuffix("!")
+        raise QueryError(f"{text}{_tables_there_are(text)}{_columns_there_are(text, sql)}{_quotes_of(text)}") from None
 
 
 def _cut_note(result: Result) -> list[str]:
@@ -170,15 +194,14 @@ def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
 
 
 def _tables_there_are(error: str) -> str:
-    """The existing tables, to append to an ``error`` about an unknown table or about a list of them."""
-    from perftool.store.catalog import public_tables
+    """Where to find the tables, to append to an ``error`` about an unknown table or about a list of them."""
+    from perftool.store.catalog import no_table
     from perftool.store.sandbox.allowed import NO_LIST
 
     if error == NO_LIST:
         return "; query --tables lists the tables"
-    if not error.startswith("there is no table"):
-        return ""
-    return f"; there are {', '.join(table.name for table in public_tables())}, raw"
+    unknown = re.fullmatch(r"there is no table '(.+)'", error)
+    return no_table(unknown[1]).removeprefix(error) if unknown else ""
 
 
 def _columns_there_are(error: str, sql: str) -> str:

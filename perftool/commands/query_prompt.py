@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from perftool.errors import PerfToolError, QueryError
-from perftool.store.catalog import public_tables
+from perftool.store.catalog import names_in, no_table, public_tables
 
 _FIRST, _MORE = "perftool> ", "     ...> "
 GREETING = "SQL ends with a semicolon; .help lists the other commands."
 _HELP = """\
-One SELECT, ended by a semicolon, over the tables of the trace. Tab completes; the arrow keys recall.
+SELECT statements, each ended by a semicolon, over the tables of the trace. Tab completes; the arrow keys recall.
 .tables          the tables, with a sentence on each
 .schema TABLE    the columns of a table
 .quit            leave; exit and Ctrl-D too"""
@@ -23,6 +23,7 @@ _LEAVE = (".quit", ".exit", "quit", "exit")
 _DOTTED = (".help", ".tables", ".schema", ".quit")
 # The word before the cursor, read backwards. A dot belongs to it only at the beginning of the line.
 _WORD = re.compile(r"^(\w*\.$|\w*)")
+_TABLE_NEXT = re.compile(r"(^\s*\.schema|\b(FROM|JOIN))\s+\w*$", re.IGNORECASE)
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
     *("count(*)", "sum(", "median(", "avg(", "min(", "max(", "quantile_cont("),
@@ -34,15 +35,33 @@ Ask = Callable[[str], str]
 
 def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -> None:
     """Answer the statements that ``read`` returns, until it ends; see ``terminal``."""
-    for statement in statements(read, say):
-        begun = time.monotonic()
-        try:
-            answer = ask(statement)
-        except QueryError as error:
-            answer = str(error)
-        except KeyboardInterrupt:
-            answer = "interrupted"
-        say(f"{answer.rstrip()}\n({time.monotonic() - begun:.2f} s)")
+    for text in statements(read, say):
+        for statement in separated(text):
+            begun = time.monotonic()
+            answer, succeeded = _answer(ask, statement)
+            say(f"{answer.rstrip()}\n({time.monotonic() - begun:.2f} s)")
+            if not succeeded:
+                break
+
+
+def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
+    """What to print for ``statement``, and whether it succeeded."""
+    try:
+        return ask(statement), True
+    except QueryError as error:
+        return str(error), False
+    except KeyboardInterrupt:
+        return "interrupted", False
+
+
+def separated(text: str) -> list[str]:
+    """The statements in ``text``; all of it where DuckDB cannot parse it, so that the answer says why."""
+    import duckdb
+
+    try:
+        return [one.query.strip() for one in duckdb.extract_statements(text)]
+    except duckdb.Error:
+        return [text]
 
 
 def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:
@@ -99,7 +118,7 @@ def _dotted(words: Sequence[str]) -> str:
         return "\n".join(f"{table.name:{widest}}  {table.description.partition('. ')[0]}" for table in tables.values())
     if words[0] == ".schema" and len(words) == 2:
         table = tables.get(words[1])
-        return f"{table.description}\n{table.schema}" if table else f"there is no table {words[1]}; .tables lists them"
+        return f"{table.description}\n{table.schema}" if table else no_table(words[1])
     return _HELP
 
 
@@ -107,18 +126,15 @@ def terminal() -> Callable[[str], str]:
     """A function that reads a line after a prompt. Raises PerfToolError without prompt_toolkit."""
     try:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     except ImportError:
         raise PerfToolError(
             "a prompt needs prompt_toolkit: pip install 'habana-perf-tool[prompt]'; or give the SELECT as an argument"
         ) from None
-    names = {column.name for table in public_tables() for column in table.columns}
-    words = [*_KEYWORDS, *(table.name for table in public_tables()), *sorted(names), *_DOTTED]
     kept = _history_file()
     history: History = FileHistory(str(kept)) if kept else InMemoryHistory()
     begin, history.append_string = whole_entries(history.append_string)  # type: ignore[method-assign,assignment]
-    session: Any = PromptSession(history=history, completer=WordCompleter(words, ignore_case=True, pattern=_WORD))
+    session: Any = PromptSession(history=history, completer=_completer())
 
     def read(shown: str) -> str:
         if shown == _FIRST:
@@ -127,6 +143,29 @@ def terminal() -> Callable[[str], str]:
         return line
 
     return read
+
+
+def fitting(before: str) -> list[str]:
+    """The words that can follow ``before``, the likeliest first: tables where one must follow, else columns too."""
+    tables = {table.name: table for table in public_tables()}
+    if _TABLE_NEXT.search(before):
+        return list(tables)
+    if _is_dotted(before):
+        return [*_DOTTED]
+    named = [column.name for name in names_in(before) if name in tables for column in tables[name].columns]
+    others = sorted({column.name for table in tables.values() for column in table.columns})
+    return list(dict.fromkeys([*named, *_KEYWORDS, *tables, *others]))
+
+
+def _completer() -> Any:
+    from prompt_toolkit.completion import Completer, WordCompleter
+
+    class Fitting(Completer):
+        def get_completions(self, document: Any, complete_event: Any) -> Any:
+            words = fitting(document.text_before_cursor)
+            return WordCompleter(words, ignore_case=True, pattern=_WORD).get_completions(document, complete_event)
+
+    return Fitting()
 
 
 def _history_file() -> Path | None:

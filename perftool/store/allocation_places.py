@@ -38,7 +38,8 @@ _NONE = -1
 _SLICES = """
 WITH meanings AS ({meanings})
 SELECT s.id, s.track, s.ts, s."end",
-       coalesce(m.meaning, 0) | ((l.id IS NOT NULL)::BIGINT << {line}) | ((f.call_line IS NOT NULL)::BIGINT << {call}) AS meaning
+       coalesce(m.meaning, 0) | ((l.id IS NOT NULL)::BIGINT << {line})
+       | ((f.call_line IS NOT NULL)::BIGINT << {call}) AS meaning
 FROM slices AS s LEFT JOIN meanings AS m ON m.name = s.name AND m.cat = s.cat LEFT JOIN _own_lines AS l ON l.id = s.id
 LEFT JOIN frames AS f ON f.id = s.id
 WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _memory_blocks)
@@ -167,10 +168,10 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
         """CREATE OR REPLACE TEMP TABLE _own_lines AS
            WITH own AS (
                SELECT unnest($1::VARCHAR[]) AS file, unnest($2::INTEGER[]) AS line, unnest($3::VARCHAR[]) AS function,
-                      unnest($4::VARCHAR[]) AS stack, unnest($5::VARCHAR[]) AS own_file, unnest($6::INTEGER[]) AS own_line,
-                      unnest($7::VARCHAR[]) AS own_function)
-           SELECT f.id, o.own_file AS file, o.own_line AS line, o.own_function AS function FROM _stacked AS f JOIN own AS o
-               ON f.function = o.function AND f.file IS NOT DISTINCT FROM o.file
+                      unnest($4::VARCHAR[]) AS stack, unnest($5::VARCHAR[]) AS own_file,
+                      unnest($6::INTEGER[]) AS own_line, unnest($7::VARCHAR[]) AS own_function)
+           SELECT f.id, o.own_file AS file, o.own_line AS line, o.own_function AS function
+           FROM _stacked AS f JOIN own AS o ON f.function = o.function AND f.file IS NOT DISTINCT FROM o.file
                AND f.line IS NOT DISTINCT FROM o.line AND f.stack IS NOT DISTINCT FROM o.stack""",
         [list(kind) for kind in kinds],
     )

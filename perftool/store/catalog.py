@@ -7,6 +7,7 @@ tables it needs and what each column means, then one SELECT. A table that SQL ca
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from perftool.model.words import KIND_LABELS
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
 _KEY = re.compile(r"(needs|absent|maker|drops|empty without): (.+)")
+_WHERE_THEY_ARE = "query --tables lists them"
 _TEXT = ("VARCHAR", "VARCHAR[]")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
@@ -99,6 +101,13 @@ def macros() -> str:
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text
+
+
+def no_table(name: str) -> str:
+    """A sentence that says there is no table ``name``, with tables of similar names."""
+    names = [table.name for table in public_tables()]
+    similar = difflib.get_close_matches(name, names, 3)
+    return f"there is no table {name!r}; " + (f"did you mean {' or '.join(similar)}?" if similar else _WHERE_THEY_ARE)
 
 
 def names_in(sql: str) -> list[str]:

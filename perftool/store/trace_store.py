@@ -19,7 +19,7 @@ from perftool.readers.nodes import as_trace
 from perftool.readers.trace.memory_snapshot import snapshot_as_trace
 from perftool.readers.trace.profiler_csv import is_profiler_csv
 from perftool.store import load, native
-from perftool.store.catalog import catalog, macros, names_in, public_tables
+from perftool.store.catalog import catalog, macros, names_in, no_table
 from perftool.store.connections import Connections
 from perftool.store.database import as_dicts
 from perftool.store.deadline import interrupted_after
@@ -275,8 +275,7 @@ class TraceStore:
 
     def _select(self, name: str) -> duckdb.DuckDBPyConnection:
         if name not in catalog():
-            public = ", ".join(table.name for table in public_tables())
-            raise QueryError(f"there is no table {name!r}; there are {public}")
+            raise QueryError(no_table(name))
         self.build([name])
         return self._connection.execute(catalog()[name].as_text)
 

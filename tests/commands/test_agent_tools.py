@@ -32,14 +32,19 @@ def test_a_client_gets_an_answer_and_the_reason_of_a_refusal(tmp_path: Path) -> 
         sql = "SELECT count(*) AS steps FROM steps"
         return [
             await call("query", {"path": "gaudi2_optimised", "sql": sql}),
+            await call("query", {"path": "gaudi2_optimised", "sql": "SELECT * FROM op"}),
+            await call("query", {"path": "gaudi2_unoptimised", "sql": "SELECT * FROM ops"}),
             await call("explain_rule", {"code": "SYN101"}),
             await call("analyze", {"path": f"{tmp_path}/outside.json"}),
             await call("list_runs", {"folder": "\0"}),
         ]
 
-    rows, rule, refused, impossible = asyncio.run(conversation(talk))
+    rows, unknown, long, rule, refused, impossible = asyncio.run(conversation(talk))
 
     assert rows.structured_content == {"data": {"rows": [{"steps": 3}], "rows_left_out": 0}}
+    assert unknown.content[0].text.endswith("query: there is no table 'op'; did you mean ops?")
+    assert json.loads(long.content[0].text) == long.structured_content
+    assert len(long.content[0].text) <= 40_000
     assert rule.structured_content["data"]["code"] == "SYN101"
     assert refused.is_error
     assert "outside the folder that this server may read" in refused.content[0].text

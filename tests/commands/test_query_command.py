@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 from builders.program import Run
 from events import document, x
+
+from perftool.commands import query
+from perftool.store.sandbox.sandbox import Bounds, Result
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +31,34 @@ def test_two_columns_of_one_name_are_refused(run: Run) -> None:
     assert run.err == "habana_perf_tool: two columns are called a, which an object cannot have; rename one with AS\n"
 
 
-def test_an_unknown_table_is_answered_with_those_there_are(run: Run, tmp_path: Path) -> None:
+def test_an_unknown_table_is_answered_with_similar_ones(run: Run, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": []}')
-    assert run("query", "run.json", "SELECT * FROM opps") == 2
-    assert run.err.startswith("habana_perf_tool: there is no table 'opps'; there are ")
-    assert " ops, " in run.err
+    assert run("query", "run.json", "SELECT * FROM gap_cause") == 2
+    assert run.err == "habana_perf_tool: there is no table 'gap_cause'; did you mean gap_causes or gaps?\n"
+    assert run("query", "run.json", "SELECT * FROM xyz") == 2
+    assert run.err == "habana_perf_tool: there is no table 'xyz'; query --tables lists them\n"
+
+
+def test_statements_are_read_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SELECT 1 AS a; SELECT 2 AS b;")))
+
+    assert run("query", "run.json", "-f", "-") == 0
+    assert run.out == "a\n1\n\nb\n2\n"
+    assert run("query", "-", "-f", "-") == 2
+    assert run.err == "habana_perf_tool: stdin cannot be both the trace and the statements\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "cut", "note"),
+    [(100, False, ""), (101, False, "the first 100 of 101 rows"), (101, True, "the first 100 of more than 101 rows")],
+)
+def test_a_prompt_shows_the_first_rows(rows: int, cut: bool, note: str) -> None:
+    result = Result(["a"], [(at,) for at in range(rows)], cut)
+
+    text = query._on_screen(result, query.Format.csv, Bounds(1.0))
+
+    said = f"{note}; LIMIT and OFFSET pick others" if note else ""
+    assert text == "\n".join(["a", *map(str, range(100)), said])
 
 
 def test_an_unknown_column_is_answered_with_those_there_are(run: Run) -> None:

@@ -50,7 +50,7 @@ def test_dot_commands_describe_the_tables() -> None:
     tables, schema, unknown, usage = said
     assert any(line.startswith("gaps ") for line in tables.splitlines())
     assert "BIGINT" in schema
-    assert unknown == "there is no table nothing; .tables lists them"
+    assert unknown == "there is no table 'nothing'; query --tables lists them"
     assert ".schema TABLE" in usage
 
 
@@ -65,6 +65,21 @@ def test_an_error_is_said_and_the_prompt_goes_on() -> None:
     prompt(typed("SELECT bad;", "SELECT 1;"), ask, said.append)
 
     assert [text.rpartition("\n(")[0] for text in said] == ["there is no table 'bad'", "a\n1"]
+
+
+def test_statements_on_one_line_are_answered_until_one_fails() -> None:
+    said: list[str] = []
+
+    def ask(sql: str) -> str:
+        if "bad" in sql:
+            raise QueryError("there is no table 'bad'")
+        return sql
+
+    prompt(typed("SELECT ';'; SELECT 2;", "SELECT 3; SELECT bad; SELECT 4;", "SELEC 5; SELECT 6;"), ask, said.append)
+
+    assert [text.rpartition("\n(")[0] for text in said] == [
+        "SELECT ';';", "SELECT 2;", "SELECT 3;", "there is no table 'bad'", "SELEC 5; SELECT 6;"
+    ]  # fmt: skip
 
 
 def test_ctrl_c_ends_a_query_and_the_prompt_goes_on() -> None:
@@ -111,6 +126,9 @@ def test_a_statement_of_several_lines_is_one_entry_of_the_history() -> None:
     [
         (".sch", [".schema"]),
         (".schema gap_c", ["gap_causes"]),
+        (".schema gaps", ["gaps"]),
+        ("SELECT ts FROM rooflines JOIN ro", ["roles", "rooflines"]),
+        ("SELECT gaps.cause FROM gaps WHERE caus", ["cause", "cause_ns"]),
         ("SELECT g.cause_", ["cause_ns"]),
         ("SELECT * FROM gap_causes WHERE proo", ["proof"]),
     ],

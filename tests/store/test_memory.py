@@ -132,7 +132,8 @@ def test_the_own_line_is_that_of_the_call_where_it_was_recorded() -> None:
     kind = "python_function"
     events = [
         x("train.py(7): step", 0, 100, kind), x("nn.Module: Linear_0", 5, 20, kind, **{"Call line": 9}),
-        x("torch/nn/functional.py(1): linear", 6, 18, kind), x("train.py(30): helper", 40, 40, kind, **{"Call line": 11}),
+        x("torch/nn/functional.py(1): linear", 6, 18, kind),
+        x("train.py(30): helper", 40, 40, kind, **{"Call line": 11}),
         memory(2, 1, 4, 4), memory(10, 2, 4, 8), memory(50, 3, 4, 12), memory(90, 4, 4, 16),
     ]  # fmt: skip
 
