@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ class Trace:
     def __init__(self, store: TraceStore, open_until: ExitStack) -> None:
         self._store = store
         self._open_until = open_until
+        self._closed = False
 
     def __enter__(self) -> Trace:
         return self
@@ -47,6 +49,15 @@ class Trace:
     def __repr__(self) -> str:
         paths = [read.path for read in (*self._store.inputs, *(part.as_input() for part in self._store.readings))]
         return f"<Trace of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}>"
+
+    def _repr_html_(self) -> str | None:
+        """The answer, for notebooks; None once the tables are gone."""
+        return None if self._closed else self._report._repr_html_()
+
+    @cached_property
+    def _report(self) -> Report:
+        """What slows the run down, by the shipped rules; made from the tables on first use."""
+        return analysis.report_on(self._store, load_pack(builtin_folder()))
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
@@ -73,6 +84,7 @@ class Trace:
 
     def close(self) -> None:
         """Release the tables and delete all temporary files."""
+        self._closed = True
         self._open_until.close()
 
 

@@ -17,6 +17,8 @@ from perftool.store.database import literal
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000
+# Letters that fit into a column.
+_NAME_WIDTH, _TEXT_WIDTH = 24, 120
 # Excel keeps 15 digits of a number; a longer one stays text, so that none of it is lost.
 _EXACT = 10**15
 
@@ -84,6 +86,9 @@ def _document(sheet: Any, tables: Sequence[Table]) -> None:
     for table in tables:
         lines.append((table.name, "", "", table.description))
         lines += [(table.name, column.name, column.type, column.meaning) for column in table.columns]
+    sheet.freeze_panes(1, 0)
+    sheet.set_column(0, 1, _NAME_WIDTH)
+    sheet.set_column(3, 3, _TEXT_WIDTH)
     for at, line in enumerate(lines):
         for across, text in enumerate(line):
             sheet.write_string(at, across, text[:_LONGEST_CELL])
@@ -92,6 +97,7 @@ def _document(sheet: Any, tables: Sequence[Table]) -> None:
 def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> int:
     """Write the rows below a line of names; returns the number of cells whose text was cut."""
     cut = 0
+    sheet.freeze_panes(1, 0)
     for across, column in enumerate(table.columns):
         sheet.write_string(0, across, column.name)
     for at, row in enumerate(rows, 1):

@@ -82,6 +82,14 @@ def test_parts_are_frames(report: Report) -> None:
     assert list(parts.sum(axis=1)) == list(steps["dur_ns"])
 
 
+def test_an_open_trace_shows_its_answer(report: Report) -> None:
+    with perftool.open_trace(report.inputs[0].path) as trace:
+        shown = trace._repr_html_()
+
+    assert report.verdict.headline in (shown or "")
+    assert trace._repr_html_() is None
+
+
 def test_ipython_shows_the_fragment(report: Report) -> None:
     formatters = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance().display_formatter
 

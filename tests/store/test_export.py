@@ -70,6 +70,7 @@ def test_a_name_that_looks_like_a_formula_stays_text_in_a_workbook(store: TraceS
     assert len(sheets) == 2
     assert not any("<f>" in sheet or "<hyperlink" in sheet for sheet in sheets.values())
     assert any("=HYPERLINK(" in sheet for sheet in sheets.values())
+    assert all('state="frozen"' in sheet for sheet in sheets.values())
 
 
 def test_rows_beyond_a_sheet_are_left_out_and_said(
