@@ -108,6 +108,9 @@ def _asked(
     evaluated: Callable[[Context], Outcome],
 ) -> Outcome:
     outcome = evaluated(context_of(store, steps, device.type))
+    if len(outcome.findings) < 2:
+        # The causes only decide which finding comes first.
+        return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings))
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     on_host = {rule.code for rule in rules if rule.relieves == "host"}
     ordered = led_by_largest(outcome.findings, causes(store, outcome.findings, rules, device.type), blaming | on_host)
