@@ -235,9 +235,9 @@ def recurrent(*, bf16: bool) -> Step:
     return update(parts, loss, torch.optim.Adam(parts.parameters()), bf16)
 
 
-def recommender(*, fused: bool) -> Step:
+def recommender(*, sparse: bool) -> Step:
     """Eight tables of embeddings under Adagrad."""
-    bags = nn.ModuleList(nn.EmbeddingBag(50_000, 32, mode="sum") for _ in range(8))
+    bags = nn.ModuleList(nn.EmbeddingBag(50_000, 32, mode="sum", sparse=sparse) for _ in range(8))
     model = nn.ModuleList([bags, nn.Sequential(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))])
     starts = torch.arange(0, 2048, 4)
 
@@ -246,7 +246,23 @@ def recommender(*, fused: bool) -> Step:
         result: torch.Tensor = model[1](torch.cat(found, 1)).square().mean()
         return result
 
-    return update(model, loss, torch.optim.Adagrad(model.parameters(), fused=fused))
+    return update(model, loss, torch.optim.Adagrad(model.parameters()))
+
+
+def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
+    """Two large embeddings that a step reads few rows of."""
+    parts = nn.ModuleList([nn.Embedding(count, 32, sparse=sparse) for count in (200_000, 100_000)])
+    dense = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    users, items = torch.randint(0, 200_000, (1024,)), torch.randint(0, 100_000, (1024,))
+    updates = [optimizer(parts.parameters()), torch.optim.Adam(dense.parameters())]
+
+    def step() -> None:
+        torch.autograd.backward(dense(torch.cat([parts[0](users), parts[1](items)], 1)).square().mean())
+        for update in updates:
+            update.step()
+            update.zero_grad()
+
+    return step
 
 
 def graph(*, bf16: bool = False) -> Step:
@@ -333,6 +349,10 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "moving average": ("FUS105", partial(averaged, together=False), partial(averaged, together=True)),
     "loader, 0 and 1 worker": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=1)),
     "loader, 0 and 2 workers": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=2)),
+    "sparse gradients, Adam and SparseAdam": (
+        "FUS111", partial(towers, sparse=False, optimizer=torch.optim.Adam),
+        partial(towers, sparse=True, optimizer=torch.optim.SparseAdam),
+    ),
     "channels_last": ("ENG113", pictures, partial(pictures, channels_last=True)),
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": (None, partial(deep, repeats=True), partial(deep, repeats=False)),
@@ -345,7 +365,7 @@ SCRIPTS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step] | No
         "PRC101", partial(_ANSWERS, size=384), partial(_ANSWERS, size=384, bf16=True)),
     "convolutional network": ("PRC101", pictures, partial(pictures, bf16=True)),
     "LSTM": ("PRC101", partial(recurrent, bf16=False), partial(recurrent, bf16=True)),
-    "recommender": ("FUS101", partial(recommender, fused=False), partial(recommender, fused=True)),
+    "recommender": ("FUS111", partial(recommender, sparse=False), partial(recommender, sparse=True)),
     "network over a graph": ("PRC101", graph, partial(graph, bf16=True)),
     "bound by its tokeniser": ("FUS101", partial(tokenised, fused=False), partial(tokenised, fused=True)),
     "bound by its loader": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=2)),
