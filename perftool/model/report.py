@@ -65,7 +65,7 @@ class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
     ``advice`` is false for findings about the trace instead of the run; ``explained_by`` is the code of the finding
-    that names the cause of the largest part of its time, which its gain excludes.
+    that explains the largest part of its time, which its gain excludes.
     """
 
     code: str

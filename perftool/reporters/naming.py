@@ -95,6 +95,9 @@ def steps_text(report: Report, steps: int) -> str:
 
 def _busy(report: Report, ratio: float) -> str:
     """How busy the device is; a collective that waits for another rank keeps it occupied, not busy."""
+    # The collectives of a CPU run on threads beside the compute.
+    if report.device.type == "cpu":
+        return f"busy {format_ratio(ratio)}"
     waiting = sum(map(_waiting_ns, report.ranks))
     recorded = sum((rank.busy_ns or 0) + (rank.idle_ns or 0) for rank in report.ranks if rank.waited_ns is not None)
     if len(report.ranks) < 2 or waiting < 0.01 * recorded or not recorded:

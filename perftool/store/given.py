@@ -11,7 +11,7 @@ from perftool.model.metrics import metric_kinds
 from perftool.op_costs.model import KINDS
 from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
-from perftool.store.machines import cpu_facts, machines_of
+from perftool.store.machines import cpu_facts, machines_of, threads_of
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
 
@@ -35,6 +35,7 @@ def given_tables(
         "op_kinds": [(name, kind) for kind, models in KINDS.items() for name in models],
         "devices": named_devices(metadata, device),
         "machines": machines_of(metadata),
+        "machine_threads": threads_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

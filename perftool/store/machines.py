@@ -50,6 +50,19 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
     )
 
 
+def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``machine_threads``: the threads whose times a trace gives."""
+    rows = []
+    for rank, top in metadata.items():
+        found = _object(top.get(RECORDED_KEY))
+        listed = _list(_object(found.get("window")).get("threads")) if found.get("version") == _VERSION else []
+        for one in map(_object, listed):
+            times = [_whole(one, name) for name in ("tid", "cpu_ns", "delay_ns")]
+            if None not in times:
+                rows.append((rank, str(times[0]), *times[1:]))
+    return rows
+
+
 def device_of(found: Any) -> str | None:
     """The name of the CPU that ``found`` describes as a device with measured rates; None without these.
 

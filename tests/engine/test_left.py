@@ -39,7 +39,7 @@ def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
 def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:
     found = told(tmp_path, 175)
 
-    assert "Its work: aten::mm 100.0 %, shapes not recorded. Of 100.0 % the best is unknown. " in found
+    assert "Its work: aten::mm 100.0 %, shapes not recorded. For 100.0 % of it the best is unknown. " in found
     assert "record_shapes=True" in found
 
 
@@ -49,7 +49,7 @@ def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> 
         ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
          "At the rates that the device reaches on good shapes 6.0 % of it would go."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
-         "mm 90.0 %, at 80.0 % of its best. Of 10.0 % the best is unknown."),
+         "mm 90.0 %, at 80.0 % of its best. For 10.0 % of it the best is unknown."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
          "Ops with 95.0 % of it run as fast as the device does on good shapes, and the others are small: nothing is "

@@ -83,3 +83,24 @@ def test_of_findings_about_alike_the_one_about_the_largest_cause_leads() -> None
     foreseen = [replace(finding("A001", 0), gain=Gain(gain, 0.1, "predicted")) for gain in (110, 111)]
     assert [led_by_largest([one, found[1]], [cause])[0].code for one in foreseen] == ["B001", "A001"]
     assert [f.code for f in led_by_largest(found, [])] == ["A001", "B001"]
+
+
+def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -> None:
+    parts = [{"cause": "framework_op", "ns": 600}, {"cause": "copy", "ns": 200}, {"cause": "optimizer", "ns": 200}]
+    symptom = replace(finding("GAP101", 100), evidence={"main_cause": "framework_op", "idle_causes": parts})
+    explains = {"A001": ("copy",), "B001": ("queued",)}
+
+    def rest(cause: Finding) -> tuple[str | None, float | None]:
+        (kept, *_) = claimed_once([symptom, cause], {"GAP101": ("A", "B")}, (), explains)
+        return kept.explained_by, kept.gain and kept.gain.ns_per_step
+
+    assert rest(finding("A001", 90)) == ("A001", 80)
+    assert rest(finding("A001", 15)) == ("A001", 85)
+    assert rest(finding("A001", 9)) == (None, 100)
+    assert rest(finding("B001", 90)) == (None, 100)
+    # Its own evidence is more exact than what its rule explains.
+    own = [{"cause": "copy", "ns": 50}, {"cause": "optimizer", "ns": 300}, {"cause": "queued", "ns": 900}]
+    assert rest(replace(finding("A001", 90), evidence={"idle_causes": own})) == ("A001", 75)
+    # Rules from anywhere may put anything there.
+    for wrong in (None, "copy", [1], [{"cause": "copy"}], [{"cause": "copy", "ns": float("nan")}]):
+        assert rest(replace(finding("A001", 20), evidence={"idle_causes": wrong})) == ("A001", 80)

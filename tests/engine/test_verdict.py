@@ -180,3 +180,28 @@ def test_what_happened_once_is_compared_with_the_recording(tmp_path: Path) -> No
     assert found.verdict.headline == (
         "Up to 50.0 ms of the 160 ms recorded is lost (estimate): requests wait while the server compiles."
     )
+
+
+def test_a_cause_that_is_one_long_stretch_is_compared_with_the_recording(tmp_path: Path) -> None:
+    copying = [runtime("cudaMemcpyAsync", 300, 7000), *launch(1, 7400, 10, 7420, 80)]
+    usual = [
+        event for at in range(7500, 11_500, 1000) for event in (step(at, at, 1000), *launch(at, at, 5, at + 10, 900))
+    ]
+
+    found = report_of([step(1, 0, 7500), *copying, *usual], tmp_path, without="SYN105")
+
+    assert found.verdict.headline == (
+        "The device stands idle while the host is inside a copy call: 60.9 % of the time, 7.00 ms of the 11.5 ms "
+        "recorded; the longest stretch takes 7.00 ms."
+    )
+
+
+def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> None:
+    waits = [x("aten::add", 0, 150), runtime("cudaMemcpyAsync", 150, 130), *launch(1, 280, 10, 300, 700)]
+
+    found = report_of([step(1, 0, 1000), *waits], tmp_path, without="SYN105")
+
+    assert found.verdict.headline == (
+        "Up to 290 us of a step of 1.00 ms is lost (estimate): the device waits for the host, 51.7 % of it while the "
+        "host runs framework ops."
+    )

@@ -131,3 +131,41 @@ def test_every_part_says_what_proves_its_cause_and_which_phase_it_is_of(rows: Ro
     assert [(part["cause"], part["proof"], part["phase"]) for part in parts if part["ts"] >= 100_000][:3] == [
         ("python", "frame", "steady"), ("between_ops", "next event", "steady"), ("framework_op", "op", "steady"),
     ]  # fmt: skip
+
+
+def test_python_in_which_the_thread_neither_runs_nor_is_ready_is_blocked(rows: Rows) -> None:
+    events = [
+        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
+        x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
+    ]  # fmt: skip
+
+    def found(cpu_us: int, *more: Event) -> list[tuple[str, str]]:
+        thread = {"tid": 1, "name": "python", "cpu_ns": 1000 * cpu_us, "delay_ns": 500_000}
+        recorded = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
+        parts = rows("gap_causes", [*events, *more], perftoolRecording=recorded)
+        return [(part["cause"], part["proof"]) for part in parts]
+
+    # The thread has no core for half a millisecond, and the longer of the two stretches takes five.
+    assert found(5999) == [("blocked", "thread"), ("python", "frame")]
+    assert found(6000) == [("python", "frame")] * 2
+    # A recorded wait tells what it was blocked in.
+    wait = x("<built-in function sleep>", 1000, 3000, "python_function")
+    assert found(4499, wait) == [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")]
+    assert found(4500, wait) == [("sleep", "frame"), ("python", "frame"), ("python", "frame")]
+    # With a device, the thread may have waited for it.
+    assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
+
+
+def test_a_thread_without_events_waits_for_the_collective_of_a_thread_beside_it(rows: Rows) -> None:
+    backward = x("<built-in method run_backward of torch._C._EngineBase>", 1000, 8000, "python_function")
+    reduced = x("gloo:all_reduce", 3000, 4000, "user_annotation", tid=7)
+    events = [step(1, 0, 9100), x("aten::mm", 0, 1000), backward, x("aten::mm", 9000, 100)]
+
+    parts = rows("gap_causes", [*events, reduced])
+    assert [(part["cause"], part["dur"]) for part in parts] == [
+        ("autograd", 2_000_000), ("collective", 4_000_000), ("autograd", 2_000_000),
+    ]  # fmt: skip
+    # Python that was recorded is no wait.
+    python = x("train.py(7): prepare", 1000, 8000, "python_function")
+    parts = rows("gap_causes", [event for event in events if event is not backward] + [python, reduced])
+    assert {part["cause"] for part in parts} == {"python"}

@@ -51,6 +51,15 @@ def test_the_profiler_works_for_itself(rows: Rows) -> None:
     assert phases(rows, x("aten::add", 0, 100), own) == [("steady", 100, None), ("profiler", 50, own["name"])]
 
 
+def test_while_the_profiler_waits_for_the_device_the_device_does_the_recorded_work(rows: Rows) -> None:
+    own = x("torch/profiler/profiler.py(235): stop_trace", 100, 500, "python_function")
+    wait = runtime("hipDeviceSynchronize", 150, 400)
+
+    assert phases(rows, x("aten::add", 0, 100), own, wait) == [
+        ("steady", 100, None), ("profiler", 50, own["name"]), ("steady", 400, None), ("profiler", 50, own["name"]),
+    ]  # fmt: skip
+
+
 def test_evaluation_and_checkpoints_are_phases_of_training_alone(rows: Rows) -> None:
     events = [x("aten::add", 0, 100), x("lightning/loops.py(9): validation_step", 200, 100, "python_function")]
     training = x("aten::_fused_adam_", 400, 100)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
+from perftool.units import format_ratio
 
 # A fifth of the window: every report must name a larger cause.
 LARGE = 0.2
@@ -31,6 +32,8 @@ CLAUSES = {
     "pipe": "the device waits while the host waits for a pipe or a socket",
     "lock": "the device waits while the host waits for a lock of Python",
     "sleep": "the device waits while the host sleeps",
+    "blocked": "no op computes in Python, where the thread is mostly blocked: it waits for a lock, a file or another "
+    "thread or process",
     "capture": "graphs are captured, and the device cannot work meanwhile",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
@@ -41,11 +44,14 @@ CLAUSES = {
 # Where the CPU is the device, there is no host beside it.
 _ON_CPU = {
     "framework_op": "no op computes: ops only allocate and describe tensors",
+    "collective": "no op computes while the program is in collectives or waits for them",
     "optimizer": "no op computes while the optimizer goes from one parameter to the next",
     "between_ops": "no op computes, and nothing was recorded of what the program does between its ops",
     "unknown": "no op computes, and nothing was recorded of what the program does",
     "start_up": "no op computes during one-off calls of the start-up",
 }
+# A cause with a smaller share is not the whole loss.
+_NEARLY_ALL = 0.9
 _WAITING = re.compile("the device (?:waits|stands idle) while the host")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
@@ -59,10 +65,17 @@ FROM idle AS i, whole AS w WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
 
-def clause_of(cause: str, device: str | None) -> str | None:
-    """What time without compute is spent on, for the type of the ``device``; None for an unknown ``cause``."""
+def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
+    """What time without compute is spent on, for the type of the ``device``; None for an unknown ``cause``.
+
+    A ``ratio`` is the share of the time that this is the cause of.
+    """
     clause = CLAUSES.get(cause)
-    if device != "cpu" or clause is None:
+    if clause is None:
+        return None
+    if device != "cpu" and ratio is not None and ratio < _NEARLY_ALL:
+        return _WAITING.sub(f"the device waits for the host, {format_ratio(ratio)} of it while the host", clause)
+    if device != "cpu":
         return clause
     return _ON_CPU.get(cause) or _WAITING.sub("no op computes while the program", clause)
 

@@ -72,7 +72,7 @@ class Left:
         if lost >= _LITTLE:
             return f"At the rates that the device reaches on good shapes {format_ratio(lost)} of it would go."
         if unknown >= _LITTLE:
-            return f"Of {format_ratio(unknown)} the best is unknown. {self.missing}".rstrip()
+            return f"For {format_ratio(unknown)} of it the best is unknown. {self.missing}".rstrip()
         return (
             f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "
             "small: nothing is left but less work (fewer operations, smaller types, larger batches)."

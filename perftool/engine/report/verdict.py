@@ -108,6 +108,9 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
+    # What explains a larger cause comes before a smaller one.
+    if untold and first and any(first.code in cause.codes for cause in causes[: causes.index(untold)]):
+        untold = None
     detail = _detail(run)
     most = _most(run)
     told_phase, rest = None, ""
@@ -121,7 +124,7 @@ def verdict(run: VerdictInput) -> Verdict:
         and not _blames(first, rules)
         and (untold.ns_per_step > _sure(first, findings) or (first and _is_symptom(first, rules)))
     ):
-        headline, told_phase = _cause_sentence(untold, whole), _PHASE_OF.get(untold.name)
+        headline, told_phase = _cause_sentence(untold, whole, run), _PHASE_OF.get(untold.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
     elif limit := _limit_sentence(run):
@@ -287,12 +290,14 @@ def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
     return any(rule.code == finding.code and rule.explained_by and not rule.explains for rule in rules)
 
 
-def _cause_sentence(cause: Cause, whole: _Whole) -> str:
+def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    each = f" {_a(whole.word)}" if whole.steps > 1 else ""
-    lost = f"{format_ratio(cause.share)} of the time, {format_ns(min(cause.ns_per_step, whole.ns))}{each}"
+    each = f"{format_ns(min(cause.ns_per_step, whole.ns))}{f' {_a(whole.word)}' if whole.steps > 1 else ''}"
+    if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
+        each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
+    lost = f"{format_ratio(cause.share)} of the time, {each}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
     return f"{text}: {lost}{stretch}.{advice}"
 
@@ -301,12 +306,22 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
     """The loss of ``first``, and what to compare it with."""
     if first.gain is None:
         return 0, whole
-    recorded_ns = round((run.summary["window_ms"].value or 0) * 1e6)
-    lost_ns = round(first.gain.share_of_step * recorded_ns)
-    # The usual step loses nothing to what happened once, in a step that takes longer.
-    if whole.steps > 1 and (first.location.dur_ns or 0) > max(whole.ns, _AT_ONCE * lost_ns):
-        return lost_ns, _Whole(recorded_ns, 0, whole.word)
+    if whole.steps > 1 and _happened_once(first.location.dur_ns or 0, first.gain.share_of_step, whole, run):
+        recorded_ns = _recorded_ns(run)
+        return round(first.gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
     return first.gain.ns_per_step, whole
+
+
+def _happened_once(longest_ns: int, share: float, whole: _Whole, run: VerdictInput) -> bool:
+    """Whether most of a loss of this share is one stretch in a step that took longer than usual.
+
+    The usual step loses nothing to it.
+    """
+    return longest_ns > max(whole.ns, _AT_ONCE * share * _recorded_ns(run))
+
+
+def _recorded_ns(run: VerdictInput) -> int:
+    return round((run.summary["window_ms"].value or 0) * 1e6)
 
 
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
@@ -316,7 +331,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
-    title = clause_of(str(first.evidence.get("main_cause")), device) or title
+    title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
     # A rule over many ops describes the op it found in this column.
     title = str(first.evidence.get("clause") or title)
     if gain and whole.ns:

@@ -17,6 +17,7 @@ _SAME = 1.1
 LOOSE = 3.0
 # A symptom's remaining gain is the difference of two bounds; a smaller share is within their error.
 _REST = 0.1
+_ENDLESS = 2.0**63
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
 _SEVERITY_ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -32,7 +33,8 @@ def claimed_once(
 
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of causes. A finding that ``explains`` the main cause in the symptom's evidence
-    takes precedence, as its time is part of the symptom's. A finding of a rule ``over_ranks`` is a cause on all ranks.
+    takes precedence. Of a symptom about idle time, a finding explains at most the time of the causes that they share.
+    A finding of a rule ``over_ranks`` is a cause on all ranks.
     Where a rule ``blaming`` ranks explains it, the symptom says how much of it is waiting for them.
     """
 
@@ -42,12 +44,12 @@ def claimed_once(
             return finding
         main = str(finding.evidence.get("main_cause"))
         gains = [
-            (main in explains.get(other.code, ()), other.gain.ns_per_step, other.code, number)
+            (main in explains.get(other.code, ()), _shared_ns(other, finding, explains), other.code, number)
             for number, other in enumerate(findings)
             if other.gain and other.code.startswith(causes) and _beside(other, finding, over_ranks)
         ]
         _, explained, code, number = max(gains, default=(False, 0, "", -1))
-        if not explained:
+        if explained < _REST * finding.gain.ns_per_step:
             return finding
         gain, left = finding.gain, finding.gain.ns_per_step - explained
         late = findings[number].evidence.get("late_ranks") or ()
@@ -115,6 +117,30 @@ def led_by_largest(
     if first.gain.ns_per_step > alike * lead.gain.ns_per_step:
         return tuple(findings)
     return (lead, *(found for found in findings if found is not lead))
+
+
+def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
+    """The part of the gain of ``cause`` that can lie in the time of ``symptom``."""
+    gain = cause.gain.ns_per_step if cause.gain else 0
+    whole = _idle_causes(symptom)
+    if not whole or symptom.gain is None:
+        return gain
+    own = _idle_causes(cause)
+    shared = sum(
+        min(ns, own.get(name, 0)) if own else ns * (name in explains.get(cause.code, ())) for name, ns in whole.items()
+    )
+    return round(min(gain, symptom.gain.ns_per_step * min(1, shared / max(1, sum(whole.values())))))
+
+
+def _idle_causes(finding: Finding) -> dict[str, float]:
+    """The idle time of ``finding`` by cause; empty if its evidence lacks it. Rules from anywhere may give it."""
+    told = finding.evidence.get("idle_causes")
+    parts = [part for part in told if isinstance(part, Mapping)] if isinstance(told, (list, tuple)) else []
+    return {
+        str(part.get("cause")): float(part["ns"])
+        for part in parts
+        if isinstance(part.get("ns"), (int, float)) and 0 < part["ns"] < _ENDLESS
+    }
 
 
 def _beside(cause: Finding, symptom: Finding, over_ranks: Container[str]) -> bool:

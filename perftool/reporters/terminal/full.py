@@ -233,7 +233,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], wor
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(rank + finding.message), console)
     if finding.explained_by:
-        _paragraph(Text(f"most of it is explained by {finding.explained_by}", style="dim"), console)
+        explained = "the gain excludes what {} explains" if finding.gain else "explained by {}"
+        _paragraph(Text(explained.format(finding.explained_by), style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""

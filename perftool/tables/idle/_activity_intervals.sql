@@ -41,6 +41,9 @@ marked AS (
     SELECT rank, class_of(doing), ts, "end" FROM host
     WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'wrapper', 'python')
     UNION ALL SELECT rank, class_of('process_group'), ts, "end" FROM _communication
+    UNION ALL
+    SELECT rank, class_of('group_wait'), ts, "end" FROM _communication
+    WHERE name IN (SELECT name FROM roles WHERE role = 'host_collective')
     UNION ALL SELECT s.rank, class_of('device_wait'), s.ts, s."end" FROM syncs AS s JOIN feeding_tracks AS f ON f.track = s.track
     UNION ALL SELECT rank, class_of('compile'), ts, "end" FROM compilations WHERE ts IS NOT NULL
     UNION ALL SELECT u.rank, class_of('start_up'), u.ts, u."end" FROM start_up AS u JOIN feeding_tracks AS f ON f.track = u.track

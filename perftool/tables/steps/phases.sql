@@ -4,9 +4,10 @@
 -- If several apply at once, the first of these counts: the capture of a graph, the profiler's own work, saving a
 -- checkpoint, evaluation beside training, start-up, warm-up. Start-up lasts until the last time up to which calls that
 -- are slow once take at least half of the recording; later such calls count individually. Warm-up consists of the steps
--- left out for it, and of compilation before the first step that counts.
+-- left out for it, and of compilation before the first step that counts. While the profiler waits for the device, the
+-- device works on the recorded steps: that is no work of the profiler's.
 --
--- needs: slices, roles, start_up, _step_bounds, _compile_events, _extents
+-- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents
 -- empty without: _extents
 -- column rank: INTEGER, distributed rank
 -- column phase: VARCHAR, startup, warmup, capture, profiler, checkpoint, evaluation or steady
@@ -67,14 +68,20 @@ classes AS (
     SELECT k.rank, k.class, greatest(k.ts, x.host_ts) AS ts, least(k."end", x.host_end) AS "end"
     FROM kinds AS k JOIN _extents AS x USING (rank)
     UNION ALL SELECT rank, 6, host_ts, host_end FROM _extents
+    -- Only here do waits for the device matter.
+    UNION ALL SELECT w.rank, 7, w.ts, w."end" FROM syncs AS w SEMI JOIN shown AS p ON p.rank = w.rank AND p.role = 'profiler'
 ),
 united AS (SELECT * FROM interval_union(classes)),
+swept AS (
+    SELECT rank, ts, "end", CASE WHEN mask & 128 > 0 THEN mask & ~(128 | 2) ELSE mask END AS mask
+    FROM interval_sweep(united)
+),
 -- The lowest bit of the mask is the first in the order.
 pieces AS (
     SELECT rank, ts, "end",
            ['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup', 'steady'][
                list_position(list_transform(range(7), lambda c: mask & (1::BIGINT << c) > 0), true)] AS phase
-    FROM interval_sweep(united) WHERE mask > 0
+    FROM swept WHERE mask > 0
 ),
 numbered AS (
     SELECT *, sum((phase IS DISTINCT FROM before)::INTEGER) OVER (PARTITION BY rank ORDER BY ts) AS number

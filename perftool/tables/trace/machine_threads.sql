@@ -1,0 +1,10 @@
+-- One row per thread of a process whose trace says how long it had a core: those that waited longest for one.
+--
+-- A thread that neither ran nor was ready to run was blocked: it slept, or waited for a lock, a file or another process.
+-- machines.wall_ns is the time that all of this is a part of.
+--
+-- maker: given
+-- column rank: INTEGER, distributed rank
+-- column tid: VARCHAR, thread id, as in tracks
+-- column cpu_ns: BIGINT, time on a core
+-- column delay_ns: BIGINT, time that it was ready to run and had no core
