@@ -34,7 +34,8 @@ class Peak:
 class DeviceFacts:
     """Facts about a device. ``spellings`` lists its names in traces (only ``name`` when empty); bandwidths are in
     bytes/s, ``link_bandwidth`` for all links to other devices of the host together, one way. ``matrix_clock`` is the
-    clock, in Hz, in which Gaudi's graph compiler counts the cycles of the MME."""
+    clock, in Hz, in which Gaudi's graph compiler counts the cycles of the MME. ``units`` are its compute units (SMs,
+    CUs), ``capability`` is CUDA's compute capability, times 10."""
 
     type: str
     name: str
@@ -50,6 +51,8 @@ class DeviceFacts:
     matrix_clock_source: str = ""
     engines: dict[str, int] = field(default_factory=dict)
     spellings: tuple[str, ...] = ()
+    units: int | None = None
+    capability: int | None = None
 
 
 @cache

@@ -40,6 +40,13 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Split:
+    """A pattern for the number of parts into which a kernel of such a name splits the inner dimension."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
 class Generation:
     """The compute capability (times 10) of kernels with such a name; None where the name itself states it."""
 
@@ -69,13 +76,24 @@ class Reason:
 
 
 @dataclass(frozen=True)
+class Unexplained:
+    """What to do about an op that is slow for no reason that the recording shows, by its ``bound``."""
+
+    bound: str
+    fix: str
+    short_fix: str
+
+
+@dataclass(frozen=True)
 class Shortfalls:
     """All of ``shortfalls.toml``."""
 
     attainable: tuple[Attainable, ...]
     tile: tuple[Tile, ...]
+    split: tuple[Split, ...]
     generation: tuple[Generation, ...]
     reason: tuple[Reason, ...]
+    unexplained: tuple[Unexplained, ...]
 
 
 @cache
@@ -85,8 +103,10 @@ def shortfalls() -> Shortfalls:
     return Shortfalls(
         tuple(map(_attainable, read["attainable"])),
         tuple(Tile(**row) for row in read["tile"]),
+        tuple(Split(**row) for row in read["split"]),
         tuple(Generation(**row) for row in read["generation"]),
         tuple(Reason(**row) for row in read["reason"]),
+        tuple(Unexplained(**row) for row in read["unexplained"]),
     )
 
 
@@ -113,6 +133,12 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
         if found := re.search(tile.pattern, kernel):
             return tile, int(found[1]), int(found[2])
     return None
+
+
+def parts_of(kernel: str) -> int:
+    """How many parts of the inner dimension ``kernel`` computes in blocks of their own, by its name."""
+    matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
+    return next((max(int(found[1]), 1) for found in matches if found), 1)
 
 
 def generation_of(kernel: str) -> int | None:

@@ -18,6 +18,13 @@ _TYPES = {
     "long int": (8, None), "long": (8, None), "int": (4, None), "short": (2, None), "signed char": (1, "int8"),
     "unsigned char": (1, None), "bool": (1, None),
 }  # fmt: skip
+# The same types by the names of c10::ScalarType, as traces of other tools spell them.
+_NAMED = {
+    "Double": "double", "Float": "float", "Half": "c10::Half", "BFloat16": "c10::BFloat16", "Long": "long int",
+    "Int": "int", "Short": "short", "Char": "signed char", "Byte": "unsigned char", "Bool": "bool",
+    "Float8_e4m3fn": "c10::Float8_e4m3fn", "Float8_e5m2": "c10::Float8_e5m2",
+    "Float8_e4m3fnuz": "c10::Float8_e4m3fnuz", "Float8_e5m2fnuz": "c10::Float8_e5m2fnuz",
+}  # fmt: skip
 # Integer types; type promotion goes bool, integer, float, complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
 # A stand-in type for elements whose size alone is known.
@@ -130,6 +137,8 @@ class Call:
     def numbers(self, position: int) -> list[int]:
         """The whole numbers at ``position``, one or a list; empty for None."""
         text = self.text(position)
+        if text.startswith("(") and text.endswith(")"):
+            text = f"[{text[1:-1].rstrip(', ')}]"
         try:
             value = json.loads(text) if text else []
         except ValueError:
@@ -147,6 +156,11 @@ class Call:
         if recorded not in _SCALAR_TYPES:
             raise NoModelError(f"no type at {position}")
         return _SCALAR_TYPES[recorded]
+
+
+def spelled(types: Sequence[Any]) -> list[Any]:
+    """Types as the profiler of PyTorch spells them."""
+    return [_NAMED.get(one, one) if isinstance(one, str) else one for one in types]
 
 
 def shape_of(dims: Any) -> Shape:

@@ -49,8 +49,8 @@ class Mixture:
 
 
 def _given(call: Call) -> Mixture:
-    """Hidden states, both weights (expert first, then result, then terms), weights of the choices, choices."""
-    x, first, second, chosen = (call.tensor(at) for at in (0, 1, 2, 4))
+    """Hidden states, both weights (expert first, then result, then terms), weights of the choices."""
+    x, first, second, chosen = (call.tensor(at) for at in range(4))
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")
     hidden, experts = x.dims[1], first.dims[0]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from perftool.op_costs.attention import ATTENTION
-from perftool.op_costs.call import Call, NoModelError, shape_of
+from perftool.op_costs.call import Call, NoModelError, shape_of, spelled
 from perftool.op_costs.convolutions import CONVOLUTIONS
 from perftool.op_costs.cost import Cost
 from perftool.op_costs.elements import COPIES, FILLS, POINTWISE, REDUCTIONS, SCATTERED
@@ -79,7 +79,7 @@ def call_of(
     grids: str | None,
 ) -> Call:
     """The call of such a record, whose parts are those of ``cost_of``. Raises NoModelError for what is not JSON."""
-    lists = listed(dims), listed(types), listed(scalars)
+    lists = listed(dims), spelled(listed(types)), listed(scalars)
     return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
 
 

@@ -21,6 +21,7 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
             ("memory", device.memory_bytes, "bytes"),
             ("memory_bandwidth", device.memory_bandwidth, "bytes/s"),
             ("pcie_bandwidth", device.pcie_bandwidth, "bytes/s"),
+            ("compute_units", device.units, "count"),
             *((f"{engine} engines", count, "count") for engine, count in device.engines.items()),
         ]
         rows += [(device.name, fact, value, unit, False, device.source) for fact, value, unit in figures if value]
@@ -46,11 +47,17 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts 
                 size = device.get("totalGlobalMem")
                 memory_bytes = size if isinstance(size, int) and 0 < size <= _MOST_BYTES else None
                 known = given or find_device(name, memory_bytes)
-                facts = (known.memory_bytes or None, known.name) if known else (None, None)
-                rows.append((rank, name, memory_bytes, *facts, _units(device), _capability(device)))
+                rows.append((rank, name, memory_bytes, *_known(known, _units(device), _capability(device))))
         if given and len(rows) == before:
-            rows.append((rank, given.name, None, given.memory_bytes or None, given.name, None, None))
+            rows.append((rank, given.name, None, *_known(given)))
     return rows
+
+
+def _known(device: DeviceFacts | None, units: int | None = None, capability: int | None = None) -> tuple[Any, ...]:
+    """Memory, name, compute units and capability of a known ``device``; what the trace states comes first."""
+    if device is None:
+        return None, None, units, capability
+    return device.memory_bytes or None, device.name, units or device.units, capability or device.capability
 
 
 def _units(device: Mapping[str, Any]) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from perftool.model.inputs import ImportIssue
-from perftool.model.shortfalls import attainable, generation_of, shortfalls, tile_of
+from perftool.model.shortfalls import Unexplained, attainable, generation_of, parts_of, shortfalls, tile_of
 from perftool.op_costs.sizes import Sizes, sizes_of
 from perftool.store.catalog import Table, catalog
 from perftool.units import format_ns, format_ratio
@@ -60,9 +60,14 @@ def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
     """The texts for ``row`` from the first of the reasons ``found``."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
-        return {"reasons": []}
+        fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
+        return {"reasons": [], **fixes}
     said = {name: _filled(getattr(reason, name), row) for name in ("because", "short_fix", "fix")}
     return {"reason": reason.name, "reasons": list(found), **said}
+
+
+def _unexplained(bound: str) -> Unexplained | None:
+    return next((rest for rest in shortfalls().unexplained if rest.bound == bound), None)
 
 
 def _filled(template: str, row: Mapping[str, Any]) -> str:
@@ -92,10 +97,10 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
         "best_ns": round(max(op["compute_ns"], op["memory_ns"])), "attainable_ns": round(attainable_ns),
         "attainable_ratio": reached.share, "attainable_source": reached.source,
         "lost_ns": round(op["kernel_ns"] - attainable_ns), "call_ns": round(call_ns),
+        "each_ns": round(op["kernel_ns"] / max(op["kernels"], 1)),
         "spread": op["slowest_ns"] / max(op["fastest_ns"], 1) if op["calls"] >= _ENOUGH_CALLS else None,
         "intensity": round(op["flops"] / max(op["bytes"], 1)) if op["flops"] else None,
         "kernel_capability": generation_of(op["kernel"]), "layout_ratio": op["layout_ns"] / max(op["kernel_ns"], 1),
-        "per_group": sizes.channels // sizes.groups if sizes.channels and sizes.groups else None,
         "bits": _BITS.get(op["dtype"] or ""),
     }  # fmt: skip
 
@@ -114,10 +119,12 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     args = args if isinstance(args, dict) else {}
     threads, grid = _count(args.get("block")), _count(args.get("grid"))
     tile = tile_of(op["kernel"])
-    blocks = grid // threads if grid and threads and tile and tile[0].counts_threads else grid
+    blocks = grid
+    if grid and threads and tile and tile[0].counts_threads and grid % threads == 0:
+        blocks = grid // threads
     tiles, padding = blocks, None
     if op["kind"] == "product" and tile and sizes.m and sizes.n:
-        tiles, padding = _tiles(sizes, tile[1], tile[2], blocks)
+        tiles, padding = _tiles(sizes, tile[1], tile[2], parts_of(op["kernel"]), blocks)
     units = op["units"]
     waves = ceil(tiles / units) if tiles and units else None
     occupancy = args.get("est. achieved occupancy %")
@@ -131,15 +138,15 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tiles(sizes: Sizes, rows: int, columns: int, blocks: int | None) -> tuple[int, float]:
+def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
     """The number of tiles that cover the results, and the elements they cover per element needed.
 
     Column-major libraries swap both sides; the arrangement that matches the grid counts, else the better one.
-    More blocks than tiles mean that the inner dimension is split.
+    Each of the ``parts`` of the inner dimension has its own tiles; more blocks than tiles mean that it is split, too.
     """
     assert sizes.m is not None
     assert sizes.n is not None
-    batch = sizes.batch or 1
+    batch = (sizes.batch or 1) * parts
     counts = [
         (batch * ceil(sizes.m / tall) * ceil(sizes.n / wide), tall, wide)
         for tall, wide in ((rows, columns), (columns, rows))

@@ -36,6 +36,14 @@ def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
     assert found.endswith("nothing is left but less work (fewer operations, smaller types, larger batches).")
 
 
+def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
+    # 8 times the operations, which take 1111 us at the peak.
+    found = told(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
+
+    assert "aten::mm 100.0 %, above its model. " in found
+    assert "Of 100.0 % the best is unknown." in found
+
+
 def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:
     found = told(tmp_path, 175)
 
@@ -47,7 +55,8 @@ def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> 
     ("ops", "ending"),
     [
         ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
-         "At the rates that the device reaches on good shapes 6.0 % of it would go."),
+         "At the rates that the device reaches on good shapes 6.0 % of it would go; the table op_shortfalls says why, "
+         "and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
          "mm 90.0 %, at 80.0 % of its best. For 10.0 % of it the best is unknown."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),

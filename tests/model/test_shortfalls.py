@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
+
 import pytest
 
 from perftool.model.devices import known_devices
-from perftool.model.shortfalls import attainable, generation_of, shortfalls, tile_of
+from perftool.model.shortfalls import Attainable, attainable, generation_of, parts_of, shortfalls, tile_of
 from perftool.op_costs.model import KINDS
 
 
@@ -43,6 +46,7 @@ def test_every_entry_is_a_share_with_a_source_and_names_kinds_and_devices_that_e
         ("ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn", 256, 128),
         ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", 256, 64),
         ("volta_sgemm_128x64_nn", 128, 64),
+        ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x32x64_wt32x32x8_ws1x1", 128, 32),
     ],
 )
 def test_tiles_by_name(kernel: str, rows: int, columns: int) -> None:
@@ -52,6 +56,27 @@ def test_tiles_by_name(kernel: str, rows: int, columns: int) -> None:
     assert found[1:] == (rows, columns)
 
 
+_MEASURED = re.compile(r"^([\d.,]+) of ([\d.,]+) TFLOP/s: ")
+
+
+@pytest.mark.parametrize(
+    "entry", [one for one in shortfalls().attainable if _MEASURED.match(one.source)], ids=lambda one: one.source
+)
+def test_a_measured_share_is_of_the_peak_in_devices_toml(entry: Attainable) -> None:
+    found = _MEASURED.match(entry.source)
+    assert found is not None
+    reached, peak = (float(number.replace(",", "")) for number in found.groups())
+    peaks = [
+        one.rate / 1e12
+        for device in known_devices() if any(fnmatchcase(device.name, pattern) for pattern in entry.devices)
+        for one in device.peaks if one.dtype in entry.dtypes and one.unit == "matrix"
+    ]  # fmt: skip
+
+    assert peaks
+    assert peaks == pytest.approx([peak] * len(peaks), rel=0.01)
+    assert entry.share == pytest.approx(reached / peak, abs=0.01)
+
+
 def test_generations_by_name() -> None:
     assert generation_of("sm90_xmma_gemm_bf16") == 90
     assert generation_of("void cutlass::Kernel<cutlass_80_tensorop>") == 80
@@ -59,3 +84,16 @@ def test_generations_by_name() -> None:
     assert generation_of("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits>") == 80
     assert generation_of("volta_sgemm_64x64_tn") == 70
     assert generation_of("void at::native::elementwise_kernel") is None
+
+
+def test_the_parts_of_an_inner_dimension_by_name() -> None:
+    assert parts_of("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_GRVWn1_GSU2_GSUAMB_GLS0") == 2
+    assert parts_of("Cijk_Ailk_Bljk_BBS_BH_MT128x64x64_GRVWn1_GSU1_GSUASB_GLS0") == 1
+    assert parts_of("Cijk_Alik_Bljk_BBS_BH_MT256x192x64_GSU0_GSUAMB") == 1
+    assert parts_of("ampere_bf16_s16816gemm_bf16_256x128") == 1
+
+
+def test_unexplained_ops_get_advice_by_their_bound() -> None:
+    bounds = [rest.bound for rest in shortfalls().unexplained]
+    assert bounds == sorted(set(bounds))
+    assert set(bounds) <= {"compute", "memory"}

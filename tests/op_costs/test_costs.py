@@ -44,6 +44,22 @@ def cost(name: str, *arguments: Any, element_bytes: int | None = None) -> Cost |
     return cost_of(name, *record(*arguments), element_bytes)
 
 
+def test_types_and_lists_as_other_tools_spell_them() -> None:
+    inner = ([2, 2], [3, 3], [1, 1])
+    ours = cost("convolution", (FLOAT, 1, 3, 64, 64), (FLOAT, 8, 3, 7, 7), None, *inner, False, [0, 0], 1)
+    theirs = ("(" + ",".join(map(str, sizes)) + ")" for sizes in inner)
+    assert ours is not None
+    assert ours == cost("convolution", ("Float", 1, 3, 64, 64), ("Float", 8, 3, 7, 7), None, *theirs, False, "(0,0)", 1)
+    assert cost("mm", ("BFloat16", 8, 4), ("BFloat16", 4, 2)) == cost("mm", (BF16, 8, 4), (BF16, 4, 2))
+
+
+def test_a_list_of_one_number_as_python_writes_it() -> None:
+    line = [(FLOAT, 1, 3, 64), (FLOAT, 8, 3, 7), None]
+    theirs = cost("convolution", *line, "(2,)", "(3,)", "(1,)", False, "(0,)", 1)
+    assert theirs is not None
+    assert theirs == cost("convolution", *line, [2], [3], [1], False, [0], 1)
+
+
 QKV = [(BF16, 16, 559, 16, 64)] * 3
 
 # Operations, and bytes as MiB, of an inference step on an H100, as TraceLens counted them.

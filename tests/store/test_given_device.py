@@ -62,6 +62,29 @@ def test_it_takes_precedence_over_the_name_in_the_trace(told: Callable[..., Repo
     assert (report.device.type, report.device.name) == ("rocm", "AMD Instinct MI300X")
 
 
+@pytest.mark.parametrize(
+    ("stated", "units", "capability"), [({}, 132, 90), ({"numSms": 78, "computeMajor": 9, "computeMinor": 2}, 78, 92)]
+)
+def test_compute_units_are_the_published_ones_unless_the_trace_states_them(
+    tmp_path: Path, stated: dict[str, int], units: int, capability: int
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        document([step(1, 0, 10)], deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3", **stated}])
+    )
+    with analysed(find_inputs([str(path)])) as run:
+        (device,) = run.store.rows("devices")
+    assert (device["units"], device["capability"]) == (units, capability)
+
+
+def test_a_given_device_has_its_published_compute_units(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([step(1, 0, 10)]))
+    with analysed(replace(find_inputs([str(path)]), device="MI300X")) as run:
+        (device,) = run.store.rows("devices")
+    assert (device["units"], device["capability"]) == (304, None)
+
+
 def test_each_of_several_ranks_is_of_the_device(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
     events = [step(1, 0, 1100), x("aten::mm", 1, 10, **shapes), *launch(1, 2, 5, 20, 1000, "gemm")]

@@ -30,6 +30,8 @@ _MOST_OF_IT = 0.8
 _SMALL = 0.02
 # What is lost in all ops together, below which nothing is left to gain in any of them.
 _LITTLE = 0.05
+# Caches let an op exceed its model a little. Beyond this, the model does not fit and proves nothing.
+_FAR_ABOVE = 2
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ class Left:
         if lost >= _LITTLE and self.on_cpu:
             return "The best of a CPU is measured with products and copies, which other ops need not reach."
         if lost >= _LITTLE:
-            return f"At the rates that the device reaches on good shapes {format_ratio(lost)} of it would go."
+            return (
+                f"At the rates that the device reaches on good shapes {format_ratio(lost)} of it would go; the table "
+                "op_shortfalls says why, and what to change."
+            )
         if unknown >= _LITTLE:
             return f"For {format_ratio(unknown)} of it the best is unknown. {self.missing}".rstrip()
         return (
@@ -93,10 +98,11 @@ def _op(row: dict[str, object], work: int) -> LargeOp:
         name: row[name] for name in ("name", "source", "kind", "engine", "input_dims", "calls", "kernel_ns", "bytes")
     }
     rate = OpRate(**known, input_types=None, flops=None, tflops=None, tbytes=None, bound=None, roofline_ratio=None)  # type: ignore[arg-type]
-    reached = row["roofline_ratio"]
+    reached = row["roofline_ratio"] if isinstance(row["roofline_ratio"], float) else None
+    judged = bool(row["judged"]) and (reached is None or reached < _FAR_ABOVE)
     return LargeOp(
-        rate.name, rate.kernel_ns / work, reached if isinstance(reached, float) else None, why_no_model(rate),
-        bool(row["judged"]) or rate.kind == "collective", int(str(row["lost_ns"])) / work,
+        rate.name, rate.kernel_ns / work, reached, why_no_model(rate), judged or rate.kind == "collective",
+        int(str(row["lost_ns"])) / work,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 --
 -- maker: given
 -- column device: VARCHAR, name as traces spell it
--- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), lanes of an engine, matrix_clock (of Gaudi's MME), or peak rate of a unit and type
+-- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), lanes of an engine, matrix_clock (of Gaudi's MME), or peak rate of a unit and type
 -- column value: DOUBLE, in unit
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s
 -- column estimate: BOOLEAN, derived rather than published

@@ -6,5 +6,5 @@
 -- column memory_bytes: BIGINT, size of its memory, NULL when the trace does not say
 -- column published_bytes: BIGINT, size of the memory of the known device
 -- column known: VARCHAR, the matching device of device_facts; NULL without an exact match
--- column units: INTEGER, compute units (SMs, CUs) stated in the trace
--- column capability: INTEGER, CUDA compute capability, times 10
+-- column units: INTEGER, compute units (SMs, CUs), as the trace states or else as published
+-- column capability: INTEGER, CUDA compute capability, times 10, as the trace states or else as published

@@ -28,6 +28,7 @@
 -- column ts: BIGINT, start of the longest kernel in ns
 -- column dur: BIGINT, length of the longest kernel in ns
 -- column call_ns: BIGINT, mean time of a call
+-- column each_ns: BIGINT, mean time of a kernel
 -- column fastest_ns: BIGINT, time at the fastest tenth of the calls
 -- column slowest_ns: BIGINT, time at the slowest tenth of the calls
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
@@ -43,7 +44,6 @@
 -- column k: BIGINT, inner dimension; for a convolution the weights of a filter
 -- column groups: BIGINT, groups of a convolution, or experts of a grouped product
 -- column channels: BIGINT, channels of the input of a convolution
--- column per_group: BIGINT, channels in a group
 -- column filter_size: BIGINT, elements of a filter in one channel
 -- column dilation: BIGINT, largest dilation of a convolution
 -- column transposed: BOOLEAN, whether a convolution is transposed
