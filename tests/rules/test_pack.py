@@ -9,6 +9,7 @@ from string import Formatter
 import pytest
 from rule_cases import all_cases, case_files, pack
 
+from perftool import __version__
 from perftool.engine.rule_tests.cases import Case
 from perftool.engine.rule_tests.check_pack import tables_of_one_rank
 from perftool.engine.rules.pack import DEVICES, builtin_folder
@@ -53,6 +54,15 @@ def test_codes_and_names_are_unique() -> None:
 
     assert sorted(files) == sorted(pack())
     assert [name for name, count in names.items() if count > 1] == []
+
+
+@every_rule
+def test_a_rule_comes_with_a_release_that_exists_or_with_the_next(rule: Rule) -> None:
+    major, minor = map(int, __version__.split(".")[:2])
+    since = tuple(map(int, rule.since.split(".")))
+
+    assert len(since) == 2
+    assert since <= (major, minor + 1)
 
 
 def test_each_rule_is_in_the_folder_of_its_family() -> None:
