@@ -93,12 +93,21 @@ def _group_name(group: Sequence[Step]) -> str:
 
 
 def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
-    """The mean step of each rank, side by side."""
-    shown = ranks[:_MOST_COLUMNS]
+    """The mean step of each rank, side by side. With many ranks, a column shows one of several neighbours."""
+    per_column = -(-len(ranks) // _MOST_COLUMNS)
+    shown = [max(ranks[at : at + per_column], key=_own_ns) for at in range(0, len(ranks), per_column)]
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
-    note = f"the first {len(shown)} of {len(ranks)}" if len(shown) < len(ranks) else ""
+    note = (
+        f"each column is the one of {per_column} neighbours that spends most outside collectives"
+        if per_column > 1
+        else ""
+    )
     return _stacked(Chart("ranks", "Mean step of each rank", note), [str(rank.rank) for rank in shown], series, _MS)
+
+
+def _own_ns(rank: RankTimes) -> float:
+    return sum(ns for part, ns in rank.breakdown_ns.items() if part != "communication")
 
 
 def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
