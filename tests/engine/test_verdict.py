@@ -66,7 +66,8 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
     assert far.apart == (
         "Its work: aten::add 100.0 %, at 36.4 % of its best. "
-        "At the rates that the device reaches on good shapes 57.2 % of it would go."
+        "At the rates that the device reaches on good shapes 57.2 % of it would go; "
+        "the table op_shortfalls says why, and what to change."
     )
     assert near.headline.startswith("The device is the limit")
     assert "could do" not in near.headline + near.detail

@@ -133,6 +133,8 @@ def verdict(run: VerdictInput) -> Verdict:
     else:
         headline = _nothing_found(run)
         most = _left(run) or most
+        if _is_memory_alone(run):
+            headline, detail = detail, headline
     if told_phase is None and (once := _mostly_once(run)):
         told_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
@@ -404,7 +406,7 @@ def _detail(run: VerdictInput) -> str:
     if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
         if _finding(run.findings, _EMPTY):
             return ""
-        if run.memory:
+        if _is_memory_alone(run):
             return _memory_sentence(run.memory)
         return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
@@ -431,8 +433,13 @@ def _detail(run: VerdictInput) -> str:
     return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
 
 
+def _is_memory_alone(run: VerdictInput) -> bool:
+    """Whether the recording shows memory and no times, like a snapshot of the allocator."""
+    return bool(run.memory) and run.summary["window_ms"].value is None
+
+
 def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """The peak of a recording that shows only memory, such as a snapshot of the allocator."""
+    """The peak of a recording that shows memory alone, and its largest part."""
     first = uses[0]
     made = f", made by {first.makers}" if first.makers else ""
     largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
