@@ -14,6 +14,13 @@ from perftool.store.database import open_database
 from perftool.store.sizing import free_memory_mb
 
 Made = TypeVar("Made")
+# Each connection has its own values.
+_SETTINGS = (
+    # DuckDB draws its progress bar on stdout, into our documents.
+    "SET enable_progress_bar = false",
+    # DuckDB misjudges the sizes: it would compare a few moments with every stretch of a recording, one by one.
+    "SET asof_loop_join_threshold = 0",
+)
 
 
 class Connections:
@@ -33,8 +40,8 @@ class Connections:
         known: duckdb.DuckDBPyConnection | None = getattr(self._own, "connection", None)
         if known is None:
             known = self._root.cursor()
-            # DuckDB draws its progress bar on stdout, into our documents.
-            known.execute("SET enable_progress_bar = false")
+            for setting in _SETTINGS:
+                known.execute(setting)
             self._own.connection = known
             self._all.append(known)
         return known

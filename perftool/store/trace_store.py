@@ -72,8 +72,6 @@ class TraceStore:
         self._connections.use(cores(), side_by_side=True)
         self._second = SecondThread(self._connections.interrupt, lambda: self._connections.side_by_side)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
-        # DuckDB misjudges the sizes: it would compare a few moments with every stretch of a recording, one by one.
-        self._connection.execute("SET asof_loop_join_threshold = 0")
         # Nothing here outlives the process, so checkpoints along the way are pointless.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
