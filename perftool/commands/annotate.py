@@ -106,11 +106,12 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
     with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         one = len(inputs.traces) == 1
         drawn, copied, notes = _one_rank(run, Path(spool)) if one else _several_ranks(run)
-        # A timeline of several ranks has none of their metadata.
-        secrets = secrets_in(run.store.metadata.get(drawn.rank, {})) if one else {}
-        blocks = without(copied, secrets.values()) if redact else copied
+        tops = run.store.metadata
+        found = [secrets_in(tops.get(drawn.rank, {}))] if one else [secrets_in(top) for top in tops.values()]
+        blocks = without(copied, {text for secrets in found for text in secrets.values()}) if redact else copied
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
-    return drawn, warn_of_secrets(secrets, redact), notes
+    # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
+    return drawn, warn_of_secrets(found[0], redact) if one else [], notes
 
 
 def _one_rank(run: Run, spool: Path) -> tuple[Annotations, Iterator[bytes], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,6 +22,8 @@ _EVENTS_PER_BLOCK = 1000
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
 # Viewers want numbers as ids of flows: that of the recording, then the rank. Ours come after all others.
 _RANKS, _IDS = 2**12, 2**40
+# Some profilers write these as numbers. Viewers refuse the whole file, as they are no JSON.
+_NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
             continue
         event = {"ph": ph, "name": name, "pid": numbers[pid], "tid": _number(tid), "ts": _us((ts or 0) + offset)}
         if ph == "M" and name == "process_name":
-            names[pid] = str(orjson.loads(args or b"{}").get("name", ""))
+            names[pid] = _process_name(args)
             continue
         if cat is not None:
             event["cat"] = cat
@@ -86,8 +89,8 @@ def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
             event["id"] = _id(key) * _RANKS + place % _RANKS
         if ph == "f":
             event["bp"] = "e"
-        if args is not None:
-            event["args"] = orjson.Fragment(args)
+        if args is not None and (shown := _shown_args(args)):
+            event["args"] = orjson.Fragment(shown)
         yield event
     for pid, number in numbers.items():
         yield _process("process_name", number, name=f"rank {timeline.rank}: {names[pid] or pid}")
@@ -96,6 +99,27 @@ def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
 
 def _process(event: str, pid: int, **args: Any) -> dict[str, Any]:
     return {"ph": "M", "name": event, "pid": pid, "tid": 0, "ts": 0, "args": args}
+
+
+def _process_name(args: str | None) -> str:
+    found = _parsed(args or "{}")
+    return str(found.get("name", "")) if isinstance(found, dict) else ""
+
+
+def _shown_args(args: str) -> str | None:
+    """``args`` as the JSON object that viewers expect; None for anything else, as a recording may hold."""
+    if not _NOT_FINITE.search(args):
+        return args if args.startswith("{") else None
+    finite = _NOT_FINITE.sub(r"\1null", args)
+    return finite if isinstance(_parsed(finite), dict) else None
+
+
+def _parsed(text: str) -> Any:
+    """``text`` as a value; None if it is no JSON, or nests too deep."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _number(text: str | None) -> int | str:

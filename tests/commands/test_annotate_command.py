@@ -113,6 +113,18 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
     assert "is a timeline of several ranks, as annotate writes it; give the traces of the ranks" in run.err
 
 
+def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Path, run: Run) -> None:
+    secrets = ["first-of-two-secrets", "other-of-two-secrets"]
+    for rank, secret in enumerate(secrets):
+        events = [step(1, 0, 2000), *launch(1, 100, 5, 110, 50, f"k --token {secrets[1 - rank]}")]
+        info = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        data = document(events, distributedInfo=info, env={"API_TOKEN": secret})
+        (tmp_path / f"rank{rank}.json").write_bytes(data)
+    for options, count in (((), 2), (("--redact",), 0)):
+        assert run("annotate", "rank0.json", "rank1.json", *options, "-o", "all.json") == 0, run.err
+        assert sum(secret in Path("all.json").read_text() for secret in secrets) == count
+
+
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no output": (("run.json",), "annotate needs -o FILE for the annotated trace, or --open to show it"),
     "no such file": (("none.json", "-o", "out.json"), "none.json: no such file"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders.program import Run
-from events import document, kernel, launch, loader, meta, runtime, step, x
+from events import document, instant, kernel, launch, loader, meta, runtime, step, x
 
 HOSTILE = (
     "x\x1b]0;owned\x07\x9b31m[/bold][link=file:///etc/passwd]\u202e\u2066\u200f\n::error::owned\r::error::owned"
@@ -30,7 +30,10 @@ def hostile_trace(scale: int = 1) -> bytes:
         events += [step(number, at, 10_000), loader(at + 10, 3000, HOSTILE)]
         events += [x(f"{HOSTILE}.py(3): {HOSTILE}", at + 3010, 6000, "python_function", **{"Python id": number + 1})]
         events += [x("aten::item", at + 3020 + 800 * k, 500 * scale) for k in range(6)]
-        events += launch(number * 10 + 1, at + 8500, 5, at + 8520, 400, HOSTILE)
+        events += [x(f"nn.Module: {HOSTILE} | `</script>{layer}", at + 8490, 20, "python_function") for layer in "_0 _1".split()]
+        events += launch(number * 10 + 1, at + 8500, 5, at + 8520, 400 * scale, HOSTILE)
+        held = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 1 << 20, "Total Allocated": 1 << 20}
+        events += [x(f"{HOSTILE} |", at + 8491, 3), instant("[memory]", at + 8492, **held)]
         events += [runtime(HOSTILE, at + 9000, 100), kernel(f"nccl {HOSTILE}", at + 9400, 300)]
     device = {"id": 0, "name": HOSTILE, "totalGlobalMem": 8 << 30}
     info = {"rank": 0, "world_size": 2, "backend": HOSTILE}
@@ -87,6 +90,7 @@ CASES = [
     ("query", "a.json", "SELECT error(name) FROM slices"), ("rule", "--all", "--rules", "pack"),
     ("rule", "--check", "pack"), ("rule", HOSTILE), (HOSTILE,), ("lint", f"--{HOSTILE}"), ("analyze", HOSTILE),
     ("lint", "a.json", "--also", HOSTILE), ("annotate", "a.json", "-o", "a.out.json"),
+    ("annotate", "a.json", "b.json", "-o", "both.json"), ("diff", "a.json", "b.json", "--output-format", "markdown"),
     ("report", "a.json", "-o", "r.html"), ("analyze", "a.json", "--part", f"{HOSTILE}.part"),
     ("benchmark", HOSTILE), ("config", HOSTILE),
 ]  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.model.annotations import Annotations, Counter, Lane, Mark, Sample
+from perftool.model.annotations import Annotations, Counter, Lane, Mark, RankTimeline, Sample
 from perftool.model.report import Location
-from perftool.reporters.perfetto import render_events, shown_ns
+from perftool.reporters.perfetto import render_events, render_ranks, shown_ns
 
 DRAWN = Annotations(
     rank=3, pid=9001, findings=1, view=Location(), select=None,
@@ -60,3 +61,30 @@ def test_any_evidence_can_be_written() -> None:
     lane = Lane("GAP101", [Mark("m", 1, 1, {"evidence": odd})])
     text = b"".join(render_events(Annotations(0, 9001, 0, Location(), None, (lane,), ())))
     assert b'{"big":1.2676506002282294e+30,"text":"\\\\ud800","bytes":"b\'\\\\xff\'","map":{"(1,)":null}}' in text
+
+
+def timeline_of(ph: str, name: str, args: str) -> list[dict]:
+    """The events named ``name`` in the timeline of a rank that recorded one."""
+    drawn = Annotations(0, 1, 0, Location(ts_ns=0, dur_ns=1), None, (), ())
+    events = iter([(ph, None, name, "1", "1", 5000, 1000, None, args)])
+    written = b"".join(render_ranks([RankTimeline(0, None, ("1",), events, drawn)]))
+    return [event for event in orjson.loads(written)["traceEvents"] if event["name"] == name]
+
+
+@pytest.mark.parametrize(("recorded", "shown"), [
+    ('{"name": "python"}', "python"), ('{"name": NaN}', "1"), ('"text"', "1"), ("[1]", "1"), ("null", "1"), ("{}", "1"),
+    ('{"name": %s}' % ("9" * 400), "1"), ('{"name": %s1%s}' % ("[" * 1500, "]" * 1500), "1"),
+])  # fmt: skip
+def test_a_process_of_a_rank_is_named_by_its_number_where_its_name_cannot_be_read(recorded: str, shown: str) -> None:
+    names = [event["args"]["name"] for event in timeline_of("M", "process_name", recorded)]
+    assert f"rank 0: {shown}" in names
+
+
+@pytest.mark.parametrize(("recorded", "shown"), [
+    ('{"a": NaN, "b": [-inf, Infinity], "c": "x, nano"}', {"a": None, "b": [None, None], "c": "x, nano"}),
+    ('{"a": null, "b": "nan"}', {"a": None, "b": "nan"}), ('"text"', None), ("[NaN]", None), ("nan", None),
+    ('{"a": nan, "b": %s1%s}' % ("[" * 1500, "]" * 1500), None),
+])  # fmt: skip
+def test_arguments_in_a_timeline_of_ranks_are_objects_that_any_viewer_reads(recorded: str, shown: object) -> None:
+    (event,) = timeline_of("X", "aten::add", recorded)
+    assert event.get("args") == shown
