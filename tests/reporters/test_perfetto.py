@@ -63,6 +63,9 @@ def test_any_evidence_can_be_written() -> None:
     assert b'{"big":1.2676506002282294e+30,"text":"\\\\ud800","bytes":"b\'\\\\xff\'","map":{"(1,)":null}}' in text
 
 
+DEEP = "[" * 1500 + "]" * 1500
+
+
 def timeline_of(ph: str, name: str, args: str) -> list[dict]:
     """The events named ``name`` in the timeline of a rank that recorded one."""
     drawn = Annotations(0, 1, 0, Location(ts_ns=0, dur_ns=1), None, (), ())
@@ -73,7 +76,7 @@ def timeline_of(ph: str, name: str, args: str) -> list[dict]:
 
 @pytest.mark.parametrize(("recorded", "shown"), [
     ('{"name": "python"}', "python"), ('{"name": NaN}', "1"), ('"text"', "1"), ("[1]", "1"), ("null", "1"), ("{}", "1"),
-    ('{"name": %s}' % ("9" * 400), "1"), ('{"name": %s1%s}' % ("[" * 1500, "]" * 1500), "1"),
+    (f'{{"name": {"9" * 400}}}', "1"), (f'{{"name": {DEEP}}}', "1"),
 ])  # fmt: skip
 def test_a_process_of_a_rank_is_named_by_its_number_where_its_name_cannot_be_read(recorded: str, shown: str) -> None:
     names = [event["args"]["name"] for event in timeline_of("M", "process_name", recorded)]
@@ -83,7 +86,7 @@ def test_a_process_of_a_rank_is_named_by_its_number_where_its_name_cannot_be_rea
 @pytest.mark.parametrize(("recorded", "shown"), [
     ('{"a": NaN, "b": [-inf, Infinity], "c": "x, nano"}', {"a": None, "b": [None, None], "c": "x, nano"}),
     ('{"a": null, "b": "nan"}', {"a": None, "b": "nan"}), ('"text"', None), ("[NaN]", None), ("nan", None),
-    ('{"a": nan, "b": %s1%s}' % ("[" * 1500, "]" * 1500), None),
+    (f'{{"a": nan, "b": {DEEP}}}', None),
 ])  # fmt: skip
 def test_arguments_in_a_timeline_of_ranks_are_objects_that_any_viewer_reads(recorded: str, shown: object) -> None:
     (event,) = timeline_of("X", "aten::add", recorded)
