@@ -22,7 +22,7 @@ _EVENTS_PER_BLOCK = 1000
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
 # Viewers want numbers as ids of flows: that of the recording, then the rank. Ours come after all others.
 _RANKS, _IDS = 2**12, 2**40
-# Some profilers write these as numbers. Viewers refuse the whole file, as they are no JSON.
+# Some profilers write these as numbers. They are no JSON, so a viewer may refuse the whole file.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 
 

@@ -147,6 +147,12 @@ def _save(number: int, dur: float) -> list[Event]:
     ]
 
 
+def _module(number: int) -> list[Event]:
+    """One of 31 modules in each other; all have names of their own."""
+    outer, depth = divmod(number, 31)
+    return [_frame(f"nn.Module: {'a' * 90}{number}", 155 * outer + depth / 10, 154 - depth / 5, 1)]
+
+
 def _optimizer(number: int, at: float, dur: float) -> list[Event]:
     return [x("Optimizer.step#Adam.step", at, dur, "user_annotation"), x("aten::add_", 100 + 10 * number, 5)]
 
@@ -229,6 +235,10 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "optimizers in optimizers": (
         "t.json", lambda: _beside(lambda number: _optimizer(number, 10 * number, 9), 40_000),
         lambda: _beside(lambda number: _optimizer(number, number / 1000, 1e6 - number / 500), 40_000),
+    ),
+    "modules that all differ": (
+        "t.json", lambda: _beside(lambda number: [_frame(f"nn.Module: L_{number % 10}", 5 * number, 4, 1)]),
+        lambda: _beside(_module),
     ),
     "backward passes of one number": (
         "t.json", lambda: _beside(lambda number: _pass(5 * number, 4, number)),
