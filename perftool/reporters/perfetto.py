@@ -89,8 +89,8 @@ def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
             event["id"] = _id(key) * _RANKS + place % _RANKS
         if ph == "f":
             event["bp"] = "e"
-        if args is not None and (shown := _shown_args(args)):
-            event["args"] = orjson.Fragment(shown)
+        if args is not None and (readable := _readable(args)):
+            event["args"] = orjson.Fragment(readable)
         yield event
     for pid, number in numbers.items():
         yield _process("process_name", number, name=f"rank {timeline.rank}: {names[pid] or pid}")
@@ -106,7 +106,7 @@ def _process_name(args: str | None) -> str:
     return str(found.get("name", "")) if isinstance(found, dict) else ""
 
 
-def _shown_args(args: str) -> str | None:
+def _readable(args: str) -> str | None:
     """``args`` as the JSON object that viewers expect; None for anything else, as a recording may hold."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
