@@ -110,8 +110,11 @@ def _readable(args: str) -> str | None:
     """``args`` as the JSON object that viewers expect; None for anything else, as a recording may hold."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
-    finite = _NOT_FINITE.sub(r"\1null", args)
-    return finite if isinstance(_parsed(finite), dict) else None
+    # The words may be part of a text.
+    for form in (args, _NOT_FINITE.sub(r"\1null", args)):
+        if isinstance(_parsed(form), dict):
+            return form
+    return None
 
 
 def _parsed(text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 from pathlib import Path
 
 import duckdb
@@ -12,7 +11,6 @@ from events import step, x
 from stores import store_over
 
 from perftool.store import database
-from perftool.store.connections import Connections
 from perftool.store.rank_export import ExportedTables
 from perftool.store.shift import Shift
 from perftool.store.trace_store import TraceStore
@@ -27,20 +25,6 @@ def test_an_optimizer_that_fails_before_2_is_not_used_there(
     monkeypatch.setattr(duckdb, "__version__", version)
     with database.open_database(":memory:") as opened:
         assert opened.execute("SELECT current_setting('disabled_optimizers')").fetchall() == [(disabled,)]
-
-
-def test_no_thread_compares_moments_with_stretches_one_by_one() -> None:
-    """DuckDB 2 keeps this setting for each connection, and each thread has one of its own."""
-    connections, found = Connections(":memory:"), []
-
-    def look() -> None:
-        found.append(connections.here().execute("SELECT current_setting('asof_loop_join_threshold')").fetchall())
-
-    look()
-    other = threading.Thread(target=look)
-    other.start()
-    other.join()
-    assert found == [[(0,)], [(0,)]]
 
 
 @pytest.mark.parametrize("text", ["", "it's", "''", 'a"b'])
