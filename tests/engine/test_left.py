@@ -41,7 +41,7 @@ def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
     found = told(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, above its model. " in found
-    assert "Of 100.0 % the best is unknown." in found
+    assert "For 100.0 % of it the best is unknown." in found
 
 
 def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ WITH compared AS (
 lengths AS (SELECT rank, count(DISTINCT step) AS steps FROM compared GROUP BY rank),
 roles AS (SELECT DISTINCT group_name, role, unnest(ranks) AS rank FROM process_groups)
 SELECT c.rank, r.role, c.last_rank, count(DISTINCT c.match) AS collectives,
-       (sum(c.waited_ns) / any_value(l.steps))::BIGINT AS waited_ns,
-       (sum(greatest(c.waited_ns - c.overlapped_ns, 0)) / any_value(l.steps))::BIGINT AS exposed_ns
+       (sum(c.waited_ns) / max(l.steps))::BIGINT AS waited_ns,
+       (sum(greatest(c.waited_ns - c.overlapped_ns, 0)) / max(l.steps))::BIGINT AS exposed_ns
 FROM compared AS c JOIN lengths AS l USING (rank)
 JOIN roles AS r ON r.rank = c.rank AND r.group_name IS NOT DISTINCT FROM c.group_name
 WHERE c.last_rank <> c.rank
