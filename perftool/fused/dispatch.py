@@ -2,7 +2,7 @@
 
 Every op module registers its implementations when it is imported: `habana` is Gaudi's own, `fast` PyTorch's, and
 `reference` the plain form. The first of them that is usable runs. If the environment variable `PERFTOOL_FUSED_BACKEND`
-names one, that one runs, or `BackendError` says why it cannot.
+named one when this module was imported, that one runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class BackendReport:
     obstacles: dict[str, str | None]
 
 
+wanted = os.environ.get(ENVIRONMENT_VARIABLE)
+"""Read once, because reading it in each call adds 1 % to the attention of one token. The simulator sets it too."""
+
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}
 
@@ -68,7 +71,7 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 def choose(op: str, device_type: str) -> str:
     """The implementation of `op` on a type of device; BackendError if what the environment asks for cannot run."""
-    key = op, device_type, os.environ.get(ENVIRONMENT_VARIABLE)
+    key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]
     return _choices[key]
@@ -76,7 +79,6 @@ def choose(op: str, device_type: str) -> str:
 
 def _chosen(op: str, device_type: str) -> tuple[str, str]:
     """The name, and why."""
-    wanted = os.environ.get(ENVIRONMENT_VARIABLE)
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []

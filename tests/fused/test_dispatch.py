@@ -35,7 +35,7 @@ def op(monkeypatch):
     """An op with a native form that is missing, a fast form for the CPU and a reference."""
     monkeypatch.setattr(dispatch, "_registry", {})
     monkeypatch.setattr(dispatch, "_choices", {})
-    monkeypatch.delenv(dispatch.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(dispatch, "wanted", None)
     register("op", "reference")
     register("op", "fast", ("cpu",))
     register("op", "habana", ("hpu",), lambda: "not installed")
@@ -58,13 +58,13 @@ def test_one_name_may_have_an_implementation_per_device(op):
 
 
 def test_the_choice_of_the_environment_runs_or_raises(op, monkeypatch):
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "reference")
+    monkeypatch.setattr(dispatch, "wanted", "reference")
     assert choose(op, "cpu") == "reference"
     assert dispatch._report(op, "cpu").why == "asked for by PERFTOOL_FUSED_BACKEND"
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "habana")
+    monkeypatch.setattr(dispatch, "wanted", "habana")
     with pytest.raises(BackendError, match=r"^op cannot use 'habana': not installed\.$"):
         choose(op, "hpu")
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "native")
+    monkeypatch.setattr(dispatch, "wanted", "native")
     with pytest.raises(BackendError, match=r"^op has no implementation 'native'; it has habana, fast, ref"):
         choose(op, "cpu")
 
@@ -87,14 +87,14 @@ def test_backends_reports_every_optimizer():
 
 
 def test_backends_reports_a_choice_that_cannot_run(monkeypatch):
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "habana")
+    monkeypatch.setattr(dispatch, "wanted", "habana")
     (report,) = [each for each in backends(["cpu"]) if each.op == "FusedSGD"]
     assert report.chosen == "none"
     assert report.why == "FusedSGD cannot use 'habana': runs on hpu, not on cpu."
 
 
 def test_an_optimizer_refuses_a_backend_that_cannot_run(monkeypatch):
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "habana")
+    monkeypatch.setattr(dispatch, "wanted", "habana")
     with pytest.raises(BackendError, match="FusedSGD cannot use 'habana'"):
         FusedSGD(parameters(), 0.1).step()
 
@@ -118,7 +118,7 @@ def test_a_private_kernel_that_changes_is_replaced_by_the_plain_loop(monkeypatch
     finally:
         monkeypatch.undo()
         adamw.ADAMW._obstacles.clear()
-    monkeypatch.setenv(dispatch.ENVIRONMENT_VARIABLE, "reference")
+    monkeypatch.setattr(dispatch, "wanted", "reference")
     FusedAdamW(theirs, weight_decay=0.1).step()
     assert_same(ours, theirs)
 

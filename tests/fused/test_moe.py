@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perftool.bench.workloads.experts import dense_mixture_of_experts
-from perftool.fused import mixture_of_experts
+from perftool.fused import dispatch, mixture_of_experts
 from perftool.fused.dispatch import BackendError
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -220,12 +220,12 @@ def test_arguments_that_do_not_fit_are_refused(position, change, text):
 def test_the_backend_can_be_chosen_and_an_impossible_choice_raises(monkeypatch):
     arguments = (*inputs(), False, "gelu", 0, 3)
     expected = mixture_of_experts(*arguments)
-    monkeypatch.setenv("PERFTOOL_FUSED_BACKEND", "reference")
+    monkeypatch.setattr(dispatch, "wanted", "reference")
     torch.testing.assert_close(mixture_of_experts(*arguments), expected)
     measured, largest = mixture_of_experts(*arguments, True)
     torch.testing.assert_close(measured, expected)
     assert largest.shape == (4,)
-    monkeypatch.setenv("PERFTOOL_FUSED_BACKEND", "habana")
+    monkeypatch.setattr(dispatch, "wanted", "habana")
     with pytest.raises(BackendError, match="habana"):
         mixture_of_experts(*arguments)
 

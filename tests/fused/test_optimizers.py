@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from training import MANY_SHAPES, ODD_SHAPES, assert_same, give_gradients, parameters
 
-from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD
-from perftool.fused.dispatch import ENVIRONMENT_VARIABLE
+from perftool.fused import FusedAdagrad, FusedAdamW, FusedLamb, FusedSGD, dispatch
 from perftool.fused.optimizers.adamw import adamw_
 from perftool.fused.optimizers.sgd import sgd_
 
@@ -27,7 +26,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, tor
     [{}, {"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}],
 )
 def test_sgd_is_the_sgd_of_torch(monkeypatch, backend, options):
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
+    monkeypatch.setattr(dispatch, "wanted", backend)
     ours, theirs = parameters(), parameters()
     fused = FusedSGD(ours, 0.1, **options)
     plain = torch.optim.SGD(theirs, 0.1, **options, foreach=False)
@@ -40,7 +39,7 @@ def test_sgd_is_the_sgd_of_torch(monkeypatch, backend, options):
 
 @STAGES
 def test_sgd_starts_its_buffer_at_zero_so_dampening_acts_on_the_first_gradient(monkeypatch, backend):
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
+    monkeypatch.setattr(dispatch, "wanted", backend)
     (param,) = [nn.Parameter(torch.tensor([1.0, 2.0]))]
     other = nn.Parameter(torch.tensor([5.0]))
     fused = FusedSGD([param, other], 0.5, 0.9, 0.0, 0.25)
@@ -57,7 +56,7 @@ def test_sgd_takes_weight_decay_before_dampening():
 
 @STAGES
 def test_adagrad_is_the_adagrad_of_torch(monkeypatch, backend):
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
+    monkeypatch.setattr(dispatch, "wanted", backend)
     ours, theirs = parameters(), parameters()
     options = {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.01, "initial_accumulator_value": 0.2}
     fused = FusedAdagrad(ours, **options)
@@ -98,7 +97,7 @@ def test_a_rate_per_group_of_adagrad_is_kept_and_said_to_be_ours():
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_adamw_adds_eps_to_the_plain_root(monkeypatch, backend, bias_correction):
     """A loop in double precision over the definition, with gradients near eps, where torch's form differs."""
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, backend)
+    monkeypatch.setattr(dispatch, "wanted", backend)
     ours = parameters()
     weights = [param.detach().double() for param in ours]
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]

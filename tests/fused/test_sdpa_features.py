@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perftool.fused import FusedSDPA, backends
+from perftool.fused import FusedSDPA, backends, dispatch
 from perftool.fused.attention import formula as attention
 from perftool.fused.dispatch import BackendError
 
@@ -228,11 +228,11 @@ def test_mixed_dtypes_are_refused():
 def test_the_backend_can_be_chosen_and_an_impossible_choice_raises(monkeypatch):
     tensors = qkv()
     expected = call(tensors, is_causal=True)
-    monkeypatch.setenv("PERFTOOL_FUSED_BACKEND", "reference")
+    monkeypatch.setattr(dispatch, "wanted", "reference")
     torch.testing.assert_close(call(tensors, is_causal=True), expected)
     out, keep = call(tensors, dropout_p=0.5, recompute_mode=False, return_dropout_mask=True)
     torch.testing.assert_close(out, attention(*tensors, keep=keep, dropout_p=0.5)[0])
-    monkeypatch.setenv("PERFTOOL_FUSED_BACKEND", "habana")
+    monkeypatch.setattr(dispatch, "wanted", "habana")
     with pytest.raises(BackendError, match="habana"):
         call(tensors)
 

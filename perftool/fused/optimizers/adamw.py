@@ -130,15 +130,8 @@ class FusedAdamW(FusedOptimizer):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"Invalid beta parameter: {beta} - should be in [0.0, 1.0[")
         moment_dtypes(moments_dtype)
-        super().__init__(
-            params,
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            bias_correction=bias_correction,
-            moments_dtype=moments_dtype,
-        )
+        options = {"weight_decay": weight_decay, "bias_correction": bias_correction, "moments_dtype": moments_dtype}
+        super().__init__(params, lr=lr, betas=betas, eps=eps, **options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for group in state["param_groups"]:

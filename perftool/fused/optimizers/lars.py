@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from perftool.fused.dispatch import choose, native_op, register_everywhere
 from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, refuse_negative
 from perftool.fused.optimizers.sgd import SGD
-from perftool.fused.optimizers.tensors import alike, local_part, norms
+from perftool.fused.optimizers.tensors import alike, is_sharded, local_part, norms
 
 register_everywhere("FusedLars")
 
@@ -31,8 +31,6 @@ _MASK_TOO_SHORT = (
     "params, grads and skip_masks vector inputs must have the same number of elements"
     " but they respectively have: {0}, {0} and {1}"
 )
-
-
 _ADDING = (
     "FusedResourceApplyMomentum without momentum adds the gradients in every step, as on a Gaudi: the loss grows."
     " Give it a momentum."
@@ -95,9 +93,7 @@ class FusedLars(Optimizer):
         self, optimizer: Optimizer, skip_mask: Sequence[int] | Tensor, eeta: float = 0.001, eps: float = 1e-8
     ) -> None:
         """`eeta`: the trust coefficient; `eps` keeps the ratio finite."""
-        self.optim = optimizer
-        self.skip_mask = [int(each) for each in skip_mask]
-        self.eeta, self.eps = eeta, eps
+        self.optim, self.skip_mask, self.eeta, self.eps = optimizer, [int(each) for each in skip_mask], eeta, eps
         self._start()
 
     _warned = False
@@ -194,13 +190,23 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            self._scale(owners, weights, grads, lr, decay)
+            # A CPU scales each tensor while its cache holds it; elsewhere, kernels for all are fewer launches.
+            alone = weights[0].is_cpu and not any(map(is_sharded, owners))
+            for part in [slice(i, i + 1) for i in range(len(owners))] if alone else [slice(None)]:
+                self._scale(owners[part], weights[part], grads[part], lr, decay)
 
     def _scale(self, owners: list[Tensor], params: list[Tensor], grads: list[Tensor], lr: float, decay: float) -> None:
-        weights, sizes = norms(params, owners), norms(grads, owners)
-        ratios = self.eeta * weights / (sizes + decay * weights + self.eps)
-        factors = torch.where((weights > 0) & (sizes > 0), ratios, 1.0) * lr
-        for param, grad, factor in zip(params, grads, factors.tolist() if factors.is_cpu else factors, strict=True):
+        found = norms(params + grads, owners + owners)
+        if found.is_cpu:
+            pairs = zip(*found.view(2, -1).tolist(), strict=True)
+            factors = [lr * (self._ratio(w, g, decay) if w > 0 and g > 0 else 1.0) for w, g in pairs]
+        else:
+            weights, sizes = found.view(2, -1)
+            factors = torch.where((weights > 0) & (sizes > 0), self._ratio(weights, sizes, decay), 1.0) * lr
+        for param, grad, factor in zip(params, grads, factors, strict=True):
             if decay:
                 grad.add_(param, alpha=decay)
             grad.mul_(factor)
+
+    def _ratio(self, weight: Any, size: Any, decay: float) -> Any:
+        return self.eeta * weight / (size + decay * weight + self.eps)

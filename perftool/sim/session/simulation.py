@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perftool.fused import dispatch
 from perftool.fused.porting.bridge import ranks_of_launcher
 from perftool.model.devices import DeviceFacts
 from perftool.sim.machine.annotations import PROFILER_STEP, Annotations
@@ -19,9 +20,6 @@ from perftool.sim.ops.dispatch_mode import DispatchMode
 from perftool.sim.ops.function_mode import FunctionMode
 from perftool.sim.ops.placement import Placement
 from perftool.sim.patches import item
-
-# The environment variable of perftool.fused that names an implementation.
-FUSED_BACKEND = "PERFTOOL_FUSED_BACKEND"
 
 
 class Simulation:
@@ -55,7 +53,7 @@ class Simulation:
         """Inside, tensors report their real device, the CPU."""
         before, self.functions.active = self.functions.active, False
         try:
-            with item(os.environ, FUSED_BACKEND, "reference"), without_autocast():
+            with item(vars(dispatch), "wanted", "reference"), without_autocast():
                 yield
         finally:
             self.functions.active = before
