@@ -199,7 +199,7 @@ class FusedLars(Optimizer):
         found = norms(params + grads, owners + owners)
         if found.is_cpu:
             pairs = zip(*found.view(2, -1).tolist(), strict=True)
-            factors = [lr * (self._ratio(w, g, decay) if w > 0 and g > 0 else 1.0) for w, g in pairs]
+            factors: Any = [lr * (self._ratio(w, g, decay) if w > 0 and g > 0 else 1.0) for w, g in pairs]
         else:
             weights, sizes = found.view(2, -1)
             factors = torch.where((weights > 0) & (sizes > 0), self._ratio(weights, sizes, decay), 1.0) * lr
