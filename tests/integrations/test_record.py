@@ -350,6 +350,16 @@ def test_notes_for_a_record_that_is_gone_are_dropped(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may become another user")
+def test_a_program_that_gives_up_its_rights_runs_on(tmp_path: Path) -> None:
+    nobody = "\n    if number == 4: import os; os.setgid(65534); os.setuid(65534)"
+    done = run(tmp_path, TRAIN.format(body=nobody) + "print(os.getuid())")
+
+    assert (done.returncode, done.stdout) == (2, "over\n65534\n")
+    assert "habana_perf_tool: the recording failed (PermissionError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("left", "code", "sentence"),
     [

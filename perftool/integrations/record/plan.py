@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -60,12 +60,20 @@ class Plan:
         return {**given, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 
     def note(self, note: Note) -> None:
-        """Leave ``note`` for the command that started the program, unless it is gone."""
-        with suppress(OSError):
+        """Leave ``note`` for the command that started the program, unless it is gone.
+
+        A program that has become another user cannot leave any; it prints the reason why nothing was recorded itself.
+        """
+        try:
             written, name = tempfile.mkstemp(dir=self.notes)
             with open(written, "w", encoding="utf-8") as file:
                 json.dump(asdict(note), file)
             os.replace(name, Path(self.notes) / f"{os.getpid()}-{note.stage}-{Path(name).name}.json")
+        except PermissionError:
+            if note.stage == "told":
+                sys.stderr.write(f"habana_perf_tool: {note.text}\n")
+        except OSError:
+            pass
 
     def notes_left(self) -> list[Note]:
         """The notes of the program's processes, each once, in the order of the processes."""
