@@ -26,8 +26,13 @@ PERFETTO = (
 def perftool(*paths: str) -> str:
     """The whole analysis with all rules, as the command runs it."""
     from perftool.engine.analysis import analyze
+    from perftool.errors import PerfToolError
 
-    report = analyze(paths)
+    try:
+        report = analyze(paths)
+    except PerfToolError as error:
+        print(error)
+        sys.exit(error.exit_code)
     busy, kernels = (report.summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))
     shares = _busy(busy) + ("" if kernels is None else f" (kernels {100 * kernels:.1f} %)")
     return f"{shares}; {len(report.findings)} findings: {report.verdict.headline if report.verdict else 'none'}"
@@ -113,7 +118,8 @@ def perfetto(path: str) -> str:
     script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
     ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
     if ran.returncode:
-        sys.exit(next(line for line in ran.stderr.splitlines() if line.startswith("Error")))
+        errors = [line for line in ran.stderr.splitlines() if line.startswith("Error")]
+        sys.exit(errors[0] if errors else "the trace processor stopped")
     return f"{json.loads(ran.stdout)[0][0][0]} slices"
 
 
