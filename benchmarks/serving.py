@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _PORT = 8123
-_URL = f"http://127.0.0.1:{_PORT}"
+URL = f"http://127.0.0.1:{_PORT}"
 _READY_S = 300
 _WORDS = 1000
 _MODEL = {
@@ -197,23 +197,41 @@ def record(name: str, case: Case, model: Path, folder: Path) -> None:
     """Run one server with its load; ``folder`` is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "traces").mkdir(parents=True)
-    with _server(case, model, folder):
-        _bench(_random(2, 16, 4, 1), model, folder, "warmup").wait()
+    with serve(case, model, folder):
         if case.warm:
-            _ask(case, model)
-        _fetch("/metrics", folder / "metrics_before.txt")
-        clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
-        if case.profile_s:
-            _profile(case, model)
-        for client in clients:
-            client.wait()
-        _fetch("/metrics", folder / "metrics_after.txt")
-        time.sleep(6)
-    (folder / "warmup.txt").unlink()
-    (folder / "warmup.json").unlink(missing_ok=True)
+            ask(case, model)
+        with under_load(case, model, folder):
+            if case.profile_s:
+                _profile(case, model)
     print(
         f"{name}: {sorted(str(file.relative_to(folder)) for file in folder.rglob('*') if file.is_file())}", flush=True
     )
+
+
+@contextmanager
+def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
+    """A server that has answered two requests; its log is ``server.log`` in ``folder``."""
+    with _server(case, model, folder):
+        _bench(_random(2, 16, 4, 1), model, folder, "warmup").wait()
+        for name in ("warmup.txt", "warmup.json"):
+            (folder / name).unlink(missing_ok=True)
+        yield
+
+
+@contextmanager
+def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
+    """The load of ``case``, until it ends; ``folder`` gets the metrics pages around it and what the clients measure."""
+    # Else a second run of the same prompts finds them all.
+    _post("/reset_prefix_cache")
+    _fetch("/metrics", folder / "metrics_before.txt")
+    clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
+    yield
+    ended = [client.wait() for client in clients]
+    if any(ended):
+        raise SystemExit(f"a client failed; see {folder}/bench.txt")
+    _fetch("/metrics", folder / "metrics_after.txt")
+    # The last line of statistics comes a second later.
+    time.sleep(2)
 
 
 @contextmanager
@@ -225,7 +243,7 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
         stacks = {} if case.stacks else {"torch_profiler_with_stack": False}
         command += ["--profiler-config", json.dumps({**profiler, **stacks})]
     with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(), start_new_session=True)
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=_environment(), preexec_fn=os.setpgrp)
     try:
         _await(server)
         yield
@@ -240,6 +258,8 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
 def _environment() -> dict[str, str]:
     """One thread for compute, a cache of 1 GiB, a line of the log every second, and no request to the outside."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    # Development mode offers /reset_prefix_cache.
+    own["VLLM_SERVER_DEV_MODE"] = "1"
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOG_STATS_INTERVAL": "1"}
     return {**os.environ, **own, **quiet}
 
@@ -253,14 +273,14 @@ def _await(server: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < until:
         if server.poll() is not None:
             raise SystemExit("the server ended; see server.log")
-        with suppress(OSError), urllib.request.urlopen(f"{_URL}/health", timeout=2):
+        with suppress(OSError), urllib.request.urlopen(f"{URL}/health", timeout=2):
             return
         time.sleep(1)
     raise SystemExit("the server was not ready in time; see server.log")
 
 
 def _bench(load: str, model: Path, folder: Path, name: str) -> subprocess.Popen[bytes]:
-    command = [_program(), "bench", "serve", "--base-url", _URL, "--model", str(model), "--disable-tqdm"]
+    command = [_program(), "bench", "serve", "--base-url", URL, "--model", str(model), "--disable-tqdm"]
     command += ["--save-result", "--result-dir", str(folder), "--result-filename", f"{name}.json"]
     command += load.format(model=model).split()
     with (folder / f"{name}.txt").open("w") as text:
@@ -268,36 +288,42 @@ def _bench(load: str, model: Path, folder: Path, name: str) -> subprocess.Popen[
 
 
 def _fetch(path: str, target: Path) -> None:
-    with urllib.request.urlopen(f"{_URL}{path}", timeout=60) as answer:
+    with urllib.request.urlopen(f"{URL}{path}", timeout=60) as answer:
         target.write_bytes(answer.read())
 
 
 def _profile(case: Case, model: Path) -> None:
     """Profile from the moment on in which requests run."""
-    until = time.monotonic() + _READY_S
-    while time.monotonic() < until and not _running():
-        time.sleep(0.2)
+    await_requests()
     _post("/start_profile")
     until = time.monotonic() + case.profile_s
     if case.asks:
-        _ask(case, model)
+        ask(case, model)
     time.sleep(max(until - time.monotonic(), 0))
     _post("/stop_profile")
 
 
-def _ask(case: Case, model: Path) -> None:
+def await_requests() -> None:
+    """Return when requests run."""
+    until = time.monotonic() + _READY_S
+    while time.monotonic() < until and not _running():
+        time.sleep(0.2)
+
+
+def ask(case: Case, model: Path) -> None:
+    """Send one request that asks for what ``case.asks`` has."""
     _post("/v1/completions", {"model": str(model), "prompt": "w5 w6 w7", "max_tokens": 4, **(case.asks or {})})
 
 
 def _running() -> bool:
-    with urllib.request.urlopen(f"{_URL}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"{URL}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return any(line.startswith("vllm:num_requests_running") and not line.endswith(" 0.0") for line in lines)
 
 
 def _post(path: str, body: Mapping[str, object] | None = None) -> None:
     data = json.dumps(body).encode() if body else None
-    request = urllib.request.Request(f"{_URL}{path}", data, {"Content-Type": "application/json"}, method="POST")
+    request = urllib.request.Request(f"{URL}{path}", data, {"Content-Type": "application/json"}, method="POST")
     with urllib.request.urlopen(request, timeout=600):
         return
 

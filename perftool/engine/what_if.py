@@ -19,6 +19,7 @@ from perftool.errors import PerfToolError, QueryError
 from perftool.model.replayed import BoundShare
 from perftool.model.rule import Rule
 from perftool.model.what_if import Applied, FixBound, Path, PathTask, WhatIf
+from perftool.model.words import of_steps
 from perftool.replay.changes import Change
 from perftool.replay.limits import MOST_RANKS
 from perftool.replay.model import Model, model_of
@@ -108,7 +109,8 @@ def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], r
     result = _replayed(store, modelled, tasks, rank, context)
     if result.why_not is not None:
         bounds += tuple(bound for rule in modelled if (bound := _bound_or_none(store, rule, context)))
-    return replace(result, bounds=(*bounds, *result.bounds))
+    why = result.why_not and of_steps(result.why_not, context.step_word)
+    return replace(result, bounds=(*bounds, *result.bounds), why_not=why, step_word=context.step_word)
 
 
 def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:

@@ -42,7 +42,7 @@ class RunSide:
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
     ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
     summary that only a server of a language model has. ``modules`` are those of one rank by their path, each without
-    the modules inside it.
+    the modules inside it. ``step_word`` is what the run calls a step.
     """
 
     name: str
@@ -57,6 +57,7 @@ class RunSide:
     device: str | None = None
     served: Mapping[str, float] = field(default_factory=dict)
     modules: tuple[OpTotal, ...] = ()
+    step_word: str = "step"
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,17 @@ class TokenGaps:
 
 @dataclass(frozen=True)
 class Weights:
-    """The bytes of a rank's weights, as the log states them, and the time to read them once from memory."""
+    """The bytes of a rank's weights, as the log states them, and the time to read them once from memory.
+
+    The same for the keys and values of the ``cache_tokens`` that the requests of the median decode have, at most: None
+    where the annotations lack the contexts, or the log the size of the cache.
+    """
 
     weight_bytes: int
     weights_ns: int
+    cache_tokens: int | None = None
+    cache_bytes: int | None = None
+    cache_ns: int | None = None
 
 
 @dataclass(frozen=True)

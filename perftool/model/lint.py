@@ -17,12 +17,13 @@ class LintFinding:
     """A finding with its place for CI.
 
     ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline;
-    an ``unchanged`` finding is accepted and fails nothing.
+    an ``unchanged`` finding is accepted and fails nothing. ``step_word`` is what its run calls a step.
     """
 
     finding: Finding
     file: str
     baseline: BaselineState | None = None
+    step_word: str = "step"
 
     @property
     def source(self) -> Source | None:

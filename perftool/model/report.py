@@ -182,7 +182,12 @@ class Run:
     @property
     def step_word(self) -> str:
         """What the program calls one of its steps."""
-        return "iteration" if self.steps_from == "iteration" else "step"
+        return step_word(self.steps_from)
+
+
+def step_word(steps_from: str | None) -> str:
+    """What a run calls its steps if ``steps_from`` separates them."""
+    return "iteration" if steps_from == "iteration" else "step"
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class WhatIf:
     sentence; the other numbers are None where there is nothing to replay. ``error_ratio`` is the deviation of the
     unchanged replay from the measured step. ``bounds`` belong to the fixes that no replay shows, or that save most in
     steps that are not replayed. ``mean_step_ns`` is the mean of all steps if it is far above that of the replayed,
-    usual steps; else None.
+    usual steps; else None. ``step_word`` is what the run calls a step.
     """
 
     rank: int | None
@@ -76,6 +76,7 @@ class WhatIf:
     ranks: int = 1
     bounds: tuple[FixBound, ...] = ()
     mean_step_ns: int | None = None
+    step_word: str = "step"
 
     @property
     def fixes(self) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Each word has the same meaning everywhere.
 KIND_LABELS = {
     "kernel": "kernels", "MME": "MME", "TPC": "TPC", "NIC": "NIC", "memcpy": "copies", "memset": "fills",
@@ -17,7 +19,20 @@ KIND_LABELS = {
     "before_recording": "before the recording", "undecided": "use not shown",
 }  # fmt: skip
 
+_STEP = re.compile(r"(?<![.\w])(?:(?P<article>[Aa]) )?(?:training )?(?P<first>[Ss])tep(?P<plural>s?)\b(?!\()")
+
 
 def kind_label(kind: str) -> str:
     """The label of a kind of work or a cause; unknown names are shown unchanged."""
     return KIND_LABELS.get(kind, kind.replace("_", " "))
+
+
+def of_steps(text: str, word: str) -> str:
+    """``text``, which speaks of steps, for a run that calls one of them ``word``: step, or iteration."""
+    return text if word == "step" else _STEP.sub(lambda found: _renamed(found, word), text)
+
+
+def _renamed(found: re.Match[str], word: str) -> str:
+    named = word.capitalize() if found["first"] == "S" else word
+    article = f"{found['article']}n " if found["article"] else ""
+    return f"{article}{named}{found['plural']}"

@@ -12,6 +12,7 @@ from perftool.model.diff import Comparison, FusedSide, OpChange, RateChange, Run
 from perftool.model.efficiency import OpRate
 from perftool.model.metrics import metric_kinds
 from perftool.model.report import Finding
+from perftool.model.words import of_steps
 from perftool.reporters.efficiency import rate_text, shapes_text, share_text
 from perftool.reporters.escape import markdown_cell, one_line
 from perftool.reporters.json import dump
@@ -143,8 +144,9 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
 
 
 def _word(result: Comparison) -> str:
-    """What both programs call a step: a trace of a server has iterations."""
-    return "iteration" if all("decode_time_ms" in side.served for side in (result.base, result.new)) else "step"
+    """What both programs call a step."""
+    words = {result.base.step_word, result.new.step_word}
+    return words.pop() if len(words) == 1 else "step"
 
 
 def headline(result: Comparison) -> str:
@@ -157,7 +159,7 @@ def headline(result: Comparison) -> str:
     interval = result.interval
     if interval is None:
         change = f"{_signed(after / before - 1)}" if before else "no change known"
-        return f"{times} ({change}); significance cannot be judged: {result.reason}."
+        return f"{times} ({change}); significance cannot be judged: {of_steps(result.reason or '', _word(result))}."
     bounds = f"{_signed(interval.low)} to {_signed(interval.high)}"
     share = f"{format_ratio(interval.confidence)} interval {bounds}"
     return f"{times} ({_signed(interval.change)}, {share}): {result.verdict}."
@@ -237,9 +239,10 @@ def _together(result: Comparison) -> list[str]:
         for factor in (lambda change: 1.0, lambda change: change.by_peaks, lambda change: change.factor)
     )
     side = result.new if after > peaks else result.base
+    each = of_steps("a step", _word(result))
     count = f"{len(known)} op{'s' if len(known) > 1 else ''} with the same shapes"
     return [
-        f"{count}, for the calls of the base: {format_ns(before)} -> {format_ns(after)} a step. The devices' peaks "
+        f"{count}, for the calls of the base: {format_ns(before)} -> {format_ns(after)} {each}. The devices' peaks "
         f"alone make that {format_ns(peaks)}; the rest: kernels on {_device(side)} stay further below its best."
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from perftool.model.metrics import Unit, metric_kinds
 from perftool.model.replayed import BoundShare
 from perftool.model.report import Metric, Report
-from perftool.model.words import kind_label
+from perftool.model.words import kind_label, of_steps
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # Smaller shares of the step would be noise.
@@ -21,7 +21,7 @@ def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
         missed = metric.value is None and kind.serving
         label = kind.label_for(report.device.type)
         if label is not None and not missed:
-            yield label, metric
+            yield of_steps(label, report.run.step_word), metric
 
 
 def format_metric(metric: Metric) -> str:

@@ -65,8 +65,13 @@ def serving_lines(serving: Serving) -> Iterator[str]:
 
 def _weights_line(weights: Weights, decode: ServingPhase) -> str:
     read = f"Reading all weights once ({format_bytes(weights.weight_bytes)}, by the log)"
-    share = format_ratio(weights.weights_ns / decode.median_ns)
-    return f"{read} takes {format_ns(weights.weights_ns)} at the memory's bandwidth, {share} of the median decode."
+    rest = "; keys and values are not counted"
+    if weights.cache_tokens is not None and weights.cache_bytes is not None:
+        tokens = f"{format_count(weights.cache_tokens)} tokens (at most {format_bytes(weights.cache_bytes)})"
+        read, rest = f"{read} and the keys and values of {tokens}", ""
+    ns = weights.weights_ns + (weights.cache_ns or 0)
+    share = format_ratio(ns / decode.median_ns)
+    return f"{read} takes {format_ns(ns)} at the memory's bandwidth, {share} of the median decode{rest}."
 
 
 def _gaps_line(gaps: TokenGaps) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.model.what_if import FixBound, Path, WhatIf
-from perftool.model.words import kind_label
+from perftool.model.words import kind_label, of_steps
 from perftool.reporters.escape import one_line
 from perftool.reporters.json import TOOL, VERSION, dump
 from perftool.reporters.labels import bounds_text
@@ -54,15 +54,17 @@ def _path(path: Path | None) -> dict[str, Any] | None:
 def print_what_if(result: WhatIf, console: Console) -> None:
     """Print the measured, replayed and predicted step, the changes, and what bounds the step before and after them."""
     measured, replayed, predicted = result.measured_step_ns, result.replayed_step_ns, result.predicted_step_ns
-    steps = f"{result.steps} step{'' if result.steps == 1 else 's'}"
+    word = result.step_word
+    steps = f"{result.steps} {word}{'' if result.steps == 1 else 's'}"
+    each = of_steps("a step", word)
     if measured is not None and replayed is not None:
         whose = f"{result.ranks} ranks together" if result.rank is None else f"rank {result.rank}"
         alone = "; others may differ" if result.rank is None and result.steps == 1 else ""
         mean = " on average" if result.steps > 1 else ""
         if result.mean_step_ns is not None:
             recorded = format_ns(result.mean_step_ns)
-            console.print(f"recorded   {recorded} a step on average; the usual, shorter steps are replayed")
-        console.print(f"measured   {format_ns(measured)} a step{mean}, {whose}, {steps}{alone}")
+            console.print(f"recorded   {recorded} {each} on average; the usual, shorter {word}s are replayed")
+        console.print(f"measured   {format_ns(measured)} {each}{mean}, {whose}, {steps}{alone}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")
     if predicted is not None and replayed and (result.changes or not result.bounds):
@@ -72,18 +74,18 @@ def print_what_if(result: WhatIf, console: Console) -> None:
             f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {word} ({format_ratio(abs(less) / replayed)})"
         )
     for bound in result.bounds:
-        console.print(f"{bound.code:9}  {_bound_text(bound, bound.code in result.fixes)}")
+        console.print(f"{bound.code:9}  {of_steps(_bound_text(bound, bound.code in result.fixes), word)}")
     if result.changes:
         console.print()
-        table = table_of("change", "tasks", "a step with it alone")
+        table = table_of("change", "tasks", f"{each} with it alone")
         for change in result.changes:
             name = change.what if change.kind == "fix" else f"{change.kind} {change.what}"
             table.add_row(Text(one_line(name)), format_count(change.tasks), format_ns(change.step_ns))
         print_table(table, console)
     if result.before is not None:
-        _print_path("before", result.before, console)
+        _print_path("before", result.before, word, console)
     if result.after is not None and result.changes:
-        _print_path("after", result.after, console)
+        _print_path("after", result.after, word, console)
 
 
 def _bound_text(bound: FixBound, is_replayed: bool) -> str:
@@ -93,10 +95,10 @@ def _bound_text(bound: FixBound, is_replayed: bool) -> str:
     return f"up to {format_ns(bound.ns_per_step)} less: a bound, because {why}"
 
 
-def _print_path(when: str, path: Path, console: Console) -> None:
+def _print_path(when: str, path: Path, word: str, console: Console) -> None:
     console.print()
-    console.print(Text(f"Who bounds the step {when}: {bounds_text(path.bounds)}"))
-    table = table_of("", "a step", "stretches")
+    console.print(Text(f"Who bounds the {word} {when}: {bounds_text(path.bounds)}"))
+    table = table_of("", of_steps("a step", word), "stretches")
     for task in path.tasks:
         name = one_line(task.name or ("code that no op covers" if task.kind == "host" else kind_label(task.kind)))
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

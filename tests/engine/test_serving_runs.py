@@ -87,9 +87,29 @@ def test_weights_in_the_log_and_the_memory_of_the_device_bound_a_decode(tmp_path
     )
     # 15.6 GiB at 3.35 TB/s.
     read = "Reading all weights once (15.6 GiB, by the log) takes 5.00 ms at the memory's bandwidth"
-    assert f"{read}, 50.0 % of the median decode." in list(server_lines(analyze([str(tmp_path)])))
+    least = f"{read}, 50.0 % of the median decode; keys and values are not counted."
+    assert least in list(server_lines(analyze([str(tmp_path)])))
     log.write_text("")
     assert not any("weights" in line for line in server_lines(analyze([str(tmp_path)])))
+
+
+def test_keys_and_values_count_if_annotations_tell_the_contexts(tmp_path: Path) -> None:
+    shape = "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk80000sqsq8sqsk640000)"
+    decodes = [x(shape, at, 9_000, "user_annotation") for at in (0, 10_000, 20_000)]
+    kernel = x("gemm", 0, 9, "kernel", pid=0, tid=7, device=0, stream=7)
+    card = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
+    (tmp_path / "rank0.pt.trace.json").write_text(json.dumps({**card, "traceEvents": [*decodes, kernel]}))
+    prefix = "(EngineCore pid=7) INFO 11-25 08:49:37 [core.py:1] "
+    lines = ["Model loading took 15.6 GiB memory and 2.1 seconds", "Available KV cache memory: 39.0 GiB",
+             "GPU KV cache size: 400,000 tokens, Maximum concurrency for 4,096 tokens per request: 97.66x"]  # fmt: skip
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"{prefix}{line}\n" for line in lines))
+    # A fifth of the cache; 7.8 GiB more at 3.35 TB/s.
+    told = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
+    assert any(told in line for line in server_lines(analyze([str(tmp_path)])))
+    # Blocks that the user sets are fewer than fit.
+    log.write_text(log.read_text() + f"{prefix}non-default args: {{'num_gpu_blocks_override': 96}}\n")
+    assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)])))
 
 
 def test_a_comparison_has_the_numbers_of_both(slow: Report, tmp_path: Path) -> None:

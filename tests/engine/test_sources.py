@@ -200,3 +200,22 @@ def test_a_function_that_waits_for_the_next_batch_is_never_the_place_of_a_loss(t
     assert [(line.file, line.function) for line in found.location.sources] == [("worker.py", "main")]
     # Of 200 ms, 180 are waiting.
     assert found.location.sources[0].ns <= 20_000_000
+
+
+def test_time_outside_the_model_of_a_server_is_never_placed_inside_the_model() -> None:
+    runner = "vllm/v1/worker/gpu_model_runner.py"
+    decodes = [
+        event
+        for at in range(0, 200_000, 10_000)
+        for event in (
+            x("execute_context_0(0)_generation_8(8)", at, 9_000, "user_annotation"),
+            function(f"{runner}(3700): execute_model", at, 9_000),
+            function(f"{runner}(1920): _prepare_inputs", at, 2_000),
+            function(f"{runner}(3620): _model_forward", at + 2_000, 6_000),
+            function("vllm/models/llama.py(99): forward", at + 2_100, 5_900),
+            x("aten::mm", at + 6_000, 1_000),
+        )
+    ]
+
+    named = lines(found("SRV103", *decodes))
+    assert [place[:3] for place in named] == [(runner, 1920, "_prepare_inputs"), (runner, 3700, "execute_model")]

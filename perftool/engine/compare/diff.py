@@ -38,6 +38,7 @@ def side_of(path: str, run: Run) -> RunSide:
         path, report.steps, device_ops, ops, report.findings, setting=setting,
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
+        step_word=report.run.step_word,
     )  # fmt: skip
 
 
@@ -45,7 +46,11 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
     """``new`` against ``base``; ``rules`` are the ones that produced their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
-    reason = None if interval else f"{few} steps are too few; {FEWEST_STEPS} on both sides are the least"
+    reason = (
+        None
+        if interval
+        else f"{few} {'step is' if few == 1 else 'steps are'} too few; {FEWEST_STEPS} on both sides are the least"
+    )
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)
     asked = {rule.code: rule for rule in rules}

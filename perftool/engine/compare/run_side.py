@@ -25,10 +25,12 @@ def run_side(
     device: str | None = None,
     served: Mapping[str, float] | None = None,
     modules: Sequence[ModuleTime] = (),
+    step_word: str = "step",
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
-    ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``.
+    ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
+    and ``step_word`` what it calls a step.
     """
     complete = [step for step in steps if not step.partial]
     count = max(1, len(complete))
@@ -45,6 +47,7 @@ def run_side(
         device=device,
         served=served or {},
         modules=_modules(modules, complete),
+        step_word=step_word,
     )
 
 

@@ -13,7 +13,7 @@ from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.modules import ModuleTime
-from perftool.model.report import Finding, Location, Share, Step
+from perftool.model.report import Finding, Location, Share, Step, step_word
 
 VERSION = 1
 _MARK = b'"habana_perf_tool"'
@@ -61,6 +61,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         device=data["device"]["name"],
         served=served_numbers({name: metric["value"] for name, metric in data["summary"].items()}),
         modules=[ModuleTime(**row) for row in data.get("modules", ())],
+        step_word=step_word((data.get("run") or {}).get("steps_from")),
     )
 
 

@@ -102,7 +102,7 @@ def _judged(
 def _place(finding: Finding, report: Report, by_path: bool) -> LintFinding:
     file = file_of(finding, report.inputs) if report.inputs else ""
     stable = fingerprint(finding.code, finding.subject, file if by_path else None)
-    return LintFinding(replace(finding, fingerprint=stable), file)
+    return LintFinding(replace(finding, fingerprint=stable), file, step_word=report.run.step_word)
 
 
 def _severe(finding: Finding, settings: Settings) -> bool:

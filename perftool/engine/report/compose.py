@@ -121,9 +121,8 @@ def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> 
     """The context for rules: the windows of all ranks, and the usual one of ``steps``."""
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
-    return Context(
-        device, whole["steps"] or 0, overview.usual_step_ns(store, steps), whole["ns"] or 0, _simulated(store)
-    )
+    usual_ns, word = overview.usual_step_ns(store, steps), overview.run(store).step_word
+    return Context(device, whole["steps"] or 0, usual_ns, whole["ns"] or 0, _simulated(store), word)
 
 
 def _simulated(store: TraceStore) -> bool:

@@ -39,12 +39,19 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
-# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights.
+# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights; with a window of
+# attention, less than all keys and values. The memory that vLLM found says nothing if the user sets the blocks.
 _WEIGHTS = """
-SELECT (l.value * 1024**3)::BIGINT AS weight_bytes, (l.value * 1024**3 / f.value * 1e9)::BIGINT AS weights_ns
-FROM (SELECT max(value) AS value FROM log_events WHERE kind = 'weights') AS l,
-     rated_devices AS d JOIN device_facts AS f USING (device)
-WHERE d.rank = $rank AND f.fact = 'memory_bandwidth' AND l.value > 0
+WITH logged AS (
+    SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights, max(value) FILTER (kind = 'kv_memory') * 1024**3 AS memory,
+           max(value) FILTER (kind = 'kv_cache') AS room
+    FROM log_events WHERE NOT (kind = 'kv_memory' AND EXISTS (FROM config WHERE key = 'num_gpu_blocks_override'))
+),
+held AS (SELECT median(context_tokens) AS tokens FROM serving_iterations WHERE phase = 'decode' AND rank = $rank)
+SELECT weights::BIGINT AS weight_bytes, (weights / f.value * 1e9)::BIGINT AS weights_ns, tokens::BIGINT AS cache_tokens,
+       (tokens * memory / nullif(room, 0))::BIGINT AS cache_bytes, (tokens * memory / nullif(room, 0) / f.value * 1e9)::BIGINT AS cache_ns
+FROM logged, held, rated_devices AS d JOIN device_facts AS f USING (device)
+WHERE d.rank = $rank AND f.fact = 'memory_bandwidth' AND weights > 0
 """
 
 

@@ -15,7 +15,7 @@ from perftool.model.memory import MemoryUse
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
 from perftool.model.rule import Rule
-from perftool.model.words import kind_label
+from perftool.model.words import kind_label, of_steps
 from perftool.units import format_bytes, format_ns, format_ratio
 
 # Below this, the device is practically never idle, and naming causes would be noise.
@@ -140,7 +140,8 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _once_sentence(once, run)
     caveats = " ".join(filter(None, (rest, _lengths(run), run.passed_on, _missing(findings), _overloaded(findings))))
     apart = " ".join(filter(None, (most, _apart(run, told_phase))))
-    return Verdict(headline, detail, tuple(causes), _together(run.model), apart, caveats)
+    told = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
+    return Verdict(told[0], told[1], tuple(causes), *told[2:])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Context:
     """Values for rules besides tables: $step_ns, and $steps and $window_ns (windows, all ranks).
 
     A step is the median one, or the mean where steps are of two lengths. For ``simulated`` traces, advice on
-    recording is irrelevant.
+    recording is irrelevant. ``step_word`` is what the run calls a step.
     """
 
     device: str | None
@@ -33,6 +33,7 @@ class Context:
     step_ns: int
     window_ns: int
     simulated: bool = False
+    step_word: str = "step"
 
     @property
     def mean_step_ns(self) -> float:

@@ -18,12 +18,13 @@ from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
-from perftool.engine.rules.sources import add_sources
+from perftool.engine.rules.sources import EVIDENCE_OF_PLACE, add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
 from perftool.model.replayed import ReplayedRun, ReplayModel
 from perftool.model.report import Finding, Gain, Location, NotApplicable, Source
 from perftool.model.rule import Rule
+from perftool.model.words import of_steps
 from perftool.store.catalog import catalog
 from perftool.store.trace_store import TraceStore
 
@@ -42,7 +43,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
-    "fix_for", "short_fix", "sources", "explained_by", "places", PREDICTION,
+    "fix_for", "short_fix", "sources", "explained_by", PREDICTION, *EVIDENCE_OF_PLACE,
 }  # fmt: skip
 
 
@@ -149,6 +150,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     evidence = {key: value for key, value in row.items() if key not in _PLACE}
     shown = {"subject": row["subject"], PREDICTION: row.get(PREDICTION) or "", **evidence}
     device, variant = context.device if context else None, row.get("fix_for")
+    word = context.step_word if context else "step"
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
         code=rule.code,
@@ -156,10 +158,10 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         severity=rule.severity,
         confidence=rule.confidence,
         subject=str(row["subject"]),
-        message=show_message(rule.message, shown),
-        why=rule.why,
-        fix=row.get("fix") or rule.fix.text_for(device, variant),
-        short_fix=row.get("short_fix") or rule.short_fix.text_for(device, variant),
+        message=of_steps(show_message(rule.message, shown), word),
+        why=of_steps(rule.why, word),
+        fix=of_steps(row.get("fix") or rule.fix.text_for(device, variant), word),
+        short_fix=of_steps(row.get("short_fix") or rule.short_fix.text_for(device, variant), word),
         rank=row.get("rank"),
         location=_location(row),
         related=tuple(

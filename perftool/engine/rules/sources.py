@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Source = dict[str, Any]
 MOST_SOURCES = 3
+# Columns that only serve to find sources: lists of {ts, dur}.
+EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
 # Causes of idle time due to the host's own Python rather than a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
@@ -35,9 +37,9 @@ WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
     """``rows`` with ``sources`` (file, line, function, ns, share), heaviest first, where stacks are recorded.
 
-    If the rule explains idle time caused by the host's Python, that idle time counts. Otherwise the device work in the
-    column ``places`` counts, by the line that launched it; without it, the slices a row names, device slices by their
-    launch call. The returned rows have no ``places``.
+    The host's time in the column ``host_time`` counts. Without it, if the rule explains idle time caused by the host's
+    Python, that idle time counts. Otherwise the device work in the column ``places`` counts, by the line that launched
+    it; without it, the slices a row names, device slices by their launch call. The returned rows have neither column.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
@@ -51,11 +53,14 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
 
 
 def _unplaced(row: Row) -> Row:
-    return {key: value for key, value in row.items() if key != "places"} if "places" in row else row
+    return {key: value for key, value in row.items() if key not in EVIDENCE_OF_PLACE}
 
 
 def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> list[tuple[Source, ...]]:
     """The sources of each of ``rows``, found by ``rule`` on ``rank``."""
+    if any("host_time" in row for row in rows):
+        spans = [[(place["ts"], place["ts"] + place["dur"]) for place in row["host_time"] or ()] for row in rows]
+        return [_heaviest(lines_run(store, rank), *_united(_array(one)), idle=False) for one in spans]
     wanted = rule.explains if rule.explains or rule.relieves != "host" else _HOST_CAUSES
     causes = sorted(_HOST_CAUSES.intersection(wanted))
     if causes and (idle := _idle(store, rank, causes)):
@@ -118,7 +123,6 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
     """The host intervals of each of ``rows``, one per array row."""
-    import numpy as np
 
     all_spans = [
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
@@ -134,8 +138,15 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
         possible = [
             (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
         ]
-        named.append(np.array(possible, dtype=np.int64).reshape(-1, 2))
+        named.append(_array(possible))
     return named
+
+
+def _array(intervals: Sequence[tuple[int, int]]) -> Int64s:
+    """``intervals``, one per row."""
+    import numpy as np
+
+    return np.array(intervals, dtype=np.int64).reshape(-1, 2)
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:

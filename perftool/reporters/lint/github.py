@@ -21,7 +21,10 @@ def render_step_summary(result: LintReport) -> bytes:
     if any(found.finding.advice for found in result.active):
         lines += [f"**{markdown_cell(result.report.verdict.headline)}**", ""]
     if result.active:
-        lines += ["| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|"]
+        lines += [
+            f"| severity | rule | where | finding | up to, per {result.report.run.step_word} |",
+            "|---|---|---|---|---|",
+        ]
         lines += [_row(found) for found in result.active]
         lines.append("")
     if result.stale:
@@ -38,7 +41,7 @@ def _command(found: LintFinding) -> str:
         "line": str(found.place[1]), "col": "1", "endLine": str(found.place[1]), "endColumn": "2",
     }  # fmt: skip
     listed = ",".join(f"{key}={github_property(one_line(value))}" for key, value in properties.items())
-    place = place_of(finding)
+    place = place_of(found)
     help_text = one_line(" ".join(finding.fix.split()))
     text = f"{place + ': ' if place else ''}{finding.message}"
     return f"::{_LEVEL[finding.severity]} {listed}::{github_message(one_line(text))}%0A{github_message(help_text)}"
@@ -46,7 +49,7 @@ def _command(found: LintFinding) -> str:
 
 def _row(found: LintFinding) -> str:
     finding = found.finding
-    where = ":".join(part for part in (found.file, place_of(finding)) if part)
+    where = ":".join(part for part in (found.file, place_of(found)) if part)
     gain = format_ns(finding.gain.ns_per_step) if finding.gain else ""
     cells = (finding.severity, f"{finding.code} {finding.name}", where, json_text(finding.message), gain)
     return f"| {' | '.join(markdown_cell(cell) for cell in cells)} |"

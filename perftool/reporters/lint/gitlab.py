@@ -26,7 +26,7 @@ def _entries(result: LintReport) -> Iterable[dict[str, Any]]:
         finding = found.finding
         occurrence = seen[finding.fingerprint]
         seen[finding.fingerprint] += 1
-        place = place_of(finding)
+        place = place_of(found)
         yield {
             "description": one_line(f"{finding.code}: {place + ': ' if place else ''}{finding.message}"),
             "check_name": finding.code,

@@ -82,7 +82,7 @@ def _why_not(rule: Rule, result: LintReport) -> str | None:
 
 def _line(found: LintFinding) -> str:
     code = shown_sources(found.finding)
-    place = ", ".join(part for part in (place_of(found.finding), code) if part)
+    place = ", ".join(part for part in (place_of(found), code) if part)
     return one_line(f"{place}: {found.finding.message}" if place else found.finding.message)
 
 

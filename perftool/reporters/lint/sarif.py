@@ -80,7 +80,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
         "ruleIndex": rule_index,
         "level": _LEVEL[finding.severity],
         "message": {"text": finding.message},
-        "locations": [_location(found, place_of(finding).replace(":", "/"))],
+        "locations": [_location(found, place_of(found).replace(":", "/"))],
         # GitHub shows only the first location, so a counter distinguishes similar findings.
         "partialFingerprints": {"primaryLocationLineHash": f"{finding.fingerprint}:{occurrence}"},
         "properties": {
@@ -122,7 +122,7 @@ def _code(found: LintFinding) -> dict[str, Any]:
 
 
 def _related(found: LintFinding, number: int, place: Location) -> dict[str, Any]:
-    step = "" if place.step is None else f"step {place.step}"
+    step = "" if place.step is None else f"{found.step_word} {place.step}"
     text = place.name or step or "evidence"
     return {**_location(found, step), "id": number, "message": {"text": text}, "properties": _times(place)}
 

@@ -11,7 +11,6 @@ from rich.text import Text
 from perftool.engine.report.across_ranks import grouped
 from perftool.model.choices import SEVERITIES
 from perftool.model.lint import LintFinding, LintReport
-from perftool.model.report import Finding
 from perftool.reporters.escape import one_line
 from perftool.reporters.sources import shown_sources
 from perftool.units import format_ns, ranks_text
@@ -58,32 +57,34 @@ def summary_line(result: LintReport) -> str:
     return f"Found {total} finding{'s' if total > 1 else ''} ({listed}){', ' + accepted if accepted else ''}."
 
 
-def place_of(finding: Finding) -> str:
+def place_of(found: LintFinding) -> str:
     """The position of a finding in its file: ``rank0/MME:step 3``; empty when it concerns the whole file."""
+    finding = found.finding
     track = finding.location.track
     rank = "" if finding.rank is None else f"rank{finding.rank}"
     lane = "/".join(part for part in (rank, "" if track is None else str(track)) if part)
-    step = "" if finding.location.step is None else f"step {finding.location.step}"
+    step = "" if finding.location.step is None else f"{found.step_word} {finding.location.step}"
     return ":".join(part for part in (lane, step) if part)
 
 
 def _print_finding(found: LintFinding, console: Console, also: str) -> None:
     finding = found.finding
-    place = ":".join(part for part in (found.file, place_of(finding)) if part)
+    place = ":".join(part for part in (found.file, place_of(found)) if part)
     line = Text.assemble(
         one_line(place), ": ", (finding.code, "bold"), " [", (finding.severity, _STYLE[finding.severity]), "] ",
         one_line(finding.message), also,
     )  # fmt: skip
     console.print(line, soft_wrap=True)
     if console.is_terminal:
-        _print_evidence(finding, console)
+        _print_evidence(found, console)
 
 
-def _print_evidence(finding: Finding, console: Console) -> None:
+def _print_evidence(found: LintFinding, console: Console) -> None:
+    finding = found.finding
     if code := shown_sources(finding):
         console.print(Padding(Text(f"at {code}"), (0, 0, 0, 4)))
     for place in finding.related[:_RELATED]:
-        step = "" if place.step is None else f"step {place.step}, "
+        step = "" if place.step is None else f"{found.step_word} {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {one_line(place.name or '')}"
         console.print(Padding(Text(f"see {at.rstrip()}", style="dim"), (0, 0, 0, 4)))
     help_text = Text.assemble(("help: ", "bold"), " ".join(finding.fix.split()))

@@ -29,7 +29,7 @@ _MOST_NOTES = 2
 _MOST_NAMED = 4
 # From this width on, a finding and its fix share a line.
 _WIDE = 150
-_NO_STACKS = "Lines of code: record with with_stack=True (the recorded steps take longer)."
+_NO_STACKS = "Lines of code: record with with_stack=True (which slows the run down)."
 _HEADS = ("What to change", "gain per {word}", "where")
 _HEADS_OF_ONE = ("What to change", "gain", "where")
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")

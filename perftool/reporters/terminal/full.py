@@ -158,7 +158,7 @@ def _print_summary(report: Report, console: Console) -> None:
 def _print_ranks(report: Report, console: Console) -> None:
     if len(report.ranks) < 2:
         return
-    table = ranks_table(report.ranks, report.findings)
+    table = ranks_table(report.ranks, report.findings, report.run.step_word)
     more = f"; {table.row_count} that differ most of {len(report.ranks)}" if table.row_count < len(report.ranks) else ""
     _print_table(f"Ranks, in shares of the window{more}", table, console)
     loads = sorted((row.compute_ns / row.steps, row.rank) for row in report.ranks if row.compute_ns and row.steps)

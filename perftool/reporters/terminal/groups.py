@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from perftool.model.report import GroupRole, Report
+from perftool.model.words import of_steps
 from perftool.reporters.escape import one_line
 from perftool.reporters.waiting import waiting_text
 from perftool.units import format_ns
@@ -20,10 +21,11 @@ def group_lines(report: Report, felt: float = _FELT) -> list[Text]:
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
     if not report.groups or not step_ms or longest < felt * step_ms * 1e6:
         return []
+    heads = tuple(of_steps(head, report.run.step_word) for head in _HEADS)
     rows = [_cells(role) for role in report.groups[:_MOST_ROLES]]
-    widths = [max(len(row[at]) for row in [_HEADS, *rows]) for at in range(2)]
+    widths = [max(len(row[at]) for row in [heads, *rows]) for at in range(2)]
     return [Text(f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]}", style=style)
-            for row, style in zip([_HEADS, *rows], ["bold", *[""] * len(rows)], strict=True)]  # fmt: skip
+            for row, style in zip([heads, *rows], ["bold", *[""] * len(rows)], strict=True)]  # fmt: skip
 
 
 _HEADS = ("Groups", "wire a step", "waiting a step, by rank")

@@ -106,9 +106,9 @@ def memory_table(uses: Sequence[MemoryUse]) -> Table:
     return table
 
 
-def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = ()) -> Table:
+def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = (), word: str = "step") -> Table:
     """One line per rank; times are shares of its window. Of many, shows those in ``findings`` or differing most."""
-    table = table_of("rank", "steps", "median step", "busy", "compute", "exposed", "waiting", "clock")
+    table = table_of("rank", f"{word}s", f"median {word}", "busy", "compute", "exposed", "waiting", "clock")
     for row in telling_ranks(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
         clock = "" if row.offset_ns is None else f"{row.offset_ns / 1e6:+,.3f} ms"

@@ -12,6 +12,6 @@
 -- column preemptions: BIGINT, requests that lost their place in the cache
 -- column drafted: BIGINT, tokens drafted by speculative decoding
 -- column accepted: BIGINT, drafted tokens that were accepted
--- column acceptance_length: DOUBLE, tokens that a step of speculative decoding produces on average
+-- column acceptance_length: DOUBLE, tokens that a call of the model produces on average, with speculative decoding
 -- column path: VARCHAR, the log
 -- column line: BIGINT, its line, from 1

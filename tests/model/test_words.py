@@ -1,0 +1,22 @@
+"""What a run calls its steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from perftool.model.words import of_steps
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("12 launches a step find the device idle", "12 launches an iteration find the device idle"),
+        ("A step of 3 ms; the steps", "An iteration of 3 ms; the iterations"),
+        ("Inside a training step, from step to step", "Inside an iteration, from iteration to iteration"),
+        ("call optimizer.step() and step_ns, ProfilerStep#3", "call optimizer.step() and step_ns, ProfilerStep#3"),
+        ("Steps as they are", "Iterations as they are"),
+    ],
+)
+def test_a_server_runs_iterations(text: str, told: str) -> None:
+    assert of_steps(text, "iteration") == told
+    assert of_steps(text, "step") == text
