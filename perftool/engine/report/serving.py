@@ -43,14 +43,17 @@ _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key =
 # attention, less than all keys and values. The memory that vLLM found says nothing if the user sets the blocks.
 _WEIGHTS = """
 WITH logged AS (
-    SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights, max(value) FILTER (kind = 'kv_memory') * 1024**3 AS memory,
-           max(value) FILTER (kind = 'kv_cache') AS room
+    SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights,
+           max(value) FILTER (kind = 'kv_memory') * 1024**3 AS memory, max(value) FILTER (kind = 'kv_cache') AS room
     FROM log_events WHERE NOT (kind = 'kv_memory' AND EXISTS (FROM config WHERE key = 'num_gpu_blocks_override'))
 ),
-held AS (SELECT median(context_tokens) AS tokens FROM serving_iterations WHERE phase = 'decode' AND rank = $rank)
-SELECT weights::BIGINT AS weight_bytes, (weights / f.value * 1e9)::BIGINT AS weights_ns, tokens::BIGINT AS cache_tokens,
-       (tokens * memory / nullif(room, 0))::BIGINT AS cache_bytes, (tokens * memory / nullif(room, 0) / f.value * 1e9)::BIGINT AS cache_ns
-FROM logged, held, rated_devices AS d JOIN device_facts AS f USING (device)
+held AS (
+    SELECT median(context_tokens) AS tokens FROM serving_iterations WHERE phase = 'decode' AND rank = $rank
+),
+sized AS (SELECT weights, tokens, tokens * memory / nullif(room, 0) AS cache FROM logged, held)
+SELECT weights::BIGINT AS weight_bytes, (weights / f.value * 1e9)::BIGINT AS weights_ns,
+       tokens::BIGINT AS cache_tokens, cache::BIGINT AS cache_bytes, (cache / f.value * 1e9)::BIGINT AS cache_ns
+FROM sized, rated_devices AS d JOIN device_facts AS f USING (device)
 WHERE d.rank = $rank AND f.fact = 'memory_bandwidth' AND weights > 0
 """
 

@@ -23,7 +23,10 @@ SERVING_PATTERNS = (
     known_line("Skipping warmup", r"", "warmup_skipped"),
     known_line("Model loading took ", r"Model loading took (?P<value>\d{1,9}(?:\.\d{1,9})?) GiB", "weights", "GiB"),
     known_line(
-        "Available KV cache memory: ", r"Available KV cache memory: (?P<value>\d{1,9}(?:\.\d{1,9})?) GiB", "kv_memory", "GiB"
+        "Available KV cache memory: ",
+        r"Available KV cache memory: (?P<value>\d{1,9}(?:\.\d{1,9})?) GiB",
+        "kv_memory",
+        "GiB",
     ),
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
