@@ -69,9 +69,9 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         console.print(f"replayed   {format_ns(replayed)}, {off}")
     if predicted is not None and replayed and (result.changes or not result.bounds):
         less = replayed - predicted
-        word = "less" if less >= 0 else "more"
+        sense = "less" if less >= 0 else "more"
         console.print(
-            f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {word} ({format_ratio(abs(less) / replayed)})"
+            f"predicted  {format_ns(predicted)}, {format_ns(abs(less))} {sense} ({format_ratio(abs(less) / replayed)})"
         )
     for bound in result.bounds:
         console.print(f"{bound.code:9}  {of_steps(_bound_text(bound, bound.code in result.fixes), word)}")
