@@ -19,6 +19,7 @@ from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.remote import is_url, list_url
 from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
+from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.trace import envelope
@@ -267,6 +268,7 @@ def _text_kind(path: str) -> str:
     return text_input.sniff_input(path).kind
 
 
+@once_per_file
 def _begins_trace(path: str) -> bool:
     """Whether a file holds the start of an event array in its first 8 MiB."""
     with ByteStream(path) as stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from perftool.readers.files.host_name import host_in_name, process_of, stated_ho
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import beginning, is_url
 from perftool.readers.files.stream import CODECS, COMPRESSED_BLOCK, ByteStream, reads_once
+from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.trace import envelope
 
 # Kineto writes a few hundred bytes after the events.
@@ -50,7 +52,17 @@ class Identity:
 
 def identify(path: str) -> Identity:
     """The identity of the trace at ``path``, from its metadata, the times of its first events, and its name."""
+    return _described(path)[0]
+
+
+@once_per_file
+def _described(path: str) -> tuple[Identity, dict[str, Any]]:
+    """The identity of the trace at ``path``, and its metadata without the members of process groups."""
     head, metadata = _around(path)
+    return _identity(path, head, metadata), without_members(metadata)
+
+
+def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
     found = metadata.get("distributedInfo")
     info = found if isinstance(found, dict) else {}
     devices = metadata.get("deviceProperties")
@@ -73,7 +85,7 @@ def metadata_of(path: str) -> dict[str, Any]:
 
     Empty for a damaged file, for anything but a trace, and for a read-once input. Omits the members of process groups.
     """
-    return without_members(_around(path)[1])
+    return dict(_described(path)[1])
 
 
 def base_ns(path: str) -> int:

@@ -24,11 +24,12 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
            FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
     seen = _seen(connection)
-    costs = [
-        (row, cost)
-        for row, name, dims, types, scalars, element_bytes, outer, around, grids in calls
-        if (cost := cost_of(name, dims, types, scalars, element_bytes, outer, seen, around, grids))
-    ]
+    # Steps and ranks repeat the same calls.
+    known = {
+        call: cost_of(call[0], call[1], call[2], call[3], call[4], call[5], seen, call[6], call[7])
+        for call in {tuple(call) for _, *call in calls}
+    }
+    costs = [(row, cost) for row, *call in calls if (cost := known[tuple(call)])]
     if costs:
         columns = [
             [call for call, _ in costs], [cost.flops for _, cost in costs], [cost.bytes for _, cost in costs],

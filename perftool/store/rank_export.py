@@ -36,11 +36,15 @@ _RAW = re.compile(r"\braw\b")
 
 @dataclass(frozen=True)
 class ExportedTables:
-    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common zero."""
+    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common zero.
+
+    ``foreign`` tables come from a file that anybody may have made.
+    """
 
     tables: Mapping[str, bytes]
     shift: Shift
     ranks: frozenset[int]
+    foreign: bool = False
 
 
 @contextmanager
@@ -76,24 +80,41 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 
 
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
-    """Import each table of EXPORTED from all ``parts``, one after the other.
+    """Import each table of EXPORTED from all ``parts``.
 
-    Parts are untrusted. Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not
-    its own, or with more rows than any rank has.
+    Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not its own, or, if it is
+    foreign, with more rows than any rank has.
     """
+    connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:
-        columns = ", ".join(f'"{column.name}" {column.type}' for column in catalog()[name].columns)
-        connection.execute(f"CREATE TABLE imported ({columns})")
-        for number, part in enumerate(parts):
-            path = folder / f"{name}-{number}.parquet"
-            path.write_bytes(part.tables[name])
-            _require_size(connection, name, path)
-            columns, rows = _columns(name, part), f"read_parquet({literal(str(path))})"
-            connection.execute(f"INSERT INTO imported SELECT {columns} FROM {rows}")
-            path.unlink()
+        files = [str(folder / f"{name}-{number:06}.parquet") for number in range(len(parts))]
+        for file, part in zip(files, parts, strict=True):
+            Path(file).write_bytes(part.tables[name])
+            if part.foreign:
+                _require_size(connection, name, Path(file))
+        _name_owners(connection, files, parts)
         # As in a store that read all ranks itself: files, and so parts, come in the order of their names.
-        connection.execute(f'CREATE TABLE "{name}" AS FROM imported ORDER BY rank, rowid')
-        connection.execute("DROP TABLE imported")
+        connection.execute(
+            f"""CREATE TABLE "{name}" AS SELECT {_columns(name)}
+                FROM read_parquet({files}, filename = true, file_row_number = true) AS t
+                LEFT JOIN owners AS o ON o.file = t.filename AND o.rank = t.rank
+                ORDER BY t.rank, t.filename, t.file_row_number"""
+        )
+        for file in files:
+            Path(file).unlink()
+    connection.execute("DROP TABLE owners")
+
+
+def _name_owners(connection: duckdb.DuckDBPyConnection, files: Sequence[str], parts: Sequence[ExportedTables]) -> None:
+    """Fill the table ``owners`` with the ranks of each part and the shift of their times."""
+    owned = [
+        (file, rank, part.shift.ns if rank in part.shift.ranks else 0)
+        for file, part in zip(files, parts, strict=True)
+        for rank in sorted(part.ranks)
+    ]
+    columns = [list(column) for column in zip(*owned, strict=True)]
+    connection.execute("DELETE FROM owners")
+    connection.execute("INSERT INTO owners SELECT unnest($1), unnest($2), unnest($3)", columns)
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
@@ -119,10 +140,8 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
         raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")
 
 
-def _columns(name: str, part: ExportedTables) -> str:
-    ranks = ", ".join(map(str, sorted(part.ranks)))
-    own = f"CASE WHEN (rank IN ({ranks})) IS NOT false THEN rank ELSE error('a row of a rank of another part') END"
-    told = {"rank": own}
-    if part.shift:
-        told |= {time: part.shift.sql(time) for time in _TIMES}
-    return ", ".join(told.get(column.name, f'"{column.name}"') for column in catalog()[name].columns)
+def _columns(name: str) -> str:
+    own = "CASE WHEN t.rank IS NULL OR o.rank IS NOT NULL THEN t.rank ELSE error('a row of a rank of another part') END"
+    told = {"rank": own} | {time: f't."{time}" + coalesce(o.shift_ns, 0)' for time in _TIMES}
+    columns = [(one.name, one.type, told.get(one.name, f't."{one.name}"')) for one in catalog()[name].columns]
+    return ", ".join(f'({value})::{kind} AS "{column}"' for column, kind, value in columns)

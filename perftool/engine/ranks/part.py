@@ -48,7 +48,10 @@ class Shared:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a store exports about its ranks: tables, findings of rules, and which tables have rows."""
+    """What a store exports about its ranks: tables, findings of rules, and which tables have rows.
+
+    ``foreign`` facts come from a file that anybody may have made.
+    """
 
     base_ns: int
     metadata: Mapping[int, Mapping[str, Any]]
@@ -57,6 +60,7 @@ class Facts:
     answers: tuple[Answer, ...]
     models: tuple[ReplayModel, ...]
     filled: frozenset[str]
+    foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
         """The shift that makes its times relative to ``base_ns``; ranks without a zero stay unshifted."""
@@ -65,7 +69,7 @@ class Facts:
 
     def exported(self, base_ns: int) -> ExportedTables:
         """Its tables, for a store whose times are relative to ``base_ns``."""
-        return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata))
+        return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata), self.foreign)
 
 
 @dataclass(frozen=True)

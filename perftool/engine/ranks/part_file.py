@@ -187,7 +187,7 @@ def _part(archive: zipfile.ZipFile, number: int, plain: Any) -> Part:
     if part.facts is None:
         return part
     tables = {name: _bytes(archive, _entry(number, name), LARGEST_TABLE) for name in EXPORTED}
-    return replace(part, facts=replace(part.facts, tables=tables))
+    return replace(part, facts=replace(part.facts, tables=tables, foreign=True))
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, most: int) -> bytes:

@@ -37,6 +37,12 @@ def claimed_once(
     A finding of a rule ``over_ranks`` is a cause on all ranks.
     Where a rule ``blaming`` ranks explains it, the symptom says how much of it is waiting for them.
     """
+    numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
+    everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
+    on_rank: dict[int | None, list[tuple[int, Finding]]] = {}
+    for number, found in numbered:
+        if found.rank is not None and found.code not in over_ranks:
+            on_rank.setdefault(found.rank, []).append((number, found))
 
     def rest(finding: Finding) -> Finding:
         causes = tuple(explained_by.get(finding.code, ()))
@@ -45,8 +51,8 @@ def claimed_once(
         main = str(finding.evidence.get("main_cause"))
         gains = [
             (main in explains.get(other.code, ()), _shared_ns(other, finding, explains), other.code, number)
-            for number, other in enumerate(findings)
-            if other.gain and other.code.startswith(causes) and _beside(other, finding, over_ranks)
+            for number, other in (numbered if finding.rank is None else [*everywhere, *on_rank.get(finding.rank, ())])
+            if other.code.startswith(causes) and other.code != finding.code
         ]
         _, explained, code, number = max(gains, default=(False, 0, "", -1))
         if explained < _REST * finding.gain.ns_per_step:
@@ -141,9 +147,3 @@ def _idle_causes(finding: Finding) -> dict[str, float]:
         for part in parts
         if isinstance(part.get("ns"), (int, float)) and 0 < part["ns"] < _ENDLESS
     }
-
-
-def _beside(cause: Finding, symptom: Finding, over_ranks: Container[str]) -> bool:
-    """Whether both concern the same rank, or one concerns all ranks."""
-    everywhere = cause.rank is None or symptom.rank is None or cause.code in over_ranks
-    return cause.code != symptom.code and (everywhere or cause.rank == symptom.rank)

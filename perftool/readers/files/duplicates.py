@@ -53,9 +53,9 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
     place: dict[str, int] = {}
     aside: list[SetAside] = []
     seen: dict[_Key, list[Identity]] = {}
-    contents = _Contents(traces)
-    for trace in traces:
-        own = identify(trace)
+    identities = list(map(identify, traces))
+    contents = _Contents(identities)
+    for trace, own in zip(traces, identities, strict=True):
         keys = list(_keys(own, contents))
         others = {other.path: other for key in keys for other in seen.get(key, ())[-_MOST_COMPARED:]}
         same = [other for other in others.values() if contents.same(own, other) or _same_process(own, other)]
@@ -83,7 +83,7 @@ def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
     """Two traces that share none of these are no duplicates of each other."""
     if own.rank is None:
         return
-    if (digest := contents.telling_digest(own.path)) is not None:
+    if (digest := contents.telling_digest(own)) is not None:
         yield own.rank, digest
     if own.process is not None and own.start_ns is not None:
         yield own.rank, own.process, own.device, own.world_size
@@ -97,15 +97,15 @@ def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Iden
 class _Contents:
     """Compares file contents; each file is read once, however many there are."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, traces: Sequence[Identity]) -> None:
         self._sizes: dict[str, int | None] = {}
         self._digests: dict[str, bytes | None] = {}
-        self._alike = Counter(map(self._size, paths))
+        self._alike = Counter((own.rank, self._size(own.path)) for own in traces)
 
-    def telling_digest(self, path: str) -> bytes | None:
-        """A digest of the contents; None where no other file has as many bytes, or there is none."""
-        size = self._size(path)
-        return None if size is None or self._alike[size] < 2 else self._digest(path)
+    def telling_digest(self, own: Identity) -> bytes | None:
+        """A digest of the contents; None where no other file of the rank has as many bytes, or there is none."""
+        size = self._size(own.path)
+        return None if size is None or self._alike[own.rank, size] < 2 else self._digest(own.path)
 
     def same(self, own: Identity, other: Identity) -> bool:
         size = self._size(own.path)

@@ -1,0 +1,33 @@
+"""Keeps what was read of a file for as long as the file stays as it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+Read = TypeVar("Read")
+# Runs of ten thousand ranks are looked at several times on the way to their traces.
+_MOST = 16_384
+
+
+def once_per_file(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """``read``, called once for each regular file until its size or times change; always for anything else."""
+
+    @lru_cache(maxsize=_MOST)
+    def remembered(path: str, _: tuple[int, ...]) -> Read:
+        return read(path)
+
+    @wraps(read)
+    def once(path: str) -> Read:
+        try:
+            now = os.stat(path)
+        except (OSError, ValueError):
+            return read(path)
+        if not stat.S_ISREG(now.st_mode):
+            return read(path)
+        return remembered(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+
+    return once
