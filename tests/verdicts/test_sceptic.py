@@ -120,8 +120,11 @@ CHANGES: dict[str, tuple[Callable[[Events], Events], Callable[[Report], list[str
 def test_what_was_taken_away_is_not_claimed(path: Path, taken: str, tmp_path: Path) -> None:
     change, claims = CHANGES[taken]
     whole = json.loads(gzip.decompress(path.read_bytes()))
+    left = change(whole["traceEvents"])
+    if left == whole["traceEvents"]:
+        pytest.skip("the recording holds nothing of that")
     changed = tmp_path / "trace.json"
-    changed.write_text(json.dumps({**whole, "traceEvents": change(whole["traceEvents"])}))
+    changed.write_text(json.dumps({**whole, "traceEvents": left}))
     report = analyze([str(changed)])
 
     assert list(breaches(report)) == []

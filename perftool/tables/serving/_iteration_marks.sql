@@ -10,7 +10,7 @@
 -- decode divide sums of contexts by the batch; only those of a prompt show how full a bucket is.
 --
 -- needs: slices, _name_roles
--- empty without: slices
+-- empty without: _name_roles.roles=iteration or slices.cat=
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
@@ -36,7 +36,7 @@ WITH extracted AS (
            regexp_extract(name, '^execute_new_(\d{1,12})_cached_(\d{1,12})$', ['c', 'g']) AS e,
            regexp_extract(name, '^step\[(EXTEND|SPLIT_PREFILL|DECODE|TARGET_VERIFY|MIXED|IDLE) bs=(\d{1,12})(?: toks=(\d{1,12}))?(?: (.*))?\]$',
                           ['mode', 'bs', 'toks', 'more']) AS s
-    FROM _name_roles WHERE cat = 'user_annotation' AND (starts_with(name, 'execute_') OR starts_with(name, 'step['))
+    FROM _name_roles WHERE cat = 'user_annotation' AND list_contains(roles, 'iteration')
 ),
 named AS (SELECT * FROM extracted WHERE v.c <> '' OR e.c <> '' OR s.mode <> ''),
 shares AS (

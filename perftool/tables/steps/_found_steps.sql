@@ -1,0 +1,84 @@
+-- The steps of ranks whose recording does not mark them: the first of the sources optimizer, annotation and copies of
+-- step_marks that a rank has. Planning this query takes longer than running it, and most recordings mark their steps.
+--
+-- needs: slices, roles, launches, _links, _device_work, _unmarked_ranks
+-- empty without: _unmarked_ranks
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, name of the annotation
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column source: VARCHAR, optimizer, annotation or copies
+WITH optimizing AS (
+    SELECT rank, name, ts, "end", lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS next_ts FROM slices
+    WHERE rank IN (FROM _unmarked_ranks) AND side = 'host' AND cat IN ('user_annotation', 'cpu_op')
+        AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
+),
+passes AS (
+    SELECT rank, ts FROM slices
+    WHERE rank IN (SELECT rank FROM optimizing) AND side = 'host' AND cat = 'cpu_op' AND outermost
+        AND name IN (SELECT name FROM roles WHERE role = 'backward')
+),
+closing AS (
+    SELECT o.rank, o.name, o."end" FROM optimizing AS o ASOF LEFT JOIN passes AS p ON p.rank = o.rank AND o."end" <= p.ts
+    WHERE o.next_ts IS NULL OR p.ts < o.next_ts OR o.rank NOT IN (SELECT rank FROM passes)
+),
+rarest AS (
+    SELECT rank, arg_min(name, (n, -until)) AS name FROM (
+        SELECT rank, name, count(*) AS n, max("end") AS until FROM closing GROUP BY rank, name HAVING count(*) >= 3)
+    GROUP BY rank
+),
+begun AS (
+    SELECT rank, min(ts) AS ts FROM slices
+    WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat IN ('cpu_op', 'user_annotation') GROUP BY rank
+),
+by_optimizer AS (
+    SELECT c.rank, c.name, coalesce(lag(c."end") OVER (PARTITION BY c.rank ORDER BY c."end"), b.ts) AS ts, c."end", 'optimizer' AS source
+    FROM closing AS c JOIN rarest AS r ON r.rank = c.rank AND r.name = c.name JOIN begun AS b ON b.rank = c.rank
+),
+-- The rest detects steps whose ends are not marked.
+silent AS (SELECT rank FROM _unmarked_ranks EXCEPT SELECT rank FROM rarest),
+annotations AS (
+    SELECT rank, name, ts, lead(ts) OVER (PARTITION BY rank, track, name ORDER BY ts) AS "end" FROM slices
+    WHERE rank IN (FROM silent) AND side = 'host' AND cat = 'user_annotation' AND outermost
+        AND name NOT IN (SELECT name FROM roles WHERE role IN ('dataloader', 'process_group', 'collective', 'optimizer'))
+),
+works AS (SELECT rank, ts, row_number() OVER (PARTITION BY rank ORDER BY ts, id) AS number FROM launches WHERE rank IN (FROM silent)),
+copying AS (
+    SELECT l.rank, l.ts, w.number, w.number - lag(w.number) OVER (PARTITION BY l.rank ORDER BY l.ts) AS since
+    FROM (SELECT DISTINCT l.rank, l.ts FROM _device_work AS d JOIN _links AS k ON k.work = d.id JOIN launches AS l ON l.id = k.launch
+          WHERE d.direction = 'host_to_device' AND l.rank IN (FROM silent)) AS l
+    JOIN works AS w ON w.rank = l.rank AND w.ts = l.ts
+),
+by_copies AS (
+    SELECT rank, 'copies of inputs' AS name, ts, lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS "end" FROM copying
+    WHERE since IS NULL OR since > 1
+),
+candidates AS (
+    SELECT *, 1 AS place, 'annotation' AS source FROM annotations WHERE "end" IS NOT NULL
+    UNION ALL SELECT *, 2, 'copies' FROM by_copies WHERE "end" IS NOT NULL
+),
+counted AS (
+    SELECT c.*, coalesce(e.number, 0) - coalesce(b.number, 0) AS launches
+    FROM candidates AS c
+    ASOF LEFT JOIN works AS b ON b.rank = c.rank AND c.ts > b.ts
+    ASOF LEFT JOIN works AS e ON e.rank = c.rank AND c."end" > e.ts
+),
+waits AS (
+    SELECT rank, ts FROM slices WHERE rank IN (SELECT rank FROM counted WHERE source = 'copies') AND side = 'host'
+        AND name IN (SELECT name FROM roles WHERE role IN ('wait', 'blocking_copy', 'scalar_read'))
+),
+checked AS (
+    SELECT c.*, c.source <> 'copies' OR coalesce(w.ts < c."end", false) AS ends_in_wait,
+           median(c.launches) OVER g AS usual, median(c."end" - c.ts) OVER g AS length
+    FROM counted AS c ASOF LEFT JOIN waits AS w ON w.rank = c.rank AND c.ts <= w.ts
+    WINDOW g AS (PARTITION BY c.rank, c.source, c.name)
+),
+agreed AS (
+    SELECT rank, place, source, name, count(*) AS n FROM checked GROUP BY rank, place, source, name
+    HAVING n >= 3 AND min(usual) >= 5 AND count(*) FILTER (launches = usual) >= 0.8 * n AND count(*) FILTER (ends_in_wait) >= 0.8 * n
+        AND count(*) FILTER ("end" - ts BETWEEN 0.5 * length AND 1.5 * length) >= 0.8 * n
+),
+best AS (SELECT rank, arg_min(source, (place, n, name)) AS source, arg_min(name, (place, n, name)) AS name FROM agreed GROUP BY rank)
+SELECT rank, name, ts, "end", source FROM by_optimizer
+UNION ALL
+SELECT c.rank, c.name, c.ts, c."end", c.source FROM checked AS c JOIN best AS b ON b.rank = c.rank AND b.source = c.source AND b.name = c.name
