@@ -1,4 +1,5 @@
-"""Gains on the CPU, predicted and measured: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md.
+"""Gains on the CPU, predicted and measured: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md,
+as the tables of this processor.
 
 Each pair is a script before and after the advice, on one thread. Measured is the least CPU time of a step of many (with
 workers, which have their own, the least time), the two in turn, because other processes may share the machine.
@@ -31,6 +32,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 import perftool
+from perftool.model.processors import processor_name
 from perftool.model.report import Gain
 
 Step = Callable[[], object]
@@ -224,7 +226,7 @@ def loaded(*, workers: int) -> Step:
     return update(model, lambda: model(next(batches)).square().mean(), torch.optim.SGD(model.parameters(), 0.1))
 
 
-def recurrent(*, bf16: bool) -> Step:
+def recurrent(*, bf16: bool = False, fused_optimizer: bool = False) -> Step:
     """An LSTM that predicts tokens."""
     parts = nn.ModuleList([nn.Embedding(1000, 128), nn.LSTM(128, 256, 2, batch_first=True), nn.Linear(256, 1000)])
     x = torch.randint(0, 1000, (16, 64))
@@ -232,10 +234,10 @@ def recurrent(*, bf16: bool) -> Step:
     def loss() -> torch.Tensor:
         return functional.cross_entropy(parts[2](parts[1](parts[0](x))[0]).flatten(0, 1), x.flatten())
 
-    return update(parts, loss, torch.optim.Adam(parts.parameters()), bf16)
+    return update(parts, loss, torch.optim.Adam(parts.parameters(), fused=fused_optimizer), bf16)
 
 
-def recommender(*, sparse: bool) -> Step:
+def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
     """Eight tables of embeddings under Adagrad."""
     bags = nn.ModuleList(nn.EmbeddingBag(50_000, 32, mode="sum", sparse=sparse) for _ in range(8))
     model = nn.ModuleList([bags, nn.Sequential(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))])
@@ -246,7 +248,7 @@ def recommender(*, sparse: bool) -> Step:
         result: torch.Tensor = model[1](torch.cat(found, 1)).square().mean()
         return result
 
-    return update(model, loss, torch.optim.Adagrad(model.parameters()))
+    return update(model, loss, torch.optim.Adagrad(model.parameters(), fused=fused_optimizer or None))
 
 
 def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
@@ -317,12 +319,12 @@ def quantised() -> Step:
     return step
 
 
-def parallel(*, bf16: bool) -> Step:
+def parallel(*, bf16: bool = False, static: bool = False) -> Step:
     """Data parallelism with gloo, of a group with one member: the others would take its cores."""
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    spread = nn.parallel.DistributedDataParallel(model)
+    spread = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=static, static_graph=static)
     x, y = torch.randn(128, 512), torch.randint(0, 10, (128,))
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     return update(spread, lambda: functional.cross_entropy(spread(x), y), optimizer, bf16)
@@ -357,21 +359,25 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": (None, partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
-# Scripts with their first advice, and the steps before and after; None where there is none to follow.
-SCRIPTS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step] | None]] = {
+# Scripts, and what becomes of each by the advice of a rule. Which advice comes first depends on the processor.
+_SMALL = partial(transformer, size=384, tokens=128)
+SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
     "transformer, training": (
-        "PRC101", partial(transformer, size=384, tokens=128), partial(transformer, size=384, tokens=128, bf16=True)),
-    "transformer, inference": (
-        "PRC101", partial(_ANSWERS, size=384), partial(_ANSWERS, size=384, bf16=True)),
-    "convolutional network": ("PRC101", pictures, partial(pictures, bf16=True)),
-    "LSTM": ("PRC101", partial(recurrent, bf16=False), partial(recurrent, bf16=True)),
-    "recommender": ("FUS111", partial(recommender, sparse=False), partial(recommender, sparse=True)),
-    "network over a graph": ("PRC101", graph, partial(graph, bf16=True)),
-    "bound by its tokeniser": ("FUS101", partial(tokenised, fused=False), partial(tokenised, fused=True)),
-    "bound by its loader": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=2)),
-    "compiled": ("PRC101", partial(compiled, bf16=False), partial(compiled, bf16=True)),
-    "dynamically quantised": (None, quantised, None),
-    "data parallel, gloo": ("PRC101", partial(parallel, bf16=False), partial(parallel, bf16=True)),
+        _SMALL, {"PRC101": partial(_SMALL, bf16=True), "FUS101": partial(_SMALL, fused_optimizer=True)}),
+    "transformer, inference": (partial(_ANSWERS, size=384), {"PRC101": partial(_ANSWERS, size=384, bf16=True)}),
+    "convolutional network": (
+        pictures, {"PRC101": partial(pictures, bf16=True), "ENG113": partial(pictures, channels_last=True)}),
+    "LSTM": (recurrent, {"PRC101": partial(recurrent, bf16=True), "FUS101": partial(recurrent, fused_optimizer=True)}),
+    "recommender": (
+        recommender,
+        {"FUS111": partial(recommender, sparse=True), "FUS101": partial(recommender, fused_optimizer=True)}),
+    "network over a graph": (graph, {"PRC101": partial(graph, bf16=True)}),
+    "bound by its tokeniser": (partial(tokenised, fused=False), {"FUS101": partial(tokenised, fused=True)}),
+    "bound by its loader": (partial(loaded, workers=0), {"GAP102": partial(loaded, workers=2)}),
+    "compiled": (partial(compiled, bf16=False), {"PRC101": partial(compiled, bf16=True)}),
+    "dynamically quantised": (quantised, {}),
+    "data parallel, gloo": (
+        parallel, {"PRC101": partial(parallel, bf16=True), "COL107": partial(parallel, static=True)}),
 }  # fmt: skip
 
 
@@ -431,7 +437,8 @@ def said(gains: Sequence[Gain | None]) -> str:
 def row(name: str) -> str:
     """A line of the table of pairs."""
     code, before, after = PAIRS[name]
-    slow, quick, reports = figures(before, after)
+    slow, quick = figures(before, after)
+    reports = answers(before)
     gains = [next((found.gain for found in report.findings if found.code == code), None) for report in reports]
     return (
         f"| {name} | {code or 'none'} | {1e3 * slow:.1f} | {1e3 * quick:.1f} | {1 - quick / slow:.1%} | {said(gains)} |"
@@ -440,26 +447,35 @@ def row(name: str) -> str:
 
 def script_row(name: str) -> str:
     """A line of the table of scripts."""
-    code, before, after = SCRIPTS[name]
-    slow, quick, reports = figures(before, after)
-    told = [next((found for found in report.findings if found.advice and found.gain), None) for report in reports]
-    first = Counter(found.code if found else "none" for found in told).most_common(1)[0][0]
-    promised = said([found.gain if found and found.code == first else None for found in told])
-    followed = "| " if first != code or after is None else f"{1e3 * quick:.1f} | {1 - quick / slow:.1%}"
+    before, afters = SCRIPTS[name]
+    reports = answers(before)
+    advised = [next((found for found in report.findings if found.advice and found.gain), None) for report in reports]
+    first = Counter(found.code if found else "none" for found in advised).most_common(1)[0][0]
+    promised = said([found.gain if found and found.code == first else None for found in advised])
+    slow, quick = figures(before, afters.get(first, before))
+    followed = f"{1e3 * quick:.1f} | {1 - quick / slow:.1%}" if first in afters else "| "
     verdict = reports[0].verdict
     answer = verdict.apart if first == "none" else verdict.headline
     return f"| {name} | {first} | {1e3 * slow:.1f} | {followed} | {promised} | {answer} |"
 
 
-def figures(before: Callable[[], Step], after: Callable[[], Step] | None) -> tuple[float, float, list[perftool.Report]]:
-    """The measured steps before and after, in s, and the answers to recordings of the first."""
-    steps = [before(), (after or before)()]
+def answers(make: Callable[[], Step]) -> list[perftool.Report]:
+    """The reports on three recordings of a step."""
+    step = make()
+    for _ in range(2):
+        step()
+    return [answered(step) for _ in range(3)]
+
+
+def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[float, float]:
+    """The least time of a step before and after, in s."""
+    steps = [before(), after()]
     for step in steps * 2:
         step()
     clock = time.perf_counter if getattr(before, "func", None) is loaded else time.process_time
     with undisturbed():
         slow, quick = measured(steps, clock)
-    return slow, quick, [answered(steps[0]) for _ in range(3)]
+    return slow, quick
 
 
 def main(names: list[str]) -> None:
@@ -473,7 +489,8 @@ def main(names: list[str]) -> None:
                 lines[kind].append(make(name))
                 print(lines[kind][-1], flush=True)
     text = [
-        f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}.", "",
+        f"**{processor_name() or 'Unknown processor'}**, {torch.backends.cpu.get_cpu_capability()}, "
+        f"PyTorch {torch.__version__}", "",
         "| pair | rule | before | after | measured | said |", "|---|---|---|---|---|---|", *lines["pairs"], "",
         "| script | first advice | before | after | measured | said | from the answer |",
         "|---|---|---|---|---|---|---|", *lines["scripts"], "",
@@ -481,7 +498,10 @@ def main(names: list[str]) -> None:
     if not names:
         page = _PAGE.read_text(encoding="utf-8")
         before, after = page.split(_BEGIN)[0], page.split(_END)[1]
-        _PAGE.write_text(before + _BEGIN + "\n".join(text) + _END + after, encoding="utf-8")
+        known = page.split(_BEGIN)[1].split(_END)[0].split("\n**")
+        others = [block if block.startswith("**") else f"**{block}" for block in known]
+        kept = [block.rstrip("\n") + "\n" for block in others if block.split("**")[1] != text[0].split("**")[1]]
+        _PAGE.write_text(before + _BEGIN + "\n".join(["\n".join(text), *kept]) + _END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
