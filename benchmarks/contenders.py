@@ -118,8 +118,9 @@ def perfetto(path: str) -> str:
     script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
     ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
     if ran.returncode:
-        errors = [line for line in ran.stderr.splitlines() if line.startswith("Error")]
-        sys.exit(errors[0] if errors else "the trace processor stopped")
+        # Where the script failed stands around the message, whose last line says most.
+        message = ran.stderr.partition("\nError: ")[2].partition("\n    at ")[0]
+        sys.exit(message.splitlines()[-1] if message else "the trace processor stopped")
     return f"{json.loads(ran.stdout)[0][0][0]} slices"
 
 
