@@ -242,7 +242,7 @@ def listed(desk: Desk, folder: str) -> dict[str, Any]:
     for file in place.rglob("*"):
         # A file may vanish meanwhile.
         with suppress(OSError):
-            if file.name.endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
+            if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
                 found.append((-file.stat().st_mtime, str(file.relative_to(desk.root)), file.stat().st_size))
     rows = [{"path": path, "bytes": size} for _, path, size in sorted(found)[:_MOST_RUNS]]
     return small({"files": rows, "files_left_out": max(len(found) - _MOST_RUNS, 0)})

@@ -23,6 +23,7 @@ from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.trace import envelope
+from perftool.readers.trace.envelope import holds_events
 from perftool.readers.trace.event_text import EVENT_START
 from perftool.readers.trace.profiler_csv import is_profiler_csv
 
@@ -32,6 +33,8 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 _TELLING = 4 << 10
 # Largest JSON checked as another program's file: tokenizers have some 10 MB.
 _LARGEST_STATE = 64 << 20
+# Things in a folder that were not read, each with a sentence.
+_MOST_TOLD = 3
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,8 @@ def _expand(path: str, wanted: Wanted) -> Chosen:
 def _in_folder(path: str, wanted: Wanted) -> Chosen:
     """The traces of one run in a folder, with the logs and the configuration there."""
     place = Path(path)
-    named = (file for file in place.rglob("*") if file.name.endswith(TRACE_SUFFIXES))
-    files = sorted(str(file) for file in named if is_kept(file))
-    files = [file for file in files if not is_our_own(file)]
+    named, unread = _named_like_traces(place)
+    files = [file for file in named if not is_our_own(file)]
     tables = [] if any(map(_is_trace, files)) else _profiler_csvs(place, wanted.exclude)
     profiled = newest_profiles(path, tables)
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
@@ -142,8 +144,13 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
     recordings = [file for file in files if is_recording(file) and wanted.allows(file)]
     beside = [file for file in files if file not in recordings and wanted.allows(file)]
-    # Programs that leave recordings also leave unrelated JSON there.
-    strange = {file for file in beside if not _may_be_input(file)} if recordings else _of_other_programs(beside)
+    strange, unclear = _of_other_programs(beside)
+    if recordings:
+        # Programs that leave recordings also leave unrelated files there, some of which are not well-formed.
+        strange |= unclear
+        unread += [f"{file} does not begin like a trace and was left out (name it to read it)" for file in unclear]
+    elif len(strange) == len(beside):
+        strange = set()
     traces = sorted([*recordings, *(file for file in beside if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
     # Keep damaged files, which are reported, and metrics files, which are named like traces.
@@ -152,9 +159,42 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     beside = [file for file in (*beside, *texts) if Path(file).parent not in apart and wanted.allows(file)]
     kept = _of_the_run([file for file in beside if file in texts], picked.files or profiled.files or files)
     beside = [file for file in beside if file not in texts or file in kept.files]
-    note = " ".join(filter(None, (picked.note, profiled.note, kept.note))) or None
+    note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
     return Chosen((*picked.files, *beside), note, others, picked.aside)
+
+
+def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
+    """The files below ``folder`` that are named like traces, and a sentence about each place there that is not read.
+
+    Links to folders are not followed: they may lead anywhere.
+    """
+    files: list[str] = []
+    unread: list[str] = []
+
+    def closed(error: OSError) -> None:
+        unread.append(f"{error.filename} cannot be opened ({error.strerror}), so nothing in it was read")
+
+    inside = os.path.realpath(folder)
+    for place, folders, names in os.walk(folder, onerror=closed):
+        for link in filter(os.path.islink, (os.path.join(place, name) for name in sorted(folders))):
+            if os.path.commonpath((inside, os.path.realpath(link))) != inside:
+                unread.append(f"{link} is a link to another folder and was not read (give that folder too)")
+        for file in sorted(Path(place, name) for name in names if name.lower().endswith(TRACE_SUFFIXES)):
+            if is_kept(file):
+                files.append(str(file))
+            else:
+                kind = "no regular file, or a link to an empty one" if file.exists() else "a link that leads nowhere"
+                unread.append(f"{file} is {kind}, and was not read")
+    return sorted(files), unread
+
+
+def _few(sentences: Sequence[str]) -> str:
+    """The first ``sentences``, and the number of the others."""
+    more = len(sentences) - _MOST_TOLD
+    return "; ".join(
+        [*sentences[:_MOST_TOLD], *([f"{more:,} more were not read for such reasons"] if more > 0 else [])]
+    )
 
 
 def _is_run(path: str) -> bool:
@@ -178,10 +218,15 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
     return [file for file in files if not is_excluded(file, exclude) and is_profiler_csv(file)]
 
 
-def _of_other_programs(files: Sequence[str]) -> set[str]:
-    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, beside traces."""
-    strange = {file for file in files if not _may_be_input(file) and _whole_json(file) is not None}
-    return strange if len(strange) < len(files) else set()
+def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state; and those that may be, but
+    are no JSON, or too long to tell. A document with events is a trace, whatever it begins with.
+    """
+    strange, unclear = set(), set()
+    for file in files:
+        if not _may_be_input(file) and not holds_events(document := _whole_json(file)):
+            (unclear if document is None else strange).add(file)
+    return strange, unclear
 
 
 def _whole_json(path: str) -> Any:
@@ -227,13 +272,13 @@ def _at_url(url: str) -> list[str]:
     found = list_url(url)
     if not found:
         raise NoInputError(f"{url}: holds no file")
-    traces = [file for file in found if file.endswith(TRACE_SUFFIXES)]
+    traces = [file for file in found if file.lower().endswith(TRACE_SUFFIXES)]
     return found if len(found) == 1 else traces
 
 
 def is_our_own(path: str) -> bool:
     """Whether a file is a report or a baseline that this program wrote: a whole object, without events."""
-    if not path.endswith(".json"):
+    if not path.lower().endswith(".json"):
         return False
     try:
         with open(path, "rb") as file:
@@ -243,16 +288,16 @@ def is_our_own(path: str) -> bool:
     except OSError:
         return False
     # Anybody can write the name into a trace, which would then not be checked.
-    own = _whole_json(path) if b'"habana_perf_tool"' in ends and b'"traceEvents"' not in ends else None
-    return isinstance(own, dict) and "traceEvents" not in own
+    own = _whole_json(path) if b'"habana_perf_tool"' in ends else None
+    return isinstance(own, dict) and not holds_events(own)
 
 
 def _is_text(path: str) -> bool:
     """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes count as traces."""
     if is_url(path):
-        return not path.endswith(TRACE_SUFFIXES)
+        return not path.lower().endswith(TRACE_SUFFIXES)
     try:
-        if reads_once(path) or path.endswith((".gz", ".zst")) or _begins_trace(path):
+        if reads_once(path) or path.lower().endswith((".gz", ".zst")) or _begins_trace(path):
             return False
         kind = _text_kind(path)
     except InputError:

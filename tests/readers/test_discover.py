@@ -120,6 +120,52 @@ def test_entries_of_a_folder_that_are_no_files_are_left_out(tmp_path: Path) -> N
     assert find_inputs([str(tmp_path / "run.json")]).files == (str(tmp_path / "run.json"),)
 
 
+EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bad.json", f'{{"trace\\u0045v\\u0065nts": [{EVENT}]}}'),
+        ("bad.json", " " * (9 << 20) + f'{{"traceEvents": [{EVENT}]}}'),
+        ("bad.json", f'\ufeff{{"x": "{"a" * (1 << 20)}", "traceEvents": [{EVENT}]}}'),
+        ("bad.json", f"[0, {EVENT}]"),
+        ("bad.JSON", f'{{"traceEvents": [{EVENT}]}}'),
+        ("host_1.17.pt.trace.json", f'{{"trace\\u0045vents": [{EVENT}]}}'),
+    ],
+    ids=["key", "blanks", "mark", "array", "suffix", "recording"],
+)
+@pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
+def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:
+    """A gate would pass what it has not read."""
+    (tmp_path / beside).write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (tmp_path / name).write_text(text)
+    (tmp_path / "state.json").write_text('{"epoch": 3}')
+    found = find_inputs([str(tmp_path)], as_one_run=True)
+    assert sorted(Path(path).name for path in found.traces) == sorted([name, beside])
+    assert found.notes == ()
+
+
+def test_what_is_not_read_in_a_folder_is_said(tmp_path: Path) -> None:
+    runs, other = tmp_path / "runs", tmp_path / "other"
+    for folder in (runs, other, runs / "newest"):
+        folder.mkdir()
+    (runs / "host_0.1780000000000000000.pt.trace.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (runs / "same").symlink_to("newest")
+    (runs / "more").symlink_to(other)
+    (runs / "gone.json").symlink_to("nothing")
+    (runs / "log.json").write_text('{"epoch": 3}\n{"epoch": 4}')
+    (note,) = find_inputs([str(runs)]).notes
+    assert note == (
+        f"{runs}/more is a link to another folder and was not read (give that folder too); "
+        f"{runs}/gone.json is a link that leads nowhere, and was not read; "
+        f"{runs}/log.json does not begin like a trace and was left out (name it to read it)"
+    )
+    for number in range(3):
+        (runs / f"gone{number}.json").symlink_to("nothing")
+    assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for such reasons")
+
+
 FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
 
 

@@ -51,7 +51,7 @@ def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
 def _named_so(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(place, name) for name in names if name.endswith(suffixes) and name[0] != ".")
+        yield from (os.path.join(place, name) for name in names if name.lower().endswith(suffixes) and name[0] != ".")
 
 
 def _state(folder: str, path: str) -> FileState | None:

@@ -7,13 +7,18 @@ from typing import Any
 import orjson
 
 from perftool.errors import InputError
+from perftool.readers.trace.envelope import holds_events
 
 
 def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
-    """The list under ``key`` of the JSON object ``data``; None if there is none. Raises InputError for damaged JSON."""
+    """The list under ``key`` of the JSON object ``data``; None if there is none. Raises InputError for damaged JSON,
+    and for a trace.
+    """
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: is damaged JSON ({error})") from None
+    if holds_events(found):
+        raise InputError(f"{path}: holds traceEvents behind {key!r}, too far to be read as a trace")
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, list) else None

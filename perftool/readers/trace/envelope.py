@@ -22,6 +22,11 @@ EVENTS_KEY = b'"traceEvents"'
 # A string with few escapes, one structural character, a quote, or a run of anything else (numbers, true, null).
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
+# JSON may spell any letter of the key as an escape.
+_ESCAPED = b"\\u00"
+_ANY_SPELLING = re.compile(
+    b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
+)
 # Bounded, because it is tried at many places; no key is that long.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
@@ -59,12 +64,12 @@ def read_head(data: bytes) -> Head | None:
         begin += 1
     if data[begin : begin + 1] == b"[":
         return Head(begin + 1, bare=True)
-    if data[begin : begin + 1] != b"{" or EVENTS_KEY not in data:
+    if data[begin : begin + 1] != b"{" or not _names_events(data):
         return None
     metadata: dict[str, Any] = {}
     damaged = 0
     for key, value_start, value_end in _members(data, begin + 1):
-        if key == EVENTS_KEY and data[value_start : value_start + 1] == b"[":
+        if _is_events_key(key) and data[value_start : value_start + 1] == b"[":
             return Head(value_start + 1, bare=False, metadata=metadata, damaged=damaged)
         if value_end is not None:
             damaged += not _keep(metadata, key, data[value_start:value_end])
@@ -75,15 +80,35 @@ def read_head(data: bytes) -> Head | None:
 def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
     """The head of the file, with ``stream`` at its start, and the text in which it was found.
 
-    The metadata of a large cluster exceeds the first block. None when the first 8 MiB hold no event array.
+    The metadata of a large cluster exceeds the first block. None when the first 8 MiB hold no event array; blocks of
+    blanks before them do not count.
     """
     data = b""
     for block in stream.blocks():
-        data += block
+        data = data + block if data.strip() else block
         # Metadata may be long, but only in an object.
-        if (head := read_head(data)) is not None or len(data) >= BLOCK or data.lstrip()[:1] not in (b"", b"{"):
+        begin = data.removeprefix(UTF8_BOM).lstrip()[:1]
+        if (head := read_head(data)) is not None or (begin and len(data) >= BLOCK) or begin not in (b"", b"{"):
             return head, data
     return None, data
+
+
+def holds_events(document: object) -> bool:
+    """Whether a parsed JSON ``document`` is a trace: it has ``traceEvents``, or is an array with an event.
+
+    No other key makes it anything else: a reader that looked only for its own keys would drop the events unsaid.
+    """
+    if isinstance(document, list):
+        return any(isinstance(one, dict) and "ph" in one for one in document)
+    return isinstance(document, dict) and "traceEvents" in document
+
+
+def _names_events(data: bytes) -> bool:
+    return EVENTS_KEY in data or (_ESCAPED in data and _ANY_SPELLING.search(data) is not None)
+
+
+def _is_events_key(key: bytes) -> bool:
+    return key == EVENTS_KEY or (b"\\" in key and _ANY_SPELLING.fullmatch(key) is not None)
 
 
 @dataclass
@@ -204,7 +229,7 @@ def _members(data: bytes, start: int, *, cut: bool = False) -> Iterator[tuple[by
             return
         if (value := next(tokens, None)) is None:
             return
-        if key == EVENTS_KEY:
+        if _is_events_key(key):
             yield key, value[0], None
         value_end = _value_end(data, tokens, value)
         if value_end is not None or cut:

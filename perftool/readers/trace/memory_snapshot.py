@@ -16,7 +16,7 @@ import orjson
 
 from perftool.errors import InputError
 from perftool.readers.files.stream import ByteStream, reads_once, whole
-from perftool.readers.trace.envelope import top_keys
+from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
 CONVERT = (
@@ -30,6 +30,7 @@ _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MOST_FRAMES = 64
 _MOST_SIZE = 2**53
+_MOST_NUMBER = 2**63
 # As Python values a snapshot takes ten times the memory of its text.
 _MOST = 256 << 20
 
@@ -41,7 +42,7 @@ def is_snapshot(head: bytes) -> bool:
 
 def is_snapshot_file(path: str) -> bool:
     """Whether the file at ``path`` is a snapshot written as JSON."""
-    return not reads_once(path) and is_snapshot(_head(path))
+    return not reads_once(path) and is_snapshot(_head(path)) and not holds_events(_parsed(path))
 
 
 def is_pickled_snapshot(head: bytes) -> bool:
@@ -63,8 +64,7 @@ def snapshot_as_trace(path: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         copy = Path(folder) / "memory_snapshot.json"
-        write_trace(path, copy)
-        yield str(copy)
+        yield str(copy) if write_trace(path, copy) else path
 
 
 def _head(path: str) -> bytes:
@@ -72,13 +72,22 @@ def _head(path: str) -> bytes:
         return stream.head(_HEAD)
 
 
-def write_trace(path: str, place: Path) -> None:
-    """Write the snapshot at ``path`` as a trace to ``place``. Raises InputError for one that is damaged."""
+def _parsed(path: str) -> Any:
     data = whole(path, _MOST, "a memory snapshot; record fewer events with max_entries")
     try:
-        snapshot = orjson.loads(data)
+        return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: is a damaged memory snapshot ({error})") from None
+
+
+def write_trace(path: str, place: Path) -> bool:
+    """Write the snapshot at ``path`` as a trace to ``place``; false, and nothing, where the file is a trace itself.
+
+    Raises InputError for a snapshot that is damaged.
+    """
+    snapshot = _parsed(path)
+    if holds_events(snapshot):
+        return False
     traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(traces, list) or not any(traces):
         raise InputError(
@@ -89,6 +98,7 @@ def write_trace(path: str, place: Path) -> None:
         event for device, entries in enumerate(traces) for event in _events(device, entries, segments.get(device, ()))
     ]
     place.write_bytes(orjson.dumps({"traceEvents": events}))
+    return True
 
 
 def _segments(snapshot: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]:
@@ -119,14 +129,14 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
         args = {
             "Device Type": 1,
             "Device Id": device,
-            "Addr": one.get("addr"),
+            "Addr": _number(one.get("addr")),
             "Bytes": bytes_,
-            "Total Allocated": allocated,
-            "Total Reserved": reserved,
+            "Total Allocated": _number(allocated),
+            "Total Reserved": _number(reserved),
             "Call stack": _stack(one.get("frames")),
         }
         # PyTorch 2.0 and before wrote no times.
-        place = {"pid": "allocator", "tid": device, "ts": one.get("time_us", number)}
+        place = {"pid": "allocator", "tid": device, "ts": _number(one.get("time_us", number))}
         yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **place, "args": args}
 
 
@@ -141,6 +151,11 @@ def _is_python(frame: Mapping[str, Any]) -> bool:
     # A name may be a list that nests too deeply to be written as text.
     typed = isinstance(file, str) and isinstance(frame.get("line"), int) and isinstance(name, str)
     return typed and str(file).endswith(".py")
+
+
+def _number(value: Any) -> int | float | None:
+    """A number that fits a column; any other value is missing."""
+    return value if type(value) in (int, float) and abs(value) < _MOST_NUMBER else None
 
 
 def _size(value: Any) -> int:
