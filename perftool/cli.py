@@ -144,7 +144,9 @@ def _run(ending: Ending) -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             _leave_stdout()
             _fail("the output cannot be written: no space is left on the device", 2)
-        _fail(f"internal error: {type(error).__name__}: {error} (run with -v for a traceback)", 2)
+        # DuckDB adds lines that show the SQL.
+        said = str(error).partition("\n")[0].strip()
+        _fail(f"internal error: {type(error).__name__}: {said} (run with -v for a traceback)", 2)
 
 
 def _if_ended(ending: Ending) -> None:

@@ -28,6 +28,18 @@ class InputError(PerfToolError):
     """A file that cannot be found, opened or recognised."""
 
 
+# What a reader may fail with on contents that nobody foresaw.
+UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+
+
+def unforeseen_in(path: str, error: Exception) -> InputError:
+    """``error`` of reading ``path`` as an InputError: a file that trips its reader costs only its own contents."""
+    if isinstance(error, InputError):
+        return error
+    said = str(error).partition("\n")[0]
+    return InputError(f"{path}: cannot be read (internal error: {type(error).__name__}: {said})")
+
+
 class RuleError(PerfToolError):
     """A malformed rule file, or a selector that matches no rule."""
 

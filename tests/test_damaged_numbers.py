@@ -9,11 +9,15 @@ import pytest
 from events import Event, document, instant, kernel, launch, meta, step, x
 
 from perftool.api import analyze
+from perftool.readers.flight import dump
+from perftool.readers.trace import chrome_trace
 
 NOW = 1_780_000_000_000_000
 """Microseconds since 1970."""
 RUN: list[Event] = [x("aten::mm", NOW, 50), *launch(1, NOW + 10, 5, NOW + 20, 20)]
 MATRICES = {"Input Dims": [[3_000_000, 3_000_000]] * 2, "Input type": ["float"] * 2}
+NINES = "9" * 5000
+MEMORY = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512, "Total Allocated": 512, "Total Reserved": 512}
 H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}]}
 
 
@@ -34,6 +38,12 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
         pytest.param([x("nccl:all_reduce", NOW, 9, "user_annotation", **{**MATRICES, "Input Dims": [[10**10] * 2]})],
                      {}, id="a collective larger than any memory"),
         pytest.param([instant("[memory]", NOW, **{"Device Type": 10**12, "Device Id": 10**12})], {}, id="a type"),
+        *(pytest.param([instant("[memory]", NOW + 5, **{**MEMORY, "Call stack": f"/home/a.py({line}): f"}),
+                        x(f"/home/a.py({line}): f", NOW, 50, "python_function", **{"Python id": 1, "Call line": line})],
+                       {}, id=f"line {line[:11]}")
+          for line in (NINES[:10], NINES[:30], NINES)),
+        pytest.param([kernel("ncclKernel_Broadcast", NOW + 60, 9, **{"Collective name": "b", "Src Rank": 2**40})],
+                     {}, id="the source of a broadcast"),
         pytest.param([], {"distributedInfo": {"rank": 10**12, "world_size": 10**12}}, id="a rank"),
         pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True}}, id="a negative rank"),
         pytest.param([], {"baseTimeNanoseconds": 2**63 + 5}, id="the zero of the clock"),
@@ -48,4 +58,34 @@ def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dic
     report = analyze([tmp_path / path for path in paths], as_one_run=True)
     assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []
     assert [rank.rank for rank in report.ranks] == list(range(len(paths)))
+    assert "aten::mm" in {share.name for share in report.top_ops}
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), TypeError("LINE 1\n    ^"), KeyError("ranks")])
+def test_a_file_that_trips_its_reader_costs_only_its_own_contents(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trips(*_: object) -> None:
+        raise error
+
+    (tmp_path / "whole.json").write_bytes(document(RUN))
+    (tmp_path / "nccl_trace_rank_7.json").write_bytes(b'{"pg_config": {}, "entries": []}')
+    monkeypatch.setattr(dump, "_without_batches", trips)
+    report = analyze([tmp_path / "whole.json", tmp_path / "nccl_trace_rank_7.json"])
+    (unread,) = [finding.message for finding in report.findings if finding.code == "TRC000"]
+    assert f"cannot be read (internal error: {type(error).__name__}: " in unread
+    assert "\n" not in unread
+    assert "aten::mm" in {share.name for share in report.top_ops}
+
+    (tmp_path / "damaged.json").write_bytes(document(RUN))
+    before = chrome_trace.ChromeTrace.finish
+
+    def finish(trace: chrome_trace.ChromeTrace) -> None:
+        trips() if trace.path.endswith("damaged.json") else before(trace)
+
+    monkeypatch.setattr(chrome_trace.ChromeTrace, "finish", finish)
+    report = analyze([tmp_path / "whole.json", tmp_path / "damaged.json"], as_one_run=True)
+    assert len(report.ranks) == 1
+    (unread,) = [finding.message for finding in report.findings if finding.code == "TRC000"]
+    assert "damaged.json" in unread
     assert "aten::mm" in {share.name for share in report.top_ops}

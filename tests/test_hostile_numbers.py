@@ -9,6 +9,7 @@ from perftool.engine.ranks.plain import from_plain
 from perftool.engine.settings.settings import load_settings
 from perftool.errors import SettingsError
 from perftool.model.links import rule_url
+from perftool.model.shortfalls import parts_of, tile_of
 from perftool.readers.metrics.run_lines import _metrics
 from perftool.replay.points import Points
 from perftool.reporters.html.environment import _short
@@ -33,6 +34,13 @@ def test_numbers_that_no_run_has_are_damage() -> None:
     assert _metrics({"step_time_ms": 12.5, "steps": None}) is not None
     with pytest.raises(ValueError, match="bits"):
         from_plain(int, 10**400)
+
+
+@pytest.mark.parametrize("digits", ["0", "9" * 30, "9" * 5000])
+def test_a_tile_that_no_kernel_has_is_none(digits: str) -> None:
+    for name in (f"tilesize{digits}x64", f"nvjet_x_64x{digits}_", f"x_MT{digits}x128x8_y"):
+        assert tile_of(name) is None
+    assert parts_of(f"x_MT128x128x8_GSU{digits}_") == 1
 
 
 def test_a_kernel_without_a_name_is_shown() -> None:

@@ -20,7 +20,8 @@ _FRAMEWORKS = {
 }  # fmt: skip
 # Top-level key in traces from our recorder: the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
-_FRAME = re.compile(r"(.+)\((\d+)\): (.+)")
+# No file has a billion lines; a longer number fits no column.
+_FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 Line = tuple[str | None, int | None, str]
 

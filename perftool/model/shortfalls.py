@@ -12,6 +12,8 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
+# A tile has hundreds of rows and columns.
+_MOST_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -130,15 +132,20 @@ def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable |
 def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
     """Rows and columns of the tile stated in the name of ``kernel``."""
     for tile in shortfalls().tile:
-        if found := re.search(tile.pattern, kernel):
-            return tile, int(found[1]), int(found[2])
+        if (found := re.search(tile.pattern, kernel)) and (rows := _size(found[1])) and (columns := _size(found[2])):
+            return tile, rows, columns
     return None
 
 
 def parts_of(kernel: str) -> int:
     """How many parts of the inner dimension ``kernel`` computes in blocks of their own, by its name."""
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
-    return next((max(int(found[1]), 1) for found in matches if found), 1)
+    return next((_size(found[1]) or 1 for found in matches if found), 1)
+
+
+def _size(digits: str) -> int | None:
+    """The number of a tile or a part; None for 0, and for one that no kernel has. Anybody can write any name."""
+    return (int(digits) or None) if len(digits) <= _MOST_DIGITS else None
 
 
 def generation_of(kernel: str) -> int | None:

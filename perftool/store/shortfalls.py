@@ -86,13 +86,14 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
     attainable_ns = max(computing_ns, op["memory_ns"] / memory.share, op["calls"] * _LEAST_CALL_NS)
     if op["kernel_ns"] < _CLEARLY * attainable_ns:
         return None
-    sizes = sizes_of(
+    found = sizes_of(
         op["name"], op["input_dims"], op["input_types"], op["concrete_inputs"], op["outer_dims"],
         around=op["around"], grids=op["grids"],
     )  # fmt: skip
+    sizes = Sizes(**_small(vars(found)))
     call_ns = op["kernel_ns"] / op["calls"]
     return {
-        **op, **_small(vars(sizes)), **_launched(op, sizes),
+        **op, **vars(sizes), **_small(_launched(op, sizes)),
         "shape": shape_text(sizes, op["input_dims"]),
         "best_ns": round(max(op["compute_ns"], op["memory_ns"])), "attainable_ns": round(attainable_ns),
         "attainable_ratio": reached.share, "attainable_source": reached.source,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from perftool.errors import InputError, QueryError, QueryTimeoutError
+from perftool.errors import UNFORESEEN, InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files.remote import local_copy
 from perftool.readers.identity import without_members
@@ -123,7 +123,7 @@ class TraceStore:
 
         try:
             read, metadata = load.load_trace(self._connections.here, self._second.share, path, rank_for, progress)
-        except InputError:
+        except (InputError, *UNFORESEEN):
             taken = ", ".join(map(str, self.metadata)) or "NULL"
             self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
             raise

@@ -168,6 +168,13 @@ def test_odd_entries_are_counted_and_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_a_name_that_nests_deeply_is_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "nccl_trace_rank_0.json"
+    text = json.dumps(dumped(entry(1, profiling_name="?"), entry(2)))
+    path.write_text(text.replace('"?"', "[" * 1000 + "]" * 1000))
+    assert [one.number for one in dump.read(str(path)).flight] == [2]
+
+
 def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     for rank, last in ((0, 12), (1, 12), (2, 11)):
         entries = [entry(number, "started" if number == 12 else "completed") for number in range(9, last + 1)]

@@ -125,6 +125,26 @@ def test_a_frame_whose_name_nests_deeply_is_left_out(tmp_path: Path) -> None:
         assert store.select("SELECT line FROM allocations") == [{"line": "/app/b.py(2): f"}]
 
 
+def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
+    """Its events would pass a gate unread."""
+    path = saved(tmp_path, {**SNAPSHOT, "traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a", "cat": "cpu_op"}]})
+    with TraceStore() as store:
+        assert store.add_trace(path).events == 1
+    assert not memory_snapshot.is_snapshot_file(path)
+
+
+def test_numbers_that_no_allocator_has_are_missing(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    entries = [{**entry("alloc", 1, 1, 5), "addr": deep}, {**entry("alloc", 2, 1, 6), "time_us": deep}]
+    large = [{**entry("alloc", number, 1, 7), "size": 2**53} for number in range(2100)]
+    with TraceStore() as store:
+        store.add_trace(saved(tmp_path, {"segments": [], "device_traces": [entries + large]}))
+        store.build(["memory", "allocations"])
+        assert store.select("SELECT count(*) AS n, count(allocated) AS told FROM memory") == [{"n": 2102, "told": 1024}]
+
+
 def test_segments_of_many_devices_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """180 kB of empty segments and devices took 24 s."""
     asked = 0

@@ -20,7 +20,7 @@ from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.engine.rules.ranking import led_by_largest
-from perftool.errors import InputError
+from perftool.errors import UNFORESEEN, InputError, unforeseen_in
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
@@ -145,8 +145,8 @@ def read_texts(
     for path, read in wanted:
         try:
             readings.append(read(path))
-        except InputError as error:
-            failed.append(unreadable(path, error))
+        except (InputError, *UNFORESEEN) as error:
+            failed.append(unreadable(path, unforeseen_in(path, error)))
     return readings, failed
 
 

@@ -88,7 +88,7 @@ def _load(data: bytes) -> Mapping[str, Any]:
         found = load_plain(data) if data.startswith(_PICKLE) else orjson.loads(data)
     except json.JSONDecodeError as error:
         raise InputError(f"is damaged JSON ({error})") from None
-    if not isinstance(found, dict) or "traceEvents" in found:
+    if not isinstance(found, dict) or envelope.holds_events(found):
         raise InputError("is no flight-recorder dump")
     return found
 
@@ -117,7 +117,9 @@ def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
     closing = {
         batch: entry
         for entry in entries
-        if isinstance(entry, dict) and str(entry.get("profiling_name")).endswith(":coalesced")
+        if isinstance(entry, dict)
+        and isinstance(name := entry.get("profiling_name"), str)
+        and name.endswith(":coalesced")
         if (batch := _batch(entry)) in sends and batch is not None
     }
     kept = []

@@ -44,7 +44,7 @@ every AS (
            arg(r.args, 'dtype') AS dtype, listed_ranks(arg(r.args, 'Process Group Ranks')) AS members,
            coalesce(int_arg(r.args, 'Group size'),
                     nullif(json_array_length(list_json(arg(r.args, 'Process Group Ranks'))), 0)::BIGINT) AS group_size,
-           int_arg(r.args, 'Src Rank')::INTEGER AS source, int_arg(r.args, 'Dst Rank')::INTEGER AS target
+           try_cast(int_arg(r.args, 'Src Rank') AS INTEGER) AS source, try_cast(int_arg(r.args, 'Dst Rank') AS INTEGER) AS target
     FROM (SELECT * FROM device UNION ALL SELECT * FROM host) AS c JOIN raw AS r ON r.rowid = c.id
     -- Names of old kernels (ncclKernel_SendRecv) do not identify the collective; the op that launched them does.
     LEFT JOIN telling_kernels AS k ON k.name = c.kernel

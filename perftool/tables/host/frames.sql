@@ -21,7 +21,7 @@ parts AS (
 ),
 -- This program's recorder adds data that PyTorch omits.
 callers AS (
-    SELECT rowid AS id, int_arg(args, 'Call line')::INTEGER AS call_line FROM raw
+    SELECT rowid AS id, try_cast(int_arg(args, 'Call line') AS INTEGER) AS call_line FROM raw
     WHERE cat = 'python_function' AND args LIKE '%"Call line"%'
 ),
 functions AS (
