@@ -222,7 +222,8 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
     """The ``files`` that are well-formed JSON of other programs, such as a trainer's state; and those that may be, but
     are no JSON, or too long to tell. A document with events is a trace, whatever it begins with.
     """
-    strange, unclear = set(), set()
+    strange: set[str] = set()
+    unclear: set[str] = set()
     for file in files:
         if not _may_be_input(file) and not holds_events(document := _whole_json(file)):
             (unclear if document is None else strange).add(file)
