@@ -61,17 +61,28 @@ class Desk:
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_CALLS_AT_ONCE))
 
     def path(self, name: str) -> str:
-        """The path of ``name`` below the root. Raises PerfToolError for any other place, and for a missing file."""
-        found = (self.root / name).resolve()
-        if not self._holds(found):
-            raise PerfToolError(f"{name}: is outside the folder that this server may read")
-        if not found.exists():
-            raise PerfToolError(f"{name}: there is no such file or folder")
+        """The path of ``name`` below the root, for an analysis.
+
+        Raises PerfToolError like ``place``, and for a link that leads out of the root.
+        """
+        found = self.place(name)
         # An analysis reads what lies in a folder, and logs beside a file.
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
             raise PerfToolError(f"{one_line(link.name)}: is a link out of the folder that this server may read")
         return str(found)
+
+    def place(self, name: str) -> Path:
+        """The file or folder ``name`` below the root. Raises PerfToolError for any other place, or none."""
+        found = (self.root / name).resolve()
+        if not self._holds(found):
+            raise PerfToolError(f"{name}: is outside the folder that this server may read")
+        if not found.exists():
+            raise PerfToolError(f"{name}: there is no such file or folder")
+        if not found.is_file() and not found.is_dir():
+            # A pipe would be waited for without end.
+            raise PerfToolError(f"{name}: is no file or folder")
+        return found
 
     def _holds(self, place: Path) -> bool:
         return place == self.root or self.root in place.parents
@@ -237,7 +248,7 @@ def _server(desk: Desk) -> Any:
 
 def listed(desk: Desk, folder: str) -> dict[str, Any]:
     """The traces below ``folder``, newest first."""
-    place = Path(desk.path(folder))
+    place = desk.place(folder)
     found = []
     for file in place.rglob("*"):
         # A file may vanish meanwhile.

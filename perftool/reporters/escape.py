@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import lru_cache
 
-# Control characters, characters that break or reverse a line on a terminal, and invisible letters.
-_CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
-)
+_UNUSUAL = re.compile(r"[^\x20-\x7e]")
+_UNUSUAL_IN_LINES = re.compile(r"[^\n\x20-\x7e]")
+_NO_ASCII = re.compile(r"[^\x00-\x7e]")
+# Unicode's Default_Ignorable_Code_Point has these besides characters of the categories Cf and Cn: variation selectors,
+# fillers and joiners, which count as letters or marks.
+_IGNORABLE = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 # CI commands that work anywhere in a line: ##[error], ##vso[...], ##teamcity[...].
 _ANYWHERE = re.compile(r"#(?=#[\w.]*\[)")
 # CI commands that work at the start of a line, after blanks: ::error::...
@@ -16,17 +20,28 @@ _ANYWHERE_IN_JSON = re.compile(rb"#(?=#[\w.]*\[)")
 # Every character that XML 1.0 forbids (section 2.2 of the recommendation). The negated class of all allowed characters
 # would take 5 ms to compile.
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-# The characters of _CONTROL that JSON may hold unescaped, in UTF-8.
-_INVISIBLE_IN_JSON = re.compile(
-    rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xf3\xa0[\x80\x81][\x80-\xbf]"
-)
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def one_line(text: str) -> str:
     """``text`` on one line: control characters as escapes (``\\n``, ``\\x1b``), and ``##[`` broken up."""
-    escaped = _CONTROL.sub(_escape, text)
+    escaped = _UNUSUAL.sub(_escape_hidden, text)
     return _ANYWHERE.sub(r"\\x23", escaped) if "##" in escaped else escaped
+
+
+@lru_cache(4096)
+def _is_hidden(character: str) -> bool:
+    """Whether nobody sees ``character``, or it moves others.
+
+    These are control and format characters, line separators, lone surrogates, private and unassigned characters, and
+    those that fonts ignore.
+    """
+    blank = unicodedata.category(character) == "Zs"
+    return not (character.isprintable() or blank) or _IGNORABLE.match(character) is not None
+
+
+def _escape_hidden(found: re.Match[str]) -> str:
+    return _escape(found) if _is_hidden(found[0]) else found[0]
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -38,8 +53,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def on_terminal(text: str) -> str:
-    """``text`` that cannot control a terminal: every control character except the line feed is escaped."""
-    return "\n".join(map(one_line, text.split("\n"))) if _CONTROL.search(text) else text
+    """``text`` that cannot control a terminal, nor say what nobody sees: all hidden characters but the line feed are
+    escaped."""
+    return _UNUSUAL_IN_LINES.sub(_escape_hidden, text)
 
 
 def shown(text: str) -> str:
@@ -72,14 +88,19 @@ def shown_document(document: bytes) -> bytes:
     """``document`` made safe to print: text as by ``shown``, and JSON with the same meaning."""
     if document[:1] in (b"{", b"["):
         document = _ANYWHERE_IN_JSON.sub(rb"\\u0023", document)
-        if _INVISIBLE_IN_JSON.search(document):
-            document = _INVISIBLE_IN_JSON.sub(_as_json_escape, document)
+        if not document.isascii() or b"\x7f" in document:
+            text = _NO_ASCII.sub(_as_json_escape, document.decode("utf-8", "surrogateescape"))
+            document = text.encode("utf-8", "surrogateescape")
     return shown(document.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _as_json_escape(found: re.Match[bytes]) -> bytes:
-    units = found[0].decode().encode("utf-16-be")
-    return b"".join(b"\\u%02x%02x" % (units[at], units[at + 1]) for at in range(0, len(units), 2))
+def _as_json_escape(found: re.Match[str]) -> str:
+    """A hidden character as JSON spells it; a byte that is no text stays, because no such escape stands for it."""
+    character = found[0]
+    if not _is_hidden(character) or _LONE_SURROGATE.match(character):
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def xml_text(text: str) -> str:

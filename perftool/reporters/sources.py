@@ -6,6 +6,8 @@ from perftool.model.report import Finding, Source
 from perftool.reporters.escape import one_line
 from perftool.units import format_ns, format_ratio
 
+_LONGEST = 200
+
 
 def weighed_source(source: Source) -> str:
     """The line with its time, and its share of the time at stake."""
@@ -14,8 +16,9 @@ def weighed_source(source: Source) -> str:
 
 
 def plain_source(source: Source) -> str:
-    """The line without its time and share."""
-    return one_line(str(source))
+    """The line without its time and share; of a long path its end."""
+    text = one_line(str(source))
+    return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"
 
 
 def shown_sources(finding: Finding, most: int = 3) -> str:

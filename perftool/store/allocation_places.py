@@ -35,6 +35,8 @@ FROM told
 """
 _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
+# Of a path and of a name of a function.
+_LONGEST = 200
 _SLICES = """
 WITH meanings AS ({meanings})
 SELECT s.id, s.track, s.ts, s."end",
@@ -162,7 +164,10 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
     for file, line, function, stack in calls:
         told = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
         if told:
-            own.append((file, line, function, stack, *told))
+            own_file, own_line, own_function = told
+            # The table repeats both for each allocation.
+            shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
+            own.append((file, line, function, stack, shown, own_line, own_function[:_LONGEST]))
     kinds = list(zip(*own, strict=True)) or [()] * 7
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _own_lines AS

@@ -44,7 +44,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
     """
     import numpy as np
 
-    create_dictionaries(connection)
+    longest_name = create_dictionaries(connection) or LONGEST_NAME
     begins: list[int] = []
     ends_ns: list[int] = []
     issues: list[tuple[int, ImportIssue]] = []
@@ -56,7 +56,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
     arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
     _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
-    return [*issues, *_untimed(connection), *_cut_names(connection)]
+    return [*issues, *_untimed(connection), *_cut_names(connection, longest_name)]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
@@ -188,13 +188,13 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
         yield rank, ImportIssue("events without times", count, text)
 
 
-def _cut_names(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Events whose names were cut when they were read."""
+def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:
+    """Events whose names were cut to ``longest`` characters."""
     found = connection.execute(
-        f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {LONGEST_NAME} GROUP BY rank ORDER BY rank"
+        f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()
     for rank, count in found:
-        yield rank, ImportIssue("cut names", count, f"names longer than {LONGEST_NAME >> 10} KiB, cut: {count:,}")
+        yield rank, ImportIssue("cut names", count, f"names longer than {longest >> 10} KiB, cut: {count:,}")
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:

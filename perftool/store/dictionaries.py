@@ -2,6 +2,10 @@
 
 DuckDB calls such a type ENUM. Its values are sorted, so rows sort as they would by text, and comparisons with other
 columns use the text. Queries from outside see text (``Table.as_text``).
+
+Where the names are too many or too long for that, each row of each table would hold its own copy: 20,000 kernels of
+one op would repeat a name of 60 kB that the recording holds once. So the long ones are cut then, in their middle:
+kernels of templates often differ at their ends.
 """
 
 from __future__ import annotations
@@ -14,25 +18,49 @@ from perftool.model import vendors
 _MOST_VALUES = 65_535
 # DuckDB writes the whole type each time that it copies a plan: a dictionary of 18 MB took 12 s.
 _MOST_BYTES = 1 << 20
+# Of names that together are too long for a dictionary.
+_LONGEST_TEXT = 1 << 10
 # Categories that the tables assign, besides those of the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
 _NAMES = "SELECT DISTINCT name AS value FROM raw WHERE name IS NOT NULL"
 _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHERE cat IS NOT NULL)"
 
 
-def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the types event_name, event_category and event_side once all events are in ``raw``."""
+def shorter_than(longest: int) -> str:
+    """SQL for the text ``{0}`` cut to ``longest`` characters and a mark, if it has more bytes than that."""
+    return f"CASE WHEN strlen({{0}}) > {longest} THEN left({{0}}, {longest}) || '…' ELSE {{0}} END"
+
+
+def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
+    """Create the types event_name, event_category and event_side once all events are in ``raw``.
+
+    Returns how many bytes a name may have that was not cut, if names were cut for that.
+    """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}
     known = ", ".join(f"('{kind}')" for kind in sorted(kinds.union(_KINDS)))
+    longest = None if _fits(connection, _NAMES) else _LONGEST_TEXT
+    if longest:
+        half = longest // 2
+        cut = f"left(name, {half}) || '…' || right(name, {half})"
+        connection.execute(f"UPDATE raw SET name = {cut} WHERE strlen(name) > {longest}")
     _create(connection, "event_name", _NAMES)
     _create(connection, "event_category", f"{_CATEGORIES} UNION SELECT * FROM (VALUES {known})")
     connection.execute("CREATE TYPE event_side AS ENUM ('device', 'host')")
+    return longest
+
+
+def _fits(connection: duckdb.DuckDBPyConnection, values: str) -> bool:
+    """Whether ``values`` are few and short enough for a dictionary."""
+    few = f"SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}"
+    found = connection.execute(f"SELECT count(*), coalesce(sum(strlen(value)), 0) FROM ({few})").fetchall()
+    ((count, size),) = found
+    return bool(count <= _MOST_VALUES and size <= _MOST_BYTES)
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:
     connection.execute(f"CREATE TEMP TABLE _values AS SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}")
-    ((count, size),) = connection.execute("SELECT count(*), coalesce(sum(strlen(value)), 0) FROM _values").fetchall()
-    few = 0 < count <= _MOST_VALUES and size <= _MOST_BYTES
+    ((some,),) = connection.execute("SELECT count(*) > 0 FROM _values").fetchall()
+    few = some and _fits(connection, "FROM _values")
     connection.execute(f"CREATE TYPE {name} AS {'ENUM (FROM _values ORDER BY value)' if few else 'VARCHAR'}")
     connection.execute("DROP TABLE _values")

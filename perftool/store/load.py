@@ -42,8 +42,9 @@ _MOST_US = 2**61 // 1000
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
-# Names are compared with many patterns. No profiler writes one so long. Only a name that was cut is longer.
-LONGEST_NAME = 64 << 10
+# Names are compared with many patterns, and some tables hold them as text in each row. The longest that were seen,
+# kernels of templates, have 5 kB. Only a name that was cut is longer.
+LONGEST_NAME = 6 << 10
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
 Progress = Callable[[int], None]

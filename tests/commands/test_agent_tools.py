@@ -20,6 +20,7 @@ import perftool
 from perftool.commands import agent_tools
 from perftool.commands.agent_tools import Desk, end, explained, listed, small
 from perftool.errors import PerfToolError, RuleError
+from perftool.reporters.escape import shown, shown_document
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -229,6 +230,32 @@ def test_letters_that_a_user_does_not_see_are_escapes(tmp_path: Path) -> None:
         r"b\xff.json",
     }
     assert small({"rows": [{"\u202e": ["\u202e"]}]}) == {"data": {"rows": [{r"\u202e": [r"\u202e"]}]}}
+
+
+HIDDEN = ["\U000e0100", "\U000e01ef", "\u200b", "\u2060", "\ufeff", "\u180e", "\u00ad", "\ufe01", "\u3164", "\u115f"]
+
+
+@pytest.mark.parametrize("hidden", [*HIDDEN, "\u034f", "\u1160", "\uffa0", "\U000e0fff", "\ue000", "\u2064"])
+def test_nothing_hidden_is_shown_as_it_is(hidden: str) -> None:
+    escaped = hidden.encode("unicode_escape").decode()
+    assert small({"rows": [f"aten::mm{hidden}"]}) == {"data": {"rows": [f"aten::mm{escaped}"]}}
+    assert shown(f"é{hidden}\n≤ 名前\u00a0") == f"é{escaped}\n≤ 名前\u00a0"
+    document = json.dumps({"é≤": hidden}, ensure_ascii=False).encode()
+    assert hidden.encode() not in shown_document(document)
+    assert json.loads(shown_document(document)) == {"é≤": hidden}
+
+
+def test_a_pipe_is_refused_and_a_foreign_link_hides_no_runs(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "a.json").write_text("{}")
+    (runs / "passwd").symlink_to("/etc/passwd")
+    assert [file["path"] for file in listed(Desk(runs, 1), ".")["data"]["files"]] == ["a.json"]
+    with pytest.raises(PerfToolError, match="link out of the folder"):
+        Desk(runs, 1).path(".")
+    os.mkfifo(runs / "pipe.json")
+    with pytest.raises(PerfToolError, match="is no file or folder"):
+        Desk(runs, 1).path("pipe.json")
 
 
 def test_the_conversation_of_the_guide_is_what_the_server_answers() -> None:

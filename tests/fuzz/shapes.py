@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from events import Event, document, kernel, runtime, step, x
+from events import Event, document, kernel, memcpy, runtime, step, x
 
 ROOT = Path(__file__).parents[2]
 MOST_TIMES, MOST_GROWN = 10, 4
 _LAUNCHES = 6000
 _SPAN = 50 * _LAUNCHES
+_LONG = "y" * 60_000
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,31 @@ def _block(address: int, at: float, dur: float) -> list[Event]:
     return [_memory(address, 512, at), _memory(address, -512, at + dur)]
 
 
+def _in_one(op: str, frame: str, made: Callable[[int], list[Event]], others: int) -> bytes:
+    """What is ``made`` for each of 20,000 numbers inside one op and one function, with other long names."""
+    around = [x(op, 1, 399_998), _frame(frame, 0, 400_000, 1), *_steps(5, 400_000)]
+    long = [x(f"{number}{_LONG}", 400_100 + number, 0.5) for number in range(others)]
+    events = [*around, *long, *(one for number in range(20_000) for one in made(number))]
+    return document(events, deviceProperties=[{"id": 0, "name": "A100"}])
+
+
+def _block_of(number: int) -> list[Event]:
+    return [_memory(512 * number, 512, 20 * number + 2)]
+
+
+def _kernel_of(number: int) -> list[Event]:
+    at = 20 * number + 2
+    return [runtime("cudaLaunchKernel", at, 3, number), kernel("k", at + 4, 10, number)]
+
+
+def _copy_of(number: int) -> list[Event]:
+    at = 20 * number + 2
+    return [
+        runtime("cudaMemcpyAsync", at, 3, number), memcpy("Memcpy DtoH (Device -> Pageable)", at + 4, 5, number),
+        runtime("cudaStreamSynchronize", at + 10, 5),
+    ]  # fmt: skip
+
+
 def _snapshot(devices: int) -> bytes:
     """A snapshot of CUDA's allocator with a history of one device."""
     block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
@@ -251,6 +277,18 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "ops of the CPU on many threads": (
         "t.json", lambda: document([x("aten::add", 5 * number, 4) for number in range(20_000)]),
         lambda: document([x("aten::add", number / 1000, 1e5, tid=number) for number in range(20_000)]),
+    ),
+    "blocks in one long name": (
+        "t.json", lambda: _in_one("aten::mm", "/home/u/a.py(1): f", _block_of, 0),
+        lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _block_of, 20),
+    ),
+    "kernels in one long name": (
+        "t.json", lambda: _in_one("aten::mm", "/home/u/a.py(1): f", _kernel_of, 0),
+        lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _kernel_of, 20),
+    ),
+    "copies in one long name": (
+        "t.json", lambda: _in_one("aten::mm", "/home/u/a.py(1): f", _copy_of, 0),
+        lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _copy_of, 0),
     ),
     "a snapshot of many devices": (
         "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),

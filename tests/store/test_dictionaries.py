@@ -11,6 +11,7 @@ from stores import store_over
 
 from perftool.errors import QueryTimeoutError
 from perftool.store import dictionaries
+from perftool.store.load import LONGEST_NAME
 from perftool.store.trace_store import TraceStore
 
 EVENTS = [x("b", 0, 10), x("a", 1, 2), x("c", 4, 2, cat="User_Annotation"), kernel("k", 5, 3)]
@@ -79,7 +80,7 @@ def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_names_that_are_hard_to_write() -> None:
-    names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * 65_536, "\ufeff", "A", "a"]
+    names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * LONGEST_NAME, "\ufeff", "A", "a"]
     with store_over([x(name, at, 1) for at, name in enumerate(names)]) as store:
         assert [row["name"] for row in sorted(store.rows("slices"), key=lambda row: row["ts"])] == names
 
@@ -91,4 +92,4 @@ def test_events_without_names() -> None:
 
 def test_a_name_of_more_than_64_kib_is_cut() -> None:
     with store_over([x("x" * 100_000, 1, 1)]) as store:
-        assert [row["name"] for row in store.rows("slices")] == ["x" * 65_536 + "…"]
+        assert [row["name"] for row in store.rows("slices")] == ["x" * LONGEST_NAME + "…"]

@@ -27,7 +27,8 @@ SELECT d.id, d.rank,
        -- On Gaudi the op that requested a blocking copy returns after the transfer.
        coalesce(list_contains(h.roles, 'blocking_copy') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
-       coalesce(c.op_name, d.op_name) AS op_name,
+       -- Otherwise the names would become text in each row.
+       coalesce(c.op_name::event_name, d.op_name) AS op_name,
        coalesce(c.call, d.launch) AS call,
        coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
 FROM device_ops AS d
