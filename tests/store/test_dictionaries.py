@@ -90,6 +90,6 @@ def test_events_without_names() -> None:
         assert [(row["name"], row["cat"]) for row in store.rows("slices")] == [(None, "")]
 
 
-def test_a_name_of_more_than_64_kib_is_cut() -> None:
+def test_a_name_that_is_too_long_is_cut() -> None:
     with store_over([x("x" * 100_000, 1, 1)]) as store:
         assert [row["name"] for row in store.rows("slices")] == ["x" * LONGEST_NAME + "…"]
