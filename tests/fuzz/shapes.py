@@ -288,7 +288,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "copies in one long name": (
         "t.json", lambda: _in_one("aten::mm", "/home/u/a.py(1): f", _copy_of, 0),
-        lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _copy_of, 0),
+        lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _copy_of, 20),
     ),
     "a snapshot of many devices": (
         "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),

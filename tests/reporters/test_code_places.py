@@ -13,6 +13,7 @@ from perftool.reporters.lint.github import render_github
 from perftool.reporters.lint.gitlab import render_gitlab
 from perftool.reporters.lint.junit import render_junit
 from perftool.reporters.lint.sarif import render_sarif
+from perftool.reporters.sources import plain_source
 
 OURS = Source("src/train.py", 33, "main", 0.7, 7_000, here=True)
 THEIRS = Source("net.py", 8, "forward", 0.3, 3_000)
@@ -20,6 +21,13 @@ THEIRS = Source("net.py", 8, "forward", 0.3, 3_000)
 
 def at(*sources: Source) -> LintFinding:
     return finding(location=Location("MME", 3, 1_000, 20, sources=sources))
+
+
+def test_a_long_path_is_shown_by_its_end() -> None:
+    long = plain_source(Source("d" * 5000 + "/train.py", 33, "main", 0.7, 7_000))
+    assert len(long) < 300
+    assert long.endswith("train.py:33 main")
+    assert plain_source(OURS) == "src/train.py:33 main"
 
 
 def test_sarif_shows_the_line_and_relates_the_trace() -> None:
