@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from perftool.integrations.descriptors import Descriptor
+
 # By default these end a program. Ctrl-C is an exception in Python, so ``atexit`` and ``with`` see it.
 _ENDING = [
     getattr(signal, name)
@@ -137,23 +139,40 @@ class _Watchman:
         self._is_busy = is_busy
         self.answered = threading.Event()
         self._numbers = set(numbers)
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._write, False)
-        taken = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._read, self._write = map(Descriptor, os.pipe())
+        self._wakes = self._write.number
+        if self._wakes is None:
+            return
+        os.set_blocking(self._wakes, False)
+        taken = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         if taken != -1:
             # asyncio, or other code, already uses this.
             signal.set_wakeup_fd(taken)
         threading.Thread(target=self._watch, name="perftool-signals", daemon=True).start()
 
     def close(self) -> None:
-        with suppress(ValueError):
+        self._numbers.clear()
+        try:
             present = signal.set_wakeup_fd(-1)
-            if present not in (-1, self._write):
-                signal.set_wakeup_fd(present)
-        os.close(self._write)
+        except ValueError:
+            # Only the main thread may change it. Signals go on writing to this descriptor, so it stays open.
+            return
+        if present not in (-1, self._wakes):
+            signal.set_wakeup_fd(present)
+        self._write.close()
+
+    def _heard(self) -> bytes:
+        """The next signals; nothing when the pipe was closed, by us or by the program."""
+        number = self._read.number
+        if number is None:
+            return b""
+        try:
+            return os.read(number, 1)
+        except OSError:
+            return b""
 
     def _watch(self) -> None:
-        while heard := os.read(self._read, 1):
+        while heard := self._heard():
             if heard[0] not in self._numbers:
                 continue
             while not self.answered.wait(_PATIENCE_S):
@@ -163,7 +182,7 @@ class _Watchman:
                 libc = ctypes.CDLL(None)
                 libc.signal(ctypes.c_int(heard[0]), ctypes.c_void_p(0))
                 os.kill(os.getpid(), heard[0])
-        os.close(self._read)
+        self._read.close()
 
 
 _WATCHING: list[Endings] = []

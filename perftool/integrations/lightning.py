@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perftool.errors import MissingExtraError, PerfToolError
 from perftool.integrations.activities import ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
+from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
@@ -65,6 +67,7 @@ class HPUProfiler(_PyTorchProfiler):
         self._last_action = ""
         others.setdefault("on_trace_ready", self._save)
         self._endings = Endings(self._save_the_rest)
+        self._home = HomeThread(self._save_the_rest)
         self._owner = os.getpid()
         super().__init__(
             dirpath=dirpath,
@@ -120,11 +123,16 @@ class HPUProfiler(_PyTorchProfiler):
     def start(self, action_name: str) -> None:
         """Begin an action."""
         self._endings.watch()
+        if self.profiler is None:
+            self._home.move_here()
         super().start(action_name)
 
     def _save_the_rest(self) -> None:
         if os.getpid() != self._owner:
             # A forked child leaves the recording to this process.
+            return
+        if self.profiler is not None and not self._home.here:
+            warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
             return
         with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
             self._watch.end()

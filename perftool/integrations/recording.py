@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
+from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
@@ -70,6 +71,7 @@ class Recording:
         self._profiler = profiler
         self._watch = watch
         self._endings = Endings(self.close)
+        self._home = HomeThread(self.close)
         self._before = before
         self._quiet = quiet
         self._steps = 0
@@ -84,6 +86,7 @@ class Recording:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self._folder}: cannot be made ({error.strerror or error})") from None
+        self._home.move_here()
         self._profiler.start()
         self._running = True
         self._owner = os.getpid()
@@ -103,8 +106,11 @@ class Recording:
                 show(self.report, self.traces[-1])
 
     def step(self) -> None:
-        """Mark the end of a step and the beginning of the next."""
+        """Mark the end of a step and the beginning of the next, in the thread that entered the block."""
         if os.getpid() != self._owner:
+            return
+        if not self._home.here:
+            warnings.warn("perftool: a step of another thread than the recorded one does not count", stacklevel=2)
             return
         self._steps += 1
         with self._endings.undisturbed(), never_in_the_way("the profiler failed"):
@@ -113,6 +119,9 @@ class Recording:
     def close(self) -> None:
         """Stop, and save what is still being recorded; does nothing the second time."""
         if self._running and os.getpid() == self._owner:
+            if not self._home.here:
+                warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
+                return
             self._running = False
             with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
                 self._watch.end()

@@ -90,25 +90,35 @@ def _export(profiler: torch_profiler.profile, path: Path) -> Path:
     PyTorch tries once. If it fails, it prints an error, raises nothing, and leaves what it wrote in a file with
     ``.tmp``. Newer versions can write a second time, in Python.
     """
+    with _new_folders() as folder_in:
+        return _written(profiler, path, folder_in)
+
+
+def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[Path], Path]) -> Path:
     name = path.name.removesuffix(".gz")
     places = sorted((path.parent, *_other_places()), key=_free_bytes, reverse=True)
     first = path.parent if _free_bytes(path.parent) > _PLENTY_BYTES else places[0]
     cut: list[Path] = []
-    for folder, options in ((first, {}), *((place, {"use_python_export": True}) for place in places)):
+    for place, options in ((first, {}), *((place, {"use_python_export": True}) for place in places)):
+        try:
+            folder = place if place == path.parent else folder_in(place)
+        except OSError:
+            continue
         plain = folder / name
         with suppress(Exception):
             profiler.export_chrome_trace(str(plain), **options)
         if _is_whole(plain):
-            _remove([*cut, *(place / name for place in places if place not in (folder, path.parent))])
+            _remove(cut)
             if folder != path.parent:
                 warnings.warn(f"perftool: {_why_not(path.parent)}; the trace goes to {plain}", stacklevel=3)
             return plain
         cut += [file for file in (plain, Path(f"{plain}.tmp")) if file.is_file() and file not in cut]
     cut.sort(key=lambda file: file.stat().st_size)
     if not cut or not cut[-1].stat().st_size:
+        _remove(cut)
         raise OSError(_why_not(path.parent))
     longest = cut.pop()
-    _remove([*cut, *(place / name for place in places if place not in (longest.parent, path.parent))])
+    _remove(cut)
     plain = longest.with_name(name)
     os.replace(longest, plain)
     lost = f"the trace is cut off, and what there is of it is in {plain}"
@@ -117,10 +127,28 @@ def _export(profiler: torch_profiler.profile, path: Path) -> Path:
 
 
 def _other_places() -> Iterator[Path]:
-    """New folders for a trace whose own folder is full."""
-    for parent in (Path(tempfile.gettempdir()), _SHARED_MEMORY):
-        with suppress(OSError):
-            yield Path(tempfile.mkdtemp(prefix=_ELSEWHERE, dir=parent))
+    """Where a trace may go if its own folder is full."""
+    with suppress(OSError):
+        yield Path(tempfile.gettempdir())
+    yield _SHARED_MEMORY
+
+
+@contextmanager
+def _new_folders() -> Iterator[Callable[[Path], Path]]:
+    """Yields a function that makes a folder in another one, the same each time; those that stay empty are removed."""
+    made: dict[Path, Path] = {}
+
+    def folder_in(place: Path) -> Path:
+        if place not in made:
+            made[place] = Path(tempfile.mkdtemp(prefix=_ELSEWHERE, dir=place))
+        return made[place]
+
+    try:
+        yield folder_in
+    finally:
+        for folder in made.values():
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _free_bytes(folder: Path) -> int:
@@ -144,11 +172,12 @@ def _is_whole(file: Path) -> bool:
 
 
 def _remove(files: Iterable[Path]) -> None:
-    """Remove ``files``, which need not exist, and their folders if we created them."""
+    """Remove ``files``, which need not exist, and their folders if we created them and nothing else is in them."""
     for file in files:
         file.unlink(missing_ok=True)
         if file.parent.name.startswith(_ELSEWHERE):
-            shutil.rmtree(file.parent, ignore_errors=True)
+            with suppress(OSError):
+                file.parent.rmdir()
 
 
 def _why_not(folder: Path) -> str:

@@ -350,14 +350,91 @@ def test_notes_for_a_record_that_is_gone_are_dropped(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may become another user")
-def test_a_program_that_gives_up_its_rights_runs_on(tmp_path: Path) -> None:
-    nobody = "\n    if number == 4: import os; os.setgid(65534); os.setuid(65534)"
-    done = run(tmp_path, TRAIN.format(body=nobody) + "print(os.getuid())")
+HOSTILE = {
+    "setuid": "os.setgid(65534); os.setuid(65534)",
+    "chroot": "os.mkdir('jail'); os.chroot('jail'); os.chdir('/')",
+    "nofile": "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+    "fsize": "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+}
 
-    assert (done.returncode, done.stdout) == (2, "over\n65534\n")
-    assert "habana_perf_tool: the recording failed (PermissionError" in done.stderr
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_program_that_gives_up_its_rights_runs_on_and_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    done = run(tmp_path, "import os, resource\n" + TRAIN.format(body=f"if number == 4: {body}") + "sys.exit(11)")
+
+    assert (done.returncode, done.stdout) == (11, "over\n")
+    assert "the recording failed (" in done.stderr
     assert "Traceback" not in done.stderr
+    assert list((tmp_path / "tmp").glob("perftool-*")) == []
+
+
+CLOSES = """
+closed = range(3, 1000)
+os.closerange(3, 1000)
+mine = [os.open("/dev/null", os.O_RDONLY) for _ in closed]
+"""
+
+
+def test_a_program_that_closes_our_descriptors_keeps_its_own(tmp_path: Path) -> None:
+    source = "import os\n" + TRAIN.format(body="if number == 4: exec(CLOSES)").replace("CLOSES", repr(CLOSES))
+    done = run(tmp_path, source + "print([one for one in mine if not os.path.sameopenfile(one, mine[0])])\n")
+
+    assert (done.returncode, done.stdout) == (0, "over\n[]\n"), done.stderr
+    assert "Traceback" not in done.stderr
+    assert recorded(tmp_path) == STEPS
+
+
+THREADS = """
+import os, sys, threading, time, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad(); model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+def in_thread(work, *arguments):
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start(); thread.join()
+"""
+# What the program does, its exit code, and the steps of the recording that is left.
+MOVES = {
+    "main, then another": ("train(5); in_thread(train, 10); sys.exit(11)", 11, 2),
+    "main, then another that ends the program": ("train(5); in_thread(os._exit, 7)", 7, None),
+    "main, then one that stays": (
+        "train(5); threading.Thread(target=lambda: (train(9), ready.set(), time.sleep(99)), daemon=True).start()\n"
+        "ready.wait()",
+        0,
+        2,
+    ),
+    "a thread that ends": ("in_thread(train, 5); train(10); sys.exit(11)", 11, 2),
+    "a thread that stays": (
+        "threading.Thread(target=lambda: (train(5), ready.set(), time.sleep(99)), daemon=True).start(); ready.wait()",
+        0,
+        None,
+    ),
+    "one after the other": ("[in_thread(train, 1) for _ in range(20)]", 0, 0),
+    "a first step elsewhere": ("train(1); in_thread(train, 10)", 0, 5),
+}
+
+
+@pytest.mark.parametrize(("body", "code", "steps"), MOVES.values(), ids=MOVES.keys())
+def test_steps_may_move_to_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: int, steps: int | None
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    done = run(tmp_path, f"{THREADS}ready = threading.Event()\n{body}\n", "--program-exit-code")
+
+    assert done.returncode == code, done.stderr
+    assert list((tmp_path / "tmp").glob("perftool-*")) == []
+    if steps is None:
+        assert "nothing was recorded: the recording is lost: the program ended in another thread" in done.stderr
+    elif steps:
+        assert len(recorded(tmp_path)) == steps, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
+
+from perftool.integrations.descriptors import Descriptor
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
 STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
@@ -62,26 +64,47 @@ class Plan:
     def note(self, note: Note) -> None:
         """Leave ``note`` for the command that started the program, unless it is gone.
 
-        A program that has become another user cannot leave any; it prints the reason why nothing was recorded itself.
+        A program may become another user, change its root or lower its limits. A file that is open stays open then, and
+        if its disk is full, the reason why nothing was recorded is printed instead.
         """
-        try:
-            written, name = tempfile.mkstemp(dir=self.notes)
-            with open(written, "w", encoding="utf-8") as file:
-                json.dump(asdict(note), file)
-            os.replace(name, Path(self.notes) / f"{os.getpid()}-{note.stage}-{Path(name).name}.json")
-        except PermissionError:
-            if note.stage == "told":
+        line = json.dumps(asdict(note)).encode() + b"\n"
+        with suppress(OSError):
+            file = _own_file(self.notes)
+            try:
+                whole = os.write(file, line) == len(line)
+            except OSError:
+                whole = False
+            if not whole and note.stage == "told" and sys.stderr is not None:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
-        except OSError:
-            pass
 
     def notes_left(self) -> list[Note]:
         """The notes of the program's processes, each once, in the order of the processes."""
         files = sorted(Path(self.notes).glob("*.json"))
-        return list(dict.fromkeys(Note(**json.loads(file.read_text(encoding="utf-8"))) for file in files))
+        return list(dict.fromkeys(Note(**json.loads(line)) for file in files for line in _whole_lines(file)))
 
 
 def plan_here() -> Plan | None:
     """The plan in the environment of this process."""
     text = os.environ.get(VARIABLE)
     return Plan(**json.loads(text)) if text else None
+
+
+_files: dict[tuple[str, int], Descriptor] = {}
+
+
+def _own_file(folder: str) -> int:
+    """The descriptor of this process's file in ``folder``. Raises OSError if it cannot be opened."""
+    key = folder, os.getpid()
+    number = _files[key].number if key in _files else None
+    if number is None:
+        place = os.path.join(folder, f"{os.getpid()}.json")
+        _files[key] = Descriptor(os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        number = _files[key].number
+    if number is None:
+        raise OSError(f"{folder}: closed at once")
+    return number
+
+
+def _whole_lines(file: Path) -> Iterator[bytes]:
+    """The lines of ``file``, without one that is being written."""
+    return (line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))

@@ -16,8 +16,9 @@ from torch.autograd import profiler as autograd_profiler
 from torch.utils.data import get_worker_info
 
 from perftool.errors import is_interrupt
-from perftool.integrations.activities import activities_here, torch_profiler
+from perftool.integrations.activities import ProfilerAction, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
+from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Note, Plan, plan_here
@@ -28,6 +29,7 @@ from perftool.integrations.saving import save_trace
 from perftool.units import format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so record steps aside"
+_LOST = "the recording is lost: the program ended in another thread than the one whose steps were recorded"
 
 
 def begin() -> None:
@@ -41,7 +43,8 @@ def begin() -> None:
 class Recorder:
     """Records ``plan.active`` steps of this process.
 
-    A child that is forked before the first step records its own steps; one that is forked later records nothing.
+    A child that is forked before the first step records its own steps; one that is forked later records nothing. Once
+    the profiler runs, only the steps of its thread count, and the recording ends with that thread at the latest.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -50,6 +53,7 @@ class Recorder:
         self._profiler: torch_profiler.profile | None = None
         self._watch = Watch(torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1))
         self._endings = Endings(self._program_ended)
+        self._home = HomeThread(self._program_ended)
         self._theirs = Theirs(plan)
         self._began_ns = 0
         self._seen = 0
@@ -66,6 +70,9 @@ class Recorder:
         # A loader process prepares batches; a module call there is no step.
         if self._over or os.getpid() != self._owner or get_worker_info() is not None:
             return
+        if self._is_elsewhere():
+            return
+        self._home.move_here()
         self._seen += 1
         with self._endings.undisturbed(), self._guarded():
             if self._profiler is None:
@@ -114,9 +121,18 @@ class Recorder:
         text = f"{self._seen - self._plan.before} steps took {format_ns(recorded_ns)} to record and {took} to save"
         self._plan.note(Note("saved", text, str(saved)))
 
+    def _is_elsewhere(self) -> bool:
+        """Whether the profiler runs in another thread, which alone can stop it."""
+        runs = self._profiler is not None and self._profiler.current_action is not ProfilerAction.NONE
+        return runs and not self._home.here
+
     def _finish(self) -> None:
-        """Stop, saving what is being recorded."""
-        if not self._over and self._profiler is not None and os.getpid() == self._owner:
+        """Stop, saving what is being recorded; a recording of another thread ends with that thread."""
+        if self._is_elsewhere():
+            self._over = True
+            self._steps.close()
+            return
+        if self._profiler is not None and os.getpid() == self._owner:
             with self._endings.undisturbed(), self._guarded():
                 self._watch.end()
                 self._profiler.stop()
@@ -125,13 +141,16 @@ class Recorder:
     def _close(self) -> None:
         self._over = True
         self._profiler = None
-        self._steps.close()
-        self._endings.release()
+        with never_in_the_way("the recorder could not withdraw"):
+            self._steps.close()
+            self._endings.release()
 
     def _program_ended(self) -> None:
-        if self._over or os.getpid() != self._owner:
+        if os.getpid() != self._owner or (self._over and self._profiler is None):
             return
-        if 0 < self._seen <= self._plan.before:
+        if self._is_elsewhere():
+            self._plan.note(Note("told", _LOST))
+        elif 0 < self._seen <= self._plan.before:
             text = f"the program ended after {self._seen} steps, and recording begins after {self._plan.before}"
             self._plan.note(Note("told", text))
         self._finish()

@@ -11,6 +11,7 @@ from typing import Any
 
 from perftool.integrations.activities import ProfilerAction, torch_profiler
 from perftool.integrations.endings import Endings
+from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Note, Plan
 from perftool.integrations.recording import never_in_the_way
@@ -19,6 +20,7 @@ from perftool.integrations.saving import save_trace
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _OURS = "perftool.integrations.record.recorder"
 _RESCUED = "the program ended before it wrote its own recording; record wrote it"
+_LOST = "the program's own recording is lost: the program ended in another thread than the one that recorded"
 _FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
 
 
@@ -31,8 +33,9 @@ class Theirs:
         self._running = False
         self._written: Any = None
         self._endings = Endings(self._rescue)
+        self._home = HomeThread()
         self._around("start", self._starts)
-        self._around("step", lambda *_: None)
+        self._around("step", lambda *_: self._home.move_here())
         self._around("stop", self._stops)
         self._around("export_chrome_trace", self._writes)
 
@@ -53,6 +56,7 @@ class Theirs:
 
     def _starts(self, profiler: torch_profiler.profile) -> None:
         self._profiler, self._running = weakref.ref(profiler), True
+        self._home.move_here()
         self._endings.watch()
 
     def _stops(self, profiler: torch_profiler.profile) -> None:
@@ -77,6 +81,9 @@ class Theirs:
             return
         with never_in_the_way("the program's own recording could not be saved"):
             if self._running and profiler.current_action in _RECORDING:
+                if not self._home.here:
+                    self._plan.note(Note("told", _LOST))
+                    return
                 profiler.stop()
             if (result := _result(profiler)) is None or result is self._written:
                 return

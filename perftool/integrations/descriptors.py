@@ -1,0 +1,51 @@
+"""Descriptors inside the program of a user, which may close any number, as daemons do, and use it for its own file."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+# The system hands out the lowest free number, so a high one is not soon another file's once it was closed.
+_HIGH = 512
+
+
+class Descriptor:
+    """An open file, which may be closed by somebody else. Takes ``number`` over; programs that are started do not get
+    it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = _moved_up(number)
+        self._identity = _identity(self._number)
+
+    @property
+    def number(self) -> int | None:
+        """The number; None if it is not this file's any more."""
+        same = self._identity is not None and _identity(self._number) == self._identity
+        return self._number if same else None
+
+    def close(self) -> None:
+        """Close the file, unless somebody did."""
+        if (number := self.number) is not None:
+            self._identity = None
+            with suppress(OSError):
+                os.close(number)
+
+
+def _moved_up(number: int) -> int:
+    try:
+        import fcntl
+
+        high = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except (ImportError, OSError):
+        return number
+    os.close(number)
+    return high
+
+
+def _identity(number: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,56 @@
+"""The thread to which a recording belongs. PyTorch's profiler can only be stopped by the thread that started it: if
+another one stops it, or if that thread ends first, the process ends by a segmentation fault.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+
+class HomeThread:
+    """The thread that called ``move_here`` last. Before it ends, ``leaving`` is called in it.
+
+    Threads are told apart by their local variables, because the number of a thread may be another one's later.
+    """
+
+    def __init__(self, leaving: Callable[[], None] | None = None) -> None:
+        self._leaving = leaving
+        self._local = threading.local()
+        self._moves = 0
+        self._ending: int | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether this thread is the home."""
+        return hasattr(self._local, "last_words") or self._ending == threading.get_ident()
+
+    def move_here(self) -> None:
+        """Make this thread the home."""
+        if not self.here:
+            self._moves += 1
+            self._local = threading.local()
+            self._local.last_words = _LastWords(self, self._moves)
+
+    def _left(self, move: int) -> None:
+        if move == self._moves and self._leaving is not None:
+            self._ending = threading.get_ident()
+            try:
+                self._leaving()
+            finally:
+                self._ending = None
+
+
+class _LastWords:
+    """A local variable of a thread. Python deletes these when the thread ends, while it still runs code in it."""
+
+    def __init__(self, home: HomeThread, move: int) -> None:
+        self._home = home
+        self._move = move
+        self._thread = threading.get_ident()
+
+    def __del__(self) -> None:
+        # The interpreter deletes those of the main thread last, when nothing can be saved any more.
+        if not sys.is_finalizing() and threading.get_ident() == self._thread:
+            self._home._left(self._move)
