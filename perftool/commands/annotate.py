@@ -105,23 +105,24 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
         raise PerfToolError(f"{traces[0]}: holds no trace to draw into")
     with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         one = len(inputs.traces) == 1
-        drawn, copied, notes = _one_rank(run, Path(spool)) if one else _several_ranks(run)
+        drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)
         tops = run.store.metadata
         found = [secrets_in(tops.get(drawn.rank, {}))] if one else [secrets_in(top) for top in tops.values()]
-        blocks = without(copied, {text for secrets in found for text in secrets.values()}) if redact else copied
+        texts = {secret.text for secrets in found for secret in secrets}
+        blocks = without(copied, texts) if redact else copied
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
     # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
-    return drawn, warn_of_secrets(found[0], redact) if one else [], notes
+    return drawn, warn_of_secrets({secret.name for secret in found[0]}, redact) if one else [], notes
 
 
-def _one_rank(run: Run, spool: Path) -> tuple[Annotations, Iterator[bytes], list[str]]:
+def _one_rank(run: Run, spool: Path, redact: bool) -> tuple[Annotations, Iterator[bytes], list[str]]:
     from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
     read = _readable(run.store.inputs, run.store.unreadable)
     drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
-    return drawn, splice(read, render_events(drawn), spool), []
+    return drawn, splice(read, render_events(drawn), spool, verbatim=not redact), []
 
 
 def _several_ranks(run: Run) -> tuple[Annotations, Iterator[bytes], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,10 +90,10 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
         raise OutputClosedError from None
 
 
-def warn_of_secrets(secrets: Mapping[str, str], redacted: bool) -> list[str]:
-    """Warnings about ``secrets`` (by name) in the output."""
-    names = ", ".join(sorted(secrets))
-    if not secrets:
+def warn_of_secrets(places: Collection[str], redacted: bool) -> list[str]:
+    """Warnings about secrets in the output, which the input has at ``places``."""
+    names = ", ".join(sorted(places))
+    if not places:
         return []
     if redacted:
         return [f"left out as a likely secret: {names}"]

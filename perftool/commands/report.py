@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
     from perftool.model.report import Report
     from perftool.readers.discover import Inputs
+    from perftool.readers.text.secrets import Secret
 
 
 Static = Annotated[
@@ -48,24 +49,24 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
     session.note([*session.choice.warnings, *said(target)])
 
 
-def _write(document: bytes, secrets: Mapping[str, str], redact: bool, target: str | None) -> list[str]:
+def _write(document: bytes, secrets: Sequence[Secret], redact: bool, target: str | None) -> list[str]:
     """Write ``document``, with ``redact`` without its ``secrets``; returns warnings."""
     from perftool.readers.text.secrets import without
 
-    write_document(b"".join(without([document], secrets.values())) if redact else document, target, verbatim=True)
-    return warn_of_secrets(secrets, redact)
+    texts = {secret.text for secret in secrets}
+    write_document(b"".join(without([document], texts)) if redact else document, target, verbatim=True)
+    return warn_of_secrets({secret.name for secret in secrets}, redact)
 
 
-def make_document(session: Session, inputs: Inputs, static: bool, target: str | None) -> tuple[bytes, dict[str, str]]:
+def make_document(session: Session, inputs: Inputs, static: bool, target: str | None) -> tuple[bytes, list[Secret]]:
     """The report on ``inputs`` as one HTML file for ``target``, and the input secrets that it contains."""
-    from perftool.readers.text.secrets import secrets_in
+    from perftool.readers.text.secrets import are_in, secrets_in
     from perftool.reporters.html import render_html
 
     found, pictures, metadata = _analysis(session, inputs)
     roots = (project_root(), *session.settings.source_roots)
     page = render_html(found, pictures, not static, partial(_link_to_source, target=target, roots=roots))
-    secrets = {name: text for name, text in secrets_in(metadata).items() if text.encode() in page}
-    return page, secrets
+    return page, [secret for secret in secrets_in(metadata) if are_in(page, [secret.text])]
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:

@@ -125,6 +125,18 @@ def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Pat
         assert sum(secret in Path("all.json").read_text() for secret in secrets) == count
 
 
+def test_redact_leaves_out_members_that_another_one_of_their_name_hides(tmp_path: Path, run: Run) -> None:
+    """Only the last member of a name is read, and searched for secrets."""
+    text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])
+    hidden, shown = b'{"env":{"API_TOKEN":"hidden-secret"},', b'"env":{"API_TOKEN":"sho\\u0077n-secret"},'
+    (tmp_path / "run.json").write_bytes(hidden + shown + text[1:])
+    assert run("annotate", "run.json", "--redact", "-o", "out.json") == 0, run.err
+
+    data = orjson.loads(Path("out.json").read_bytes())
+    assert (data["env"], len(data["traceEvents"]) > 2) == ({"API_TOKEN": "redacted"}, True)
+    assert "hidden-secret" not in Path("out.json").read_text()
+
+
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no output": (("run.json",), "annotate needs -o FILE for the annotated trace, or --open to show it"),
     "no such file": (("none.json", "-o", "out.json"), "none.json: no such file"),

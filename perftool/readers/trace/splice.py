@@ -1,7 +1,8 @@
 """Copies a trace and adds our own events at the end of its event array.
 
 The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every readable event, and the
-metadata.
+metadata as it was read. So does one without its secrets, because text that was not read is not searched for them: of
+two members of one name, only the last is read.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _SPACE = b" \t\r\n"
 
 
-def splice(read: InputFile, added: Iterable[bytes], spool: Path) -> Iterator[bytes]:
+def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Leaves out events added by an earlier copy. ``spool`` is an empty folder for temporary files. Raises
-    InputError when the file can no longer be read.
+    Leaves out events added by an earlier copy. Without ``verbatim``, only what was read is written. ``spool`` is an
+    empty folder for temporary files. Raises InputError when the file can no longer be read.
     """
-    if read.status == "ok" and read.events_end is not None:
+    if verbatim and read.status == "ok" and read.events_end is not None:
         yield from _verbatim(read.path, read.events_end, added)
     else:
         yield from _mended(read.path, added, spool)
