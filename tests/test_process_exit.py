@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import duckdb
@@ -102,6 +103,13 @@ def test_no_time_limit_keeps_the_program_alive_when_it_is_interrupted() -> None:
             assert [thread.daemon for thread in started] == [True, True]
     finally:
         child.communicate(b"\n")
+
+
+def test_a_time_limit_may_count_the_time_of_the_process_only() -> None:
+    connection = duckdb.connect()
+    with interrupted_after(connection, 0.2, lambda: 0.0):
+        time.sleep(0.5)
+        assert connection.execute("SELECT sum(range) FROM range(1000000)").fetchone()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")

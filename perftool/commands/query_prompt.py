@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ _DOTTED = (".help", ".tables", ".schema", ".quit")
 # The word before the cursor, read backwards. A dot belongs to it only at the beginning of the line.
 _WORD = re.compile(r"^(\w*\.$|\w*)")
 _TABLE_NEXT = re.compile(r"(^\s*\.schema|\b(FROM|JOIN))\s+\w*$", re.IGNORECASE)
+# Windows has neither.
+_NEITHER_LINK_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
     *("count(*)", "sum(", "median(", "avg(", "min(", "max(", "quantile_cont("),
@@ -169,12 +172,22 @@ def _completer() -> Any:
 
 
 def _history_file() -> Path | None:
-    """Where lines are kept from one prompt to the next, for this user only; None if that cannot be written."""
+    """Where lines are kept from one prompt to the next, for this user only; None if that cannot be written, or is no
+    file of this user: a link, a pipe.
+    """
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "habana_perf_tool"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(folder / "query_history", os.O_RDWR | os.O_CREAT, 0o600))
+        opened = os.open(folder / "query_history", os.O_RDWR | os.O_CREAT | _NEITHER_LINK_NOR_WAIT, 0o600)
+        try:
+            found = os.fstat(opened)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                return None
+            if hasattr(os, "fchmod"):
+                os.fchmod(opened, 0o600)
+        finally:
+            os.close(opened)
     except OSError:
         return None
     return folder / "query_history"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import duckdb
@@ -12,12 +13,23 @@ from perftool.errors import QueryError, QueryTimeoutError
 
 
 @contextmanager
-def interrupted_after(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[None]:
-    """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors."""
-    timer = threading.Timer(limit_s, connection.interrupt)
+def interrupted_after(
+    connection: duckdb.DuckDBPyConnection, limit_s: float, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors.
+
+    With ``time.process_time`` as ``clock``, a machine that is busy or was stopped makes no query fail.
+    """
+    begun, over = clock(), threading.Event()
+
+    def watch() -> None:
+        while (left_s := limit_s - (clock() - begun)) > 0:
+            if over.wait(left_s):
+                return
+        connection.interrupt()
+
     # Python waits for non-daemon threads before it exits.
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     except duckdb.InterruptException:
@@ -25,7 +37,7 @@ def interrupted_after(connection: duckdb.DuckDBPyConnection, limit_s: float) -> 
     except duckdb.Error as error:
         raise QueryError(str(error).strip().splitlines()[0]) from None
     finally:
-        timer.cancel()
+        over.set()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,23 @@ def test_a_history_that_cannot_be_written_is_not_kept(tmp_path: Path, monkeypatc
     kept.mkdir()
 
     assert query_prompt._history_file() is None
+
+
+def test_a_history_is_a_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    other = tmp_path / "other"
+    other.write_text("mine")
+    other.chmod(0o644)
+    place = query_prompt._history_file()
+    assert place is not None
+    place.chmod(0o644)
+    query_prompt._history_file()
+    assert place.stat().st_mode & 0o777 == 0o600
+    for put in (place.symlink_to, place.hardlink_to, lambda _: os.mkfifo(place)):
+        place.unlink()
+        put(other)
+        assert query_prompt._history_file() is None
+    assert other.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_statement_of_several_lines_is_one_entry_of_the_history() -> None:

@@ -80,7 +80,9 @@ class _Harm:
         # Each tuple holds the last one twice: a walk through all of it would end after 2**60 values.
         (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
         # As a key of a dict such a tuple is walked through by Python itself, which no signal stops.
-        (b"\x80\x02})\x85Ns.", "keys that are neither text nor numbers"),
+        (b"\x80\x02})\x85Ns.", "keys that are no text"),
+        # Numbers can be chosen so that all have one hash: a dict of n of them takes n * n comparisons.
+        (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are no text"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
         (b"\x80\x02]]}u.", "damaged pickle"),
