@@ -335,6 +335,11 @@ class Report:
         """The findings that advise a change of the run, the most worthwhile first."""
         return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
+    @property
+    def per_step(self) -> str:
+        """What a gain is counted by: ``per step``; empty for a recording without steps, of which it is a part."""
+        return f"per {self.run.step_word}" if self.summary["steps"].value else ""
+
     # Reporters render a report for notebooks; the Python API sets this hook.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None
 

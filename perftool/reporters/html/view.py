@@ -174,7 +174,7 @@ def _all_tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
         gain = gains[0].finding.gain
         assert gain is not None
         kind, most = ("predicted", "") if gain.kind == "predicted" else ("an upper bound", "≤ ")
-        note = f"per {report.run.step_word}, {gains[0].finding.code}; {kind}"
+        note = f"{report.per_step}{', ' if report.per_step else ''}{gains[0].finding.code}; {kind}"
         made.append(Tile("First gain", f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))

@@ -30,8 +30,6 @@ _MOST_NAMED = 4
 # From this width on, a finding and its fix share a line.
 _WIDE = 150
 _NO_STACKS = "Lines of code: record with with_stack=True (which slows the run down)."
-_HEADS = ("What to change", "gain per {word}", "where")
-_HEADS_OF_ONE = ("What to change", "gain", "where")
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 
@@ -71,10 +69,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
 
 
 def _heads(report: Report) -> tuple[str, str, str]:
-    if not report.summary["steps"].value:
-        return _HEADS_OF_ONE
-    name, gain, where = _HEADS
-    return name, gain.format(word=report.run.step_word), where
+    return "What to change", f"gain {report.per_step}".rstrip(), "where"
 
 
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:

@@ -202,7 +202,7 @@ def _print_findings(report: Report, console: Console) -> None:
     if not findings:
         console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied, all quiet.")
     for number, (first, *others) in enumerate(grouped(findings), 1):
-        _print_finding(number, findings[first], [findings[at] for at in others], report.run.step_word, console)
+        _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):
         note = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
         console.print(Text(f"\n{note}", style="dim"))
@@ -222,9 +222,9 @@ def _skipped(rules: Sequence[NotApplicable]) -> str:
     return f"{len(rules)} rules; --output-format json has the reasons"
 
 
-def _print_finding(number: int, finding: Finding, others: Sequence[Finding], word: str, console: Console) -> None:
-    gain = finding.gain
-    worth = f"{gain.worth} per {word} ({format_ratio(gain.share_of_step)})" if gain else ""
+def _print_finding(number: int, finding: Finding, others: Sequence[Finding], report: Report, console: Console) -> None:
+    gain, per = finding.gain, f" {report.per_step}".rstrip()
+    worth = f"{gain.worth}{per} ({format_ratio(gain.share_of_step)})" if gain else ""
     head = Text.assemble(
         f"\n{number:2}. ", (f"{finding.code} {finding.name}", "bold"), "  ",
         (finding.severity, _SEVERITY_STYLE[finding.severity]), ("  " + worth if worth else "", "green"),
@@ -246,7 +246,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], wor
     if finding.url:
         _paragraph(Text(f"more: {finding.url}", style="dim"), console)
     for place in finding.related[:_RELATED]:
-        step = "" if place.step is None else f"{word} {place.step}, "
+        step = "" if place.step is None else f"{report.run.step_word} {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
         _paragraph(Text("see " + at.rstrip(), style="dim"), console)
 
