@@ -87,7 +87,7 @@ def test_rows_beyond_a_sheet_are_left_out_and_said(
 def test_text_beyond_a_cell_is_cut_and_said(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
 
-    with store_over([*EVENTS, x("n" * 40_000, 60, 5)]) as store:
+    with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[1] * 20_000]})]) as store:
         said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
 
     assert said == ["ops: a cell holds 32,767 letters; texts cut: 1"]
