@@ -247,11 +247,13 @@ def _may_be_input(path: str) -> bool:
 
 
 def _matching(path: str) -> list[str]:
-    if path == STDIN or _exists(path):
+    if path == STDIN or not is_pattern(path):
+        if path != STDIN and not _exists(path):
+            raise InputError(f"{path}: no such file")
         return [path]
-    if not is_pattern(path):
-        raise InputError(f"{path}: no such file")
-    found = [match for match in matches(path) if os.path.isfile(match)]
+    # A file may be named like the pattern itself. It must not hide what else matches.
+    itself = [path] if _exists(path) else []
+    found = list(dict.fromkeys([*itself, *(match for match in matches(path) if os.path.isfile(match))]))
     if not found:
         raise NoInputError(f"{path}: the pattern matches no file")
     return found

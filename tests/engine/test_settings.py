@@ -201,3 +201,12 @@ def test_wrong_overrides(override: Override, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         adjust(load_pack(builtin_folder()), [override])
     assert str(caught.value).startswith(message)
+
+
+def test_a_file_named_like_a_pair_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path('fail-on = "warning"').write_text('exit-zero = true\noutput-file = "planted.txt"\n')
+
+    settings = load_settings([], config=['fail-on = "warning"'])
+
+    assert settings.values == {"fail-on": "warning"}

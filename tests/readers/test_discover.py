@@ -39,6 +39,12 @@ def test_what_paths_mean(folder: Path, paths: list[str], found: list[str]) -> No
     assert list(find_inputs(paths).traces) == found
 
 
+def test_a_file_named_like_the_pattern_hides_no_other(folder: Path) -> None:
+    (folder / "traces" / "*.json").write_bytes((folder / "traces" / "b.json").read_bytes())
+
+    assert sorted(find_inputs(["traces/*.json"]).traces) == ["traces/*.json", "traces/b.json"]
+
+
 def test_excluded_files_are_left_out(folder: Path) -> None:
     assert find_inputs(["traces/*"], exclude=["*.gz"]).traces == ("traces/b.json",)
 

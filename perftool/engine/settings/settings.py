@@ -11,6 +11,7 @@ from typing import Any, get_args
 from perftool.engine.rules.selection import ALL, COMMAND_LINE, Selection, Selector, selectors
 from perftool.engine.settings.settings_file import Layer, discover, file_layers, inline_layer
 from perftool.engine.settings.table import BY_KEY, Keys, check_values, typed
+from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
 from perftool.model.choices import SEVERITIES, Severity
 from perftool.model.rule import Param, Rule
@@ -128,7 +129,14 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    return "=" not in text or os.path.isfile(text)
+    """Whether a value of --config names a file. What reads as a pair is one: a stranger may add a file of its name."""
+    if "=" not in text:
+        return True
+    try:
+        parse_toml(text)
+    except ValueError:
+        return os.path.isfile(text)
+    return False
 
 
 def _selected(layers: Sequence[Layer], key: str, extension: str) -> tuple[Selector, ...]:
