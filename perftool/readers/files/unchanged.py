@@ -1,4 +1,4 @@
-"""Keeps what was read of a file for as long as the file stays as it is."""
+"""Caches what was read from a file until the file changes."""
 
 from __future__ import annotations
 
