@@ -24,6 +24,27 @@ def test_the_largest_gain_comes_first_and_none_last() -> None:
     assert codes(finding("A001", None), finding("B001", 5), finding("C001", 9)) == ["C001", "B001", "A001"]
 
 
+def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
+    pause = replace(finding("A001", None), evidence={"waited_ratio": 0.5})
+
+    def order(gain: int) -> list[str]:
+        return [found.code for found in ranked([finding("B001", gain), finding("C001", None), pause], {}, step_ns=100)]
+
+    assert order(49) == ["A001", "B001", "C001"]
+    assert order(51) == ["B001", "A001", "C001"]
+    for strange in (-1, 1.5, float("nan"), "much", None):
+        odd = replace(pause, evidence={"waited_ratio": strange})
+        assert [found.code for found in ranked([odd, finding("B001", 0)], {}, step_ns=100)] == ["B001", "A001"]
+
+
+def test_a_finding_that_leads_another_does_not_lead_a_longer_wait() -> None:
+    cause = Cause("exposed_collectives", "collectives run", 0.6, 900, ("B001",), None)
+    pause = replace(finding("C001", None), evidence={"waited_ratio": 0.9})
+    found = [pause, finding("A001", 150), finding("B001", 100)]
+
+    assert [f.code for f in led_by_largest(found, [cause])] == ["C001", "B001", "A001"]
+
+
 def test_without_gains_the_most_severe_comes_first() -> None:
     assert codes(finding("A001", None, severity="info"), finding("B001", None, severity="error")) == ["B001", "A001"]
 

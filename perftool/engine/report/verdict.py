@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from perftool.engine.report.causes import LARGE, clause_of
 from perftool.engine.report.left import Left
 from perftool.engine.report.unseen import Unseen
-from perftool.engine.rules.ranking import LOOSE
+from perftool.engine.rules.ranking import LOOSE, weight_ns
 from perftool.model.inputs import InputFile
 from perftool.model.memory import MemoryUse
 from perftool.model.replayed import ReplayModel
@@ -122,7 +122,7 @@ def verdict(run: VerdictInput) -> Verdict:
     elif (
         untold
         and not _blames(first, rules)
-        and (untold.ns_per_step > _sure(first, findings) or (first and _is_symptom(first, rules)))
+        and (untold.ns_per_step > _sure(first, findings, whole.ns) or (first and _is_symptom(first, rules)))
     ):
         headline, told_phase = _cause_sentence(untold, whole, run), _PHASE_OF.get(untold.name)
     elif first:
@@ -280,13 +280,13 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
     return finding is not None and finding.code in blaming and finding.gain is not None
 
 
-def _sure(first: Finding | None, findings: Sequence[Finding]) -> float:
-    """The gain of ``first`` that a measured loss is compared with: of a bound that only an overloaded machine keeps
+def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
+    """The worth of ``first`` that a measured loss is compared with: of a bound that only an overloaded machine keeps
     from being predicted, the part that a prediction is likely to leave."""
-    if first is None or first.gain is None:
+    if first is None:
         return 0
-    loose = first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
-    return first.gain.ns_per_step / (LOOSE if loose else 1)
+    loose = first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
+    return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:

@@ -120,7 +120,7 @@ def conclude(
     own = {rule.code: rule for rule in rules}
     claimed = claimed_once(findings, causes, over_ranks, explains, blaming)
     kept = [graded(found, own[found.code]) if found.code in own else found for found in claimed]
-    return Outcome(ranked(kept, causes, blaming, explains), tuple(skipped))
+    return Outcome(ranked(kept, causes, blaming, explains, context.step_ns), tuple(skipped))
 
 
 def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:

@@ -77,9 +77,11 @@ def ranked(
     explained_by: Mapping[str, Sequence[str]],
     blaming: Container[str] = (),
     explains: Mapping[str, Sequence[str]] = _NONE,
+    step_ns: int = 0,
 ) -> tuple[Finding, ...]:
-    """Findings that name stragglers come first, then those with the largest gain. Findings without a gain come last:
-    advice before those about the trace, the most severe first.
+    """Findings that name stragglers come first, then those with the largest gain per step of ``step_ns`` or, without
+    a gain, the longest wait of a request. Those with neither come last: advice before those about the trace, the most
+    severe first.
 
     Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
     prediction precedes a bound that ``explains`` the same time: a loose bound is no larger gain.
@@ -92,7 +94,7 @@ def ranked(
                 foreseen[key] = max(foreseen.get(key, 0), found.gain.ns_per_step)
 
     def order(finding: Finding) -> tuple[bool, float, bool, bool, int, str, str, int]:
-        gain = -1.0 if finding.gain is None else finding.gain.ns_per_step
+        gain = weight_ns(finding, step_ns)
         if finding.gain and finding.gain.kind == "bound":
             same = max((foreseen.get((finding.rank, cause), 0) for cause in explains.get(finding.code, ())), default=0)
             if same < gain <= LOOSE * same:
@@ -103,6 +105,19 @@ def ranked(
         return (others, -gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
 
     return tuple(sorted(findings, key=order))
+
+
+def weight_ns(finding: Finding, step_ns: int) -> float:
+    """What ``finding`` is worth in a step of ``step_ns``: its gain, or else the share of the time that a request waits.
+
+    A pause takes nothing from the mean step if the fix only spreads it over many steps, but every request waits for it.
+    The evidence names that share ``waited_ratio``. Without either it is negative.
+    """
+    if finding.gain is not None:
+        return finding.gain.ns_per_step
+    waited = finding.evidence.get("waited_ratio")
+    known = isinstance(waited, (int, float)) and 0 < waited <= 1
+    return float(waited) * max(step_ns, 1) if known and waited else -1.0
 
 
 def led_by_largest(
@@ -122,7 +137,9 @@ def led_by_largest(
     alike = _SAME if first.gain.kind == "predicted" else _ALIKE
     if first.gain.ns_per_step > alike * lead.gain.ns_per_step:
         return tuple(findings)
-    return (lead, *(found for found in findings if found is not lead))
+    others = [found for found in findings if found is not lead]
+    at = others.index(first)
+    return (*others[:at], lead, *others[at:])
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
