@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perftool.model.report import Finding, Report
+from perftool.model.words import of_steps
 from perftool.units import format_ns, format_ratio
 
 _ORIGINS = ("handMade", "simulated")
@@ -10,7 +11,9 @@ _ORIGINS = ("handMade", "simulated")
 
 def finding_title(finding: Finding, report: Report) -> str:
     """A short title of a finding: the summary of its rule, or its name if the rule is unknown."""
-    return next((rule.summary for rule in report.rules if rule.code == finding.code), finding.name.replace("-", " "))
+    name = finding.name.replace("-", " ")
+    title = next((rule.summary for rule in report.rules if rule.code == finding.code), name)
+    return of_steps(title, report.run.step_word)
 
 
 def origins(report: Report) -> list[str]:

@@ -340,3 +340,12 @@ def test_what_to_change_first_is_not_accepted_yet() -> None:
     box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]
     assert re.findall(r'href="#(GAP90\d)"', box) == ["GAP902", "GAP903", "GAP904"]
     assert re.findall(r"<p>(.*?)</p>", box) == ["Do 2.", "Do 3.", "Do 4."]
+
+
+def test_a_page_of_a_serving_run_speaks_of_iterations() -> None:
+    report = analyze([str(LOG.parents[1] / "serving" / "one_process.json.gz")])
+    page = Outline(render_html(report, NO_PICTURES, interactive=False).decode())
+    # Reasons for rules that do not apply name tables of other runs.
+    spoken = [line for line in page.lines if re.search(r"\b(?:[Ss]teps?|training)\b", line)]
+
+    assert [line for line in spoken if not line.startswith("section ") and "the input shows no" not in line] == []

@@ -11,6 +11,7 @@ from perftool.engine.report.across_ranks import telling_ranks
 from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures, RankTimes
 from perftool.model.report import Report, Verdict
+from perftool.model.words import of_steps
 from perftool.reporters.colours import style_sheet
 from perftool.reporters.efficiency import efficiency_notes
 from perftool.reporters.html import view
@@ -80,6 +81,10 @@ class Page:
     def serving(self) -> list[str]:
         """What the iterations of a serving engine show; empty for any other run."""
         return list(server_lines(self.report))
+
+    def of_steps(self, text: str) -> str:
+        """``text``, which speaks of steps, in the run's word for them."""
+        return of_steps(text, self.report.run.step_word)
 
     @property
     def begin_ns(self) -> int:

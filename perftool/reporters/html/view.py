@@ -13,7 +13,7 @@ from perftool.model.choices import SEVERITIES
 from perftool.model.pictures import Pictures
 from perftool.model.report import Finding, Metric, Report, Source
 from perftool.model.rule import Rule
-from perftool.model.words import kind_label
+from perftool.model.words import kind_label, of_steps
 from perftool.reporters.html.timeline import DrawnTimeline, draw
 from perftool.reporters.labels import format_metric, listed_metrics
 from perftool.reporters.naming import step_time, steps_text
@@ -110,7 +110,7 @@ def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
                 finding=finding,
                 elsewhere=tuple(report.findings[at] for at in rest),
                 rule=next((rule for rule in report.rules if rule.code == finding.code), None),
-                evidence=evidence_of(finding),
+                evidence=tuple((of_steps(label, report.run.step_word), value) for label, value in evidence_of(finding)),
                 timeline=draw(timeline) if timeline else None,
                 opened=number <= OPEN_FINDINGS,
                 sources=tuple(_shown_source(source) for source in finding.location.sources),
