@@ -35,7 +35,7 @@ CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked pre
 # What a finding needs to name; the whole list may hold keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
-    r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size)"
+    r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size|enforce_eager)"
     r"'?(?:=|: )(?P<value>[\w.]{1,40})"
 )
 
