@@ -164,7 +164,8 @@ def test_events_and_settings() -> None:
         "VLLM_PROMPT_BS_BUCKET_MIN=4 will be overwritten!",
         "INFO 09-17 06:30:09 [w.py:1] Warmup finished in 184 secs, allocated 12.3 GiB of device memory",
         "(EngineCore_DP0 pid=7) INFO 11-23 14:08:20 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
-        "model='m', api_key='s', enable_prefix_caching=False, tensor_parallel_size=2, enforce_eager=True, chunked_prefill_enabled=True",
+        "model='m', api_key='s', enable_prefix_caching=False, tensor_parallel_size=2, enforce_eager=True, "
+        "chunked_prefill_enabled=True",
         "(APIServer pid=7) INFO 11-23 14:08:20 [u.py:286] non-default args: {'max_num_seqs': 64, 'api_key': 'secret'}",
     )
     assert [(one.kind, one.name, one.value) for one in found.events if one.kind != "model"] == [
