@@ -62,7 +62,9 @@ def facts(report: Report) -> list[str]:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
         after = f" after {early} of warm-up" if early else ""
         average, time = step_time(report)
-        known.append(f"{steps_text(report, round(steps))}{after}, {average} {time}")
+        single = round(steps) == 1 and len(report.ranks) == 1
+        length = f" of {time}{after}" if single else f"{after}, {average} {time}"
+        known.append(f"{steps_text(report, round(steps))}{length}")
     elif window is not None:
         known.append(f"{format_metric(summary['window_ms'])} without steps")
     busy = summary["device_busy_ratio"].value

@@ -39,7 +39,7 @@ _MISSING = "TRC107"
 _EMPTY = "TRC112"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
-    "Most events of the recording are missing, so neither idle time nor gains can be told: record again, whole, "
+    "Most events of the recording are missing, so idle time and gains are unknown: record again, whole, "
     "without sampling or filtering."
 )
 _UNSEEN = (
