@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perftool.engine import analysis
 from perftool.engine.ranks.schedule import Progress
-from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import shipped_rules
 from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
 from perftool.errors import QueryError
 from perftool.model.inputs import InputFile
@@ -57,7 +57,7 @@ class Trace:
     @cached_property
     def _report(self) -> Report:
         """What slows the run down, by the shipped rules; made from the tables on first use."""
-        return analysis.report_on(self._store, load_pack(builtin_folder()))
+        return analysis.report_on(self._store, shipped_rules())
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
@@ -136,7 +136,7 @@ def whatif(
     RuleError for an unknown rule, PerfToolError for a change that matches nothing in the steps, InputError like
     ``analyze``.
     """
-    known = tuple(rules) if rules is not None else load_pack(builtin_folder())
+    known = tuple(rules) if rules is not None else shipped_rules()
     chosen = rules_named(fixes, known)
     tasks = [
         *(parse_scale(f"{tasks}={factor}") for tasks, factor in (scale or {}).items()),

@@ -282,7 +282,7 @@ def analyzed(desk: Desk, path: str, findings: int) -> dict[str, Any]:
 
 def explained(code: str) -> dict[str, Any]:
     """The texts of a rule or a table, or the columns of all tables for ``tables``. Raises RuleError for others."""
-    from perftool.engine.rules.pack import builtin_folder, load_pack
+    from perftool.engine.rules.pack import shipped_rules
     from perftool.engine.what_if import rules_named
     from perftool.store.catalog import public_tables
 
@@ -292,7 +292,7 @@ def explained(code: str) -> dict[str, Any]:
     if table := tables.get(code):
         meanings = {one.name: f"{one.type}: {one.meaning}" for one in table.columns}
         return small({"table": code, "meaning": table.description, "columns": meanings})
-    (rule,) = rules_named([code], load_pack(builtin_folder()))
+    (rule,) = rules_named([code], shipped_rules())
     return small({"code": rule.code, "summary": rule.summary, "why": rule.why, "fix": dict(rule.fix.texts)})
 
 

@@ -18,7 +18,7 @@ from perftool.engine.report.compose import compose, conclude_only, read_texts, r
 from perftool.engine.report.verdict import VerdictInput, verdict
 from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
-from perftool.engine.rules.pack import builtin_folder, load_pack
+from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.report import Device, NotApplicable, Report
@@ -245,7 +245,7 @@ def analyze(
     Raises InputError when no file can be read, and when named traces are of several runs unless ``as_one_run`` is set
     or ``run`` names one of them. An unreadable file among others is a TRC000 finding.
     """
-    chosen = list(rules) if rules is not None else load_pack(builtin_folder())
+    chosen = list(rules) if rules is not None else shipped_rules()
     inputs = replace(find_inputs(paths, logs, as_one_run=as_one_run, run=run), device=device)
     with analysed(inputs, chosen, schedule, progress) as opened:
         return opened.report
