@@ -304,20 +304,20 @@ class Rank:
 
     # What is left of it.
 
-    def events(self, clock: float, steps: int | None = None) -> list[dict[str, Any]]:
-        """Its trace, of the first ``steps`` recorded ones (None: of all)."""
-        begins, ends = self.world.begins, self.world.ends
+    def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
+        """Its trace, of the first ``steps`` recorded ones (None: of all), by a clock that gains ``drift`` us each us."""
+        begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
         # It shows device work after the begin of the recording even if it was launched before.
         since = begins[self._marks[1][0]]
         return [
             {"ph": "X", "cat": one.cat, "name": one.name, "pid": one.lane[0], "tid": one.lane[1],
-             "ts": round(begins[one.begin] + clock, 3), "dur": round(ends[one.end] - begins[one.begin], 3),
+             "ts": round(rate * begins[one.begin] + clock, 3), "dur": round(rate * (ends[one.end] - begins[one.begin]), 3),
              **({"args": one.args} if one.args else {})}
             for one in self.slices if since <= begins[one.begin] < until
         ]  # fmt: skip
 
-    def document(self, ranks: int, clock: float, steps: int | None = None) -> bytes:
+    def document(self, ranks: int, clock: float, steps: int | None = None, drift: float = 0.0) -> bytes:
         config = [
             {"pg_name": group.name, "pg_desc": group.role, "pg_size": len(group.ranks), "ranks": list(group.ranks),
              "backend_config": "cuda:nccl"}
@@ -332,7 +332,7 @@ class Rank:
         }
         devices = [{"id": self.number % RANKS_PER_HOST, "name": "NVIDIA A100-SXM4-80GB"}]
         return orjson.dumps(
-            {"distributedInfo": info, "deviceProperties": devices, "traceEvents": self.events(clock, steps)}
+            {"distributedInfo": info, "deviceProperties": devices, "traceEvents": self.events(clock, steps, drift)}
         )
 
     def last_of(self, step: int) -> float:
@@ -393,11 +393,13 @@ class Simulated:
 
     def write(
         self, folder: Path, *, clocks: bool = True, leave_out: Sequence[int] = (),
-        steps: Mapping[int, int] = MappingProxyType({}),
+        steps: Mapping[int, int] = MappingProxyType({}), kept: Mapping[int, float] = MappingProxyType({}),
+        drift: float = 0.0,
     ) -> None:  # fmt: skip
-        """A file for each rank in the folder of its host; every clock differs by up to 40 ms.
+        """A file for each rank in the folder of its host; every clock differs by up to 40 ms, and its rate by up to
+        ``drift``.
 
-        Of the ranks in ``steps`` only so many steps were recorded.
+        Of the ranks in ``steps`` only so many steps were recorded, of the files in ``kept`` only that share is left.
         """
         for rank in self.ranks:
             if rank.number in leave_out:
@@ -405,9 +407,10 @@ class Simulated:
             host = folder / f"node{rank.number // RANKS_PER_HOST:03d}"
             host.mkdir(exist_ok=True)
             clock = 1e9 + (random.Random(f"clock {rank.number}").uniform(-40_000, 40_000) if clocks else 0.0)
-            (host / f"rank{rank.number}.json").write_bytes(
-                rank.document(self.layout.ranks, clock, steps.get(rank.number))
-            )
+            rate = random.Random(f"rate {rank.number}").uniform(-drift, drift)
+            text = rank.document(self.layout.ranks, clock, steps.get(rank.number), rate)
+            left = round(kept.get(rank.number, 1.0) * len(text))
+            (host / f"rank{rank.number}.json").write_bytes(text[:left])
 
 
 def listed(ranks: Sequence[int]) -> str:
