@@ -26,6 +26,11 @@ _WORDS = {
     "compile": "compiling takes {own} there, on {others} {usual}",
     "host": "its device waits {own} for its host, that of {others} {usual}",
 }
+# Where the CPU is the device.
+_CPU_WORDS = {
+    "compute": "its ops compute {own}, those of {others} {usual}",
+    "host": "no op computes there for {own}, on {others} for {usual}",
+}
 _UNKNOWN = "the traces do not show what it does longer than {others}"
 
 
@@ -145,15 +150,18 @@ class Telling(Lateness):
             words = [self._why(one, steps, cause, others) for one, cause in zip(each, causes, strict=True)]
             return "; ".join(f"on rank {one.ranks[0]} {text}" for one, text in zip(each, words, strict=True))
         slowdown = slowdown_of(self.store, late.ranks, self.ranks) if told[0] == "compute" else None
-        text = why_text(*told, others) + (f" ({slowdown.words})" if slowdown else "")
+        text = why_text(*told, others, cpu=self.cpu)
+        if slowdown:
+            text += f" ({slowdown.words.replace('kernels', 'ops') if self.cpu else slowdown.words})"
         return text.replace("its ", "their ") if len(late.ranks) > 1 else text
 
     def _others(self, ranks: Sequence[int]) -> str:
         return "the other rank" if len(self.ranks) == 2 and len(ranks) == 1 else "the median rank"
 
 
-def why_text(cause: str | None, own: float, usual: float, others: str) -> str:
-    words = _UNKNOWN if cause is None else _WORDS[cause]
+def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
+    """What takes ``own`` ns instead of ``usual``; on ranks whose device is the ``cpu``."""
+    words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 
 

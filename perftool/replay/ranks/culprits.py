@@ -16,6 +16,8 @@ from perftool.units import format_ns, ranks_text
 
 # Up to this many ranks that are late together, each is tried alone.
 _MOST_TRIED = 32
+# Where all ranks are late by chance, one of two is in most steps: a named one has this many times the others' excess.
+_STEADY = 3.0
 # A group's collectives are slow if they take this much longer than others; topologies differ by less.
 _SLOW_LINK = 1.5
 
@@ -52,6 +54,7 @@ class _Search(Telling):
         for _ in range(3):
             often = self.late_at(found).sum(axis=1) > len(self.steps) / 2
             more = [rank for rank, late in zip(self.ranks, often.tolist(), strict=True) if late]
+            more = self._steady(more, found)
             if not more or len(found) + len(more) > len(self.ranks) / 2:
                 break
             both = self.saved(Late((*found, *more)))
@@ -60,6 +63,13 @@ class _Search(Telling):
                 break
             found, saved = sorted([*found, *more]), both
         return self._needed(Late(tuple(found))) if found else None
+
+    def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
+        """Those of ``late`` whose whole excess is no chance, by that of the ranks in neither ``late`` nor ``found``."""
+        wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
+        rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
+        usual = float(np.median(rest)) if rest else 0.0
+        return [rank for rank in late if wholes[rank] >= _STEADY * usual]
 
     def _needed(self, late: Late) -> Late:
         """``late`` without the ranks that cost nothing."""
@@ -204,7 +214,7 @@ class _Search(Telling):
             sum(values) // len(known)
             for values in ([row.own_ns or 0 for row in known], [row.median_ns or 0 for row in known])
         )
-        why = why_text(cause, own, usual, "the median rank")
+        why = why_text(cause, own, usual, "the median rank", cpu=self.cpu)
         names = ", ".join(self.named(row.late_ranks)[2] for row in known[:6]) + (" ..." if len(known) > 6 else "")
         replayed = self.saved_each([changes])[0]
         trusted = self.model.why_not is None and self.agree(replayed, estimate, estimate)

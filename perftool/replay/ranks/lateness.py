@@ -46,6 +46,11 @@ class Lateness:
         }
 
     @cached_property
+    def cpu(self) -> bool:
+        """Whether the CPU is the device of the ranks."""
+        return bool(self.store.select("SELECT 1 FROM _cpu_runs LIMIT 1"))
+
+    @cached_property
     def excess(self) -> Floats:
         """The additional own time of each rank (row) in each step (column) compared with the median rank, in ns."""
         return self.by_step(self.meetings.arrivals.excess)

@@ -13,10 +13,8 @@ from perftool.store.trace_store import TraceStore
 
 # Each costs some ten microseconds, and each arrival at one two hundred bytes.
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
-TABLES = ("_collective_matches", "_rank_stretches", "clocks", "windows", "steps", "gain_limits", "_rank_totals")
-_MET = """
-m.side = 'device' AND m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL
-"""
+TABLES = ("_collective_matches", "_rank_stretches", "clocks", "windows", "steps", "gain_limits", "_cpu_runs")
+_MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
 # The steps that all ranks have; a rank whose recording was cut off early, and that has few of them, is left out.
 _STEPS = f"""
 WITH met AS (
@@ -32,7 +30,7 @@ FROM steps AS s WHERE s.rank IN (FROM enough) AND s.step IN (FROM shared) AND NO
 s.rank
 """
 _RANKS = """
-SELECT p.rank, p.ts, p."end", c.offset_ns, coalesce(1 - l.device_ratio, 0) AS host_share
+SELECT p.rank, p.ts, p."end", c.offset_ns, CASE WHEN p.rank IN (SELECT rank FROM _cpu_runs) THEN 0 ELSE coalesce(1 - l.device_ratio, 0) END AS host_share
 FROM (SELECT unnest($ranks::INTEGER[]) AS rank, unnest($begins::BIGINT[]) AS ts, unnest($ends::BIGINT[]) AS "end") AS p
 JOIN clocks AS c USING (rank) LEFT JOIN gain_limits AS l USING (rank) ORDER BY p.rank
 """

@@ -23,7 +23,7 @@
 -- column overlapped_ns: BIGINT, collectives.overlapped_ns
 -- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0
 WITH placed AS (
-    SELECT c.rank, s.step, c.side, c.group_name, c.ts, c.dur, c."end", c.track, c.ready, c.overlapped_ns, c.operation,
+    SELECT c.rank, s.step, c.side, c.group_name, c.ts, c.dur, c."end", c.track, c.ready, c.overlapped_ns, c.operation, c.together,
            c.source IS NOT NULL AS passed, CASE WHEN c.source = c.rank THEN 1 WHEN passed THEN 2 ELSE 0 END AS sends,
            CASE WHEN passed THEN 'send_receive' ELSE c.name END AS name,
            CASE WHEN passed THEN '[' || c.source || ', ' || c.target || ']' ELSE c.members END AS members,
@@ -44,6 +44,6 @@ compared AS (
 )
 SELECT dense_rank() OVER (ORDER BY step, side, group_name, members, name, bytes, nth) AS match,
        rank, step, side, group_name, members, group_size, name, operation, bytes,
-       coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier', 'send_receive'), false) AS ends_together,
+       together AND coalesce(operation IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier', 'send_receive'), false) AS ends_together,
        ts, dur, "end", track, ready, overlapped_ns, sends
 FROM compared WHERE ranks > 1 AND agreed

@@ -15,8 +15,9 @@
 -- column group_size: BIGINT, number of its ranks, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, by its name; NULL for others
--- column overlapped_ns: BIGINT, part of it during which compute ran on the same device
--- column track: BIGINT, stream it ran on; NULL on the host
+-- column together: BOOLEAN, it lasts until the last of its ranks has arrived; a call on the host may only launch it
+-- column overlapped_ns: BIGINT, part of it during which compute ran on the same device; NULL where the trace does not show the device
+-- column track: BIGINT, stream or host thread that it ran on
 -- column ready: BIGINT, time when this rank had finished the work it was launched behind, in ns; NULL where the trace does not show that
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank
@@ -24,7 +25,7 @@ WITH device AS (
     SELECT id, rank, 'device' AS side, name AS kernel, op_name, ts, "end", track, launch FROM device_ops WHERE kind = 'collective' AND valid
 ),
 host AS (
-    SELECT id, rank, 'host' AS side, name AS kernel, NULL AS op_name, ts, "end", NULL AS track, NULL AS launch FROM _communication
+    SELECT id, rank, 'host' AS side, name AS kernel, NULL AS op_name, ts, "end", track, NULL AS launch FROM _communication
     WHERE name IN (SELECT name FROM roles WHERE role = 'host_collective') OR rank NOT IN (SELECT rank FROM device)
 ),
 telling_ops AS (
@@ -73,8 +74,7 @@ computing AS (
     FROM interval_union(compute)
 ),
 edges AS (
-    SELECT id, rank, ts AS t, -1 AS sign FROM every WHERE side = 'device'
-    UNION ALL SELECT id, rank, "end", 1 FROM every WHERE side = 'device'
+    SELECT id, rank, ts AS t, -1 AS sign FROM every UNION ALL SELECT id, rank, "end", 1 FROM every
 ),
 hidden AS (
     SELECT e.id, sum(e.sign * (c.before + least(e.t, c."end") - c.ts))::BIGINT AS ns
@@ -94,7 +94,8 @@ SELECT e.id, e.rank, e.side, e.name,
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
            WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
        e.group_name, e.members, e.group_size, e.dtype, o.operation,
-       CASE WHEN e.side = 'device' THEN coalesce(h.ns, 0) END AS overlapped_ns,
+       e.side = 'device' OR e.name IN (SELECT name FROM roles WHERE role = 'host_collective') AS together,
+       CASE WHEN e.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(h.ns, 0) END AS overlapped_ns,
        e.track, b.ready,
        CASE WHEN e.target IS NOT NULL THEN e.rank ELSE e.source END AS source,
        CASE WHEN e.source IS NOT NULL THEN e.rank ELSE e.target END AS target

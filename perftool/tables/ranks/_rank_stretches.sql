@@ -33,18 +33,39 @@ moments AS (
 ),
 reduced AS (
     SELECT c.rank, c.ts, c."end" FROM collectives AS c JOIN windows AS w ON w.rank = c.rank AND c."end" > w.ts AND c.ts < w."end"
-    WHERE c.side = 'device'
+    WHERE c.together
 ),
-islands AS (SELECT rank, ts, "end" FROM moments WHERE device = 'communication'),
+-- Where the host reduces (gloo), it computes nothing while its threads wait for collectives. Shorter pauses than that of
+-- a replay are none.
+hosts AS (
+    SELECT rank, 0 AS class, ts, "end" FROM collectives WHERE together AND side = 'host'
+    UNION ALL SELECT rank, 1, ts, "end" FROM gap_causes WHERE cause = 'collective'
+),
+united AS (SELECT * FROM interval_union(hosts)),
+swept AS (SELECT rank, ts, "end", mask = 3 AND "end" - ts >= 20000 AS waits FROM interval_sweep(united) WHERE mask >= 2),
+islands AS (
+    SELECT rank, ts, "end", true AS device FROM moments WHERE device = 'communication'
+    UNION ALL SELECT rank, ts, "end", false FROM swept WHERE waits
+),
 -- The delays are the limits of a rank's replay for work after another stream, a launch and a wait. Times are rounded,
 -- some to the microsecond: work may seem to begin before its predecessor ends.
-released AS (
-    SELECT i.rank, i.ts, i."end", c."end" AS collective_end FROM islands AS i
-    ASOF JOIN reduced AS c ON c.rank = i.rank AND i."end" + 2000 > c."end"
+followed AS (
+    SELECT i.*, c."end" AS over, n."end" AS next_end,
+           i."end" - c."end" <= 25000
+           AND (coalesce(d.ts - i."end" <= 50000, false)
+                OR coalesce(y."end" >= i."end" AND y."end" - i."end" <= 100000, false)) AS at_once
+    FROM islands AS i
+    ASOF LEFT JOIN reduced AS c ON c.rank = i.rank AND i."end" + 2000 > c."end"
+    ASOF LEFT JOIN reduced AS n ON n.rank = i.rank AND i."end" <= n."end"
     ASOF LEFT JOIN (SELECT rank, ts FROM device_ops WHERE valid) AS d ON d.rank = i.rank AND i."end" <= d.ts
     ASOF LEFT JOIN (SELECT rank, ts, "end" FROM syncs) AS y ON y.rank = i.rank AND i."end" >= y.ts
-    WHERE c."end" > i.ts AND i."end" - c."end" <= 25000
-        AND (coalesce(d.ts - i."end" <= 50000, false) OR coalesce(y."end" >= i."end" AND y."end" - i."end" <= 100000, false))
+),
+-- A host goes on as soon as another thread has its result; that thread may record its end up to a turn on a core later.
+released AS (
+    SELECT rank, ts, "end",
+           CASE WHEN over > ts AND (NOT device OR at_once) THEN over
+                WHEN NOT device AND next_end - "end" <= 1000000 THEN next_end END AS collective_end
+    FROM followed WHERE collective_end IS NOT NULL
 ),
 points AS (
     SELECT r.rank, r.ts AS t FROM reduced AS r JOIN windows AS w ON w.rank = r.rank AND r.ts >= w.ts
@@ -60,6 +81,8 @@ working AS (
     UNION ALL
     SELECT rank, CASE WHEN cause IN ('dataloader', 'compile', 'copy') THEN cause ELSE 'host' END, ts, "end"
     FROM gap_causes WHERE cause NOT IN ('collective', 'sync', 'queued', 'launch_latency', 'unknown')
+    -- The host launches collectives.
+    UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
 -- The total of each cause before each piece of work, so that the total up to any moment takes one lookup.
 so_far AS (

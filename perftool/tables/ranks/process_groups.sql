@@ -3,8 +3,8 @@
 -- On the last rank to arrive, a collective takes only the time on the wire; the excess on other ranks is waiting. In a
 -- pipeline the group consists of all ranks that send to each other.
 --
--- needs: _collective_matches, _group_roles, ranks
--- empty without: _collective_matches
+-- needs: _collective_waits, _group_roles, ranks
+-- empty without: _collective_waits
 -- column role: VARCHAR, its description in the recordings (tp, dp, ...); else by its shape: all, inner (neighbours), outer (every n-th rank) or group
 -- column named: BOOLEAN, whether the recordings give the role
 -- column group_name: VARCHAR, process group, when recorded
@@ -14,9 +14,9 @@
 -- column wire_ns: BIGINT, time on the wire per step
 -- column waited_ns: BIGINT, mean time per step that a rank waits for others there
 WITH calls AS (
-    SELECT match, min(group_name) AS group_name, list(rank ORDER BY rank) AS pair, bool_or(sends > 0) AS passes,
-           min(dur) AS wire_ns, sum(dur) - count(*) * min(dur) AS waited_ns
-    FROM _collective_matches WHERE step IS NOT NULL AND ends_together AND side = 'device' GROUP BY match
+    SELECT match, min(group_name) AS group_name, list(rank ORDER BY rank) AS pair, bool_or(passes) AS passes,
+           min(wire_ns) AS wire_ns, sum(waited_ns) AS waited_ns
+    FROM _collective_waits WHERE step IS NOT NULL AND ends_together GROUP BY match
 ),
 chains AS (
     SELECT group_name, list_sort(list(DISTINCT rank)) AS ranks
@@ -27,7 +27,7 @@ groups AS (
            sum(c.wire_ns) AS wire_ns, sum(c.waited_ns) AS waited_ns
     FROM calls AS c LEFT JOIN chains AS p ON c.passes AND p.group_name = c.group_name GROUP BY ALL
 ),
-whole AS (SELECT count(DISTINCT rank) AS ranks, count(DISTINCT step) AS steps FROM _collective_matches WHERE step IS NOT NULL),
+whole AS (SELECT count(DISTINCT rank) AS ranks, count(DISTINCT step) AS steps FROM _collective_waits WHERE step IS NOT NULL),
 shaped AS (
     SELECT g.*, w.steps, CASE WHEN len(g.ranks) = w.ranks THEN 'all'
                               WHEN g.ranks[-1] - g.ranks[1] = len(g.ranks) - 1 THEN 'inner'

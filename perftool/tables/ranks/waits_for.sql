@@ -1,25 +1,19 @@
 -- One row per rank, role of a process group and rank that arrived last at their collectives: who waits for whom.
 --
--- needs: _collective_matches, process_groups
--- empty without: _collective_matches
+-- needs: _collective_waits, process_groups
+-- empty without: _collective_waits
 -- column rank: INTEGER, the rank that waits
 -- column role: VARCHAR, process_groups.role
 -- column last_rank: INTEGER, the rank that arrived last: it spent least time in the collective
 -- column collectives: BIGINT, number of collectives, of all steps
 -- column waited_ns: BIGINT, mean waiting per step
 -- column exposed_ns: BIGINT, the part of it that no compute can hide, as in arrivals
-WITH compared AS (
-    SELECT m.rank, m.match, m.step, m.group_name, m.overlapped_ns, m.dur - min(m.dur) OVER w AS waited_ns,
-           arg_min(m.rank, (m.dur, m.rank)) OVER w AS last_rank
-    FROM _collective_matches AS m WHERE m.step IS NOT NULL AND m.ends_together AND m.side = 'device'
-    WINDOW w AS (PARTITION BY m.match)
-),
-lengths AS (SELECT rank, count(DISTINCT step) AS steps FROM compared GROUP BY rank),
+WITH met AS (SELECT * FROM _collective_waits WHERE step IS NOT NULL AND ends_together),
+lengths AS (SELECT rank, count(DISTINCT step) AS steps FROM met GROUP BY rank),
 roles AS (SELECT DISTINCT group_name, role, unnest(ranks) AS rank FROM process_groups)
 SELECT c.rank, r.role, c.last_rank, count(DISTINCT c.match) AS collectives,
-       (sum(c.waited_ns) / max(l.steps))::BIGINT AS waited_ns,
-       (sum(greatest(c.waited_ns - c.overlapped_ns, 0)) / max(l.steps))::BIGINT AS exposed_ns
-FROM compared AS c JOIN lengths AS l USING (rank)
+       (sum(c.waited_ns) / max(l.steps))::BIGINT AS waited_ns, (sum(c.exposed_ns) / max(l.steps))::BIGINT AS exposed_ns
+FROM met AS c JOIN lengths AS l USING (rank)
 JOIN roles AS r ON r.rank = c.rank AND r.group_name IS NOT DISTINCT FROM c.group_name
 WHERE c.last_rank <> c.rank
 GROUP BY c.rank, r.role, c.last_rank

@@ -1,0 +1,39 @@
+-- The waiting of each rank in each collective recorded on several ranks. A collective takes least time on the last rank
+-- to arrive, so the excess on other ranks is waiting. Lengths need no common clock; clocks only expose false matches.
+--
+-- needs: _collective_matches, clocks
+-- empty without: _collective_matches
+-- column match: BIGINT, identifies the collective
+-- column rank: INTEGER, distributed rank
+-- column step: INTEGER, number of the step; NULL when the recording has no steps
+-- column side: VARCHAR, 'device' or 'host'
+-- column group_name: VARCHAR, process group, when recorded
+-- column members: VARCHAR, its ranks, when recorded
+-- column ends_together: BOOLEAN, no rank can leave it before all have arrived
+-- column passes: BOOLEAN, it is a send and its receive
+-- column wire_ns: BIGINT, its time on the rank that waits least
+-- column waited_ns: BIGINT, the waiting of this rank, except while it also waits in an earlier collective of the group
+-- column exposed_ns: BIGINT, the part of it that no compute can hide: the waiting beyond the work that ran during the collective
+-- column place: BIGINT, 1 for the rank that waits least, and so on
+-- column ranks: BIGINT, number of the ranks that show it
+-- column last_rank: INTEGER, the rank that waits least: it arrived last
+WITH compared AS (
+    SELECT m.*, min(m.dur) OVER together AS shortest, count(c.offset_ns) OVER together = count(*) OVER together AS comparable,
+           max(m.ts + c.offset_ns) OVER together - min(m."end" + c.offset_ns) OVER together AS apart_ns,
+           1000 + 4 * max(c.spread_ns) OVER together AS tolerance_ns,
+           row_number() OVER (PARTITION BY m.match ORDER BY m.dur, m.rank) AS place, count(*) OVER together AS ranks,
+           arg_min(m.rank, (m.dur, m.rank)) OVER together AS last_rank
+    FROM _collective_matches AS m JOIN clocks AS c USING (rank) WINDOW together AS (PARTITION BY m.match)
+),
+waiting AS (
+    SELECT *, ts + dur - shortest AS until,
+           max(until) OVER (PARTITION BY rank, step, side, group_name ORDER BY ts, match
+                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM compared
+    -- No rank can leave a collective before the last one has arrived.
+    WHERE NOT (comparable AND ends_together AND apart_ns > tolerance_ns)
+)
+SELECT match, rank, step, side, group_name, members, ends_together, sends > 0 AS passes, shortest AS wire_ns,
+       greatest(until - greatest(ts, coalesce(before, ts)), 0) AS waited_ns,
+       greatest(waited_ns - coalesce(overlapped_ns, 0), 0) AS exposed_ns, place, ranks, last_rank
+FROM waiting
