@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,13 @@ Columns = Mapping[str, Any]
 
 
 def arrivals_of(
-    found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]]
-) -> tuple[Arrivals, dict[int, int]]:
-    """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank."""
+    found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
+    bereft: Container[int] = (),
+) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
+    """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
+
+    ``bereft`` are ranks of which no other one of their stage is recorded.
+    """
     all_of = _comings(found, ranks, steps)
     come = _Come(all_of)
     for at, who in enumerate(ranks["rank"].tolist()):
@@ -27,7 +31,7 @@ def arrivals_of(
         parts = {name: values[low:high] for name, values in stretches.items()}
         come.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
-    peers, roles = peers_of(all_of, kind, come.orders, stages)
+    peers, roles = peers_of(all_of, kind, come.orders, stages, bereft)
     # Work after the last collective makes no recorded rank wait.
     usual = usual_of(all_of, come.work, peers, roles, come.orders)
     compared = {

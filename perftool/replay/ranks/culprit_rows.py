@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from perftool.replay.ranks.kernels import slowdown_of
-from perftool.replay.ranks.lateness import LEAST, Late, Lateness
+from perftool.replay.ranks.lateness import Late, Lateness
 from perftool.replay.ranks.meetings import CAUSES, Less
+from perftool.replay.ranks.reading import LEAST
 from perftool.units import format_ns, ranks_text
 
 # The two estimates agree when they differ by a tenth, or by a hundredth of the step.

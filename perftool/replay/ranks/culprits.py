@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from perftool.replay.ranks.culprit_rows import CulpritRow, Telling, why_text
-from perftool.replay.ranks.lateness import LEAST, Late
+from perftool.replay.ranks.lateness import Late
 from perftool.replay.ranks.meetings import Less
 from perftool.replay.ranks.model import run_model_of
+from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, ranks_text
 

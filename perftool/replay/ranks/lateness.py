@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from perftool.replay.ranks.meetings import Floats, Less, Meetings
 from perftool.replay.ranks.model import RunModel
+from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 
-# Ranks never take equally long: smaller shares of a step are ignored.
-LEAST = 0.02
 # A rank that is late by half as much as the latest one is late together with it.
 _TOGETHER = 0.5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,21 +28,26 @@ class Comings:
 
 
 def peers_of(
-    all_of: Comings, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]]
-) -> tuple[Int64s, dict[int, int]]:
+    all_of: Comings, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
+    bereft: Container[int],
+) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
     """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
 
-    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline.
+    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline. The ``bereft``,
+    of whose stage no other rank is recorded, are compared with those of another stage that make at least their calls.
     """
     stage_of = {rank: place for place, members in stages.items() for rank in members}
+    calls = {int(all_of.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
     roles: dict[tuple[int | None, bytes], int] = {}
+    role_of = {rank: roles.setdefault((stage_of.get(rank), calls[rank].tobytes()), len(roles)) for rank in calls}
+    for rank in [one for one in role_of if one in bereft]:
+        mine = calls[rank] > 0
+        alike = [one for one in calls if one != rank and (calls[one][mine] == calls[rank][mine]).all()]
+        role_of[rank] = role_of[min(alike, default=rank)]
     keys: dict[tuple[int, ...], int] = {}
     numbers = np.zeros(len(kind), dtype=np.int64)
-    role_of: dict[int, int] = {}
     for order in orders:
-        rank = int(all_of.rank[order[0]])
-        key = (stage_of.get(rank), np.bincount(kind[order]).tobytes())
-        role = role_of[rank] = roles.setdefault(key, len(roles))
+        role = role_of[int(all_of.rank[order[0]])]
         seen: dict[tuple[int, int], int] = {}
         for at, step, what in zip(order.tolist(), all_of.step[order].tolist(), kind[order].tolist(), strict=True):
             nth = seen[step, what] = seen.get((step, what), 0) + 1

@@ -13,15 +13,32 @@ from perftool.store.trace_store import TraceStore
 
 # Each costs some ten microseconds, and each arrival at one two hundred bytes.
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
-TABLES = ("_collective_matches", "_rank_stretches", "clocks", "windows", "steps", "gain_limits", "_cpu_runs")
+TABLES = (
+    "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
+    "gain_limits", "_cpu_runs",
+)  # fmt: skip
+# Ranks never take equally long: smaller shares of a step are ignored.
+LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
-# The steps that all ranks have; a rank whose recording was cut off early, and that has few of them, is left out.
+# The steps that all ranks have; a rank whose recording was cut off early, and that has few of them, is left out, unless
+# the others wait for it.
 _STEPS = f"""
 WITH met AS (
     SELECT DISTINCT m.rank, m.step FROM _collective_matches AS m JOIN clocks AS c USING (rank) WHERE {_MET}
 ),
 counted AS (SELECT rank, count(*) AS steps FROM met GROUP BY rank),
-enough AS (SELECT rank FROM counted WHERE 2 * steps >= (SELECT median(steps) FROM counted)),
+waited AS (
+    SELECT rank, sum(waited_ns) / count(DISTINCT step) AS ns FROM _collective_waits
+    WHERE ends_together AND step IS NOT NULL GROUP BY rank
+),
+usual AS (
+    SELECT (SELECT median(steps) FROM counted) AS steps, (SELECT median(ns) FROM waited) AS ns,
+           (SELECT median("end" - ts) FROM steps WHERE NOT partial) AS step_ns
+),
+enough AS (
+    SELECT c.rank FROM counted AS c JOIN waited AS w USING (rank) CROSS JOIN usual AS u
+    WHERE 2 * c.steps >= u.steps OR (2 * w.ns < u.ns AND u.ns - w.ns > $least * u.step_ns)
+),
 shared AS (
     SELECT step FROM met WHERE rank IN (FROM enough) GROUP BY step HAVING count(*) = (SELECT count(*) FROM enough)
 )
@@ -30,7 +47,8 @@ FROM steps AS s WHERE s.rank IN (FROM enough) AND s.step IN (FROM shared) AND NO
 s.rank
 """
 _RANKS = """
-SELECT p.rank, p.ts, p."end", c.offset_ns, CASE WHEN p.rank IN (SELECT rank FROM _cpu_runs) THEN 0 ELSE coalesce(1 - l.device_ratio, 0) END AS host_share
+SELECT p.rank, p.ts, p."end", c.offset_ns,
+       CASE WHEN p.rank IN (SELECT rank FROM _cpu_runs) THEN 0 ELSE coalesce(1 - l.device_ratio, 0) END AS host_share
 FROM (SELECT unnest($ranks::INTEGER[]) AS rank, unnest($begins::BIGINT[]) AS ts, unnest($ends::BIGINT[]) AS "end") AS p
 JOIN clocks AS c USING (rank) LEFT JOIN gain_limits AS l USING (rank) ORDER BY p.rank
 """
@@ -53,6 +71,7 @@ SELECT DISTINCT dense_rank() OVER (ORDER BY m.group_name, m.members) AS lane, m.
 FROM _collective_matches AS m JOIN clocks AS c USING (rank)
 WHERE {_MET} AND m.rank IN (SELECT unnest($ranks::INTEGER[])) AND m.step IN (SELECT unnest($steps::INTEGER[]))
 """
+_PASSES = "SELECT DISTINCT source, target FROM collectives WHERE source <> target ORDER BY source, target"
 _STRETCHES = f"""
 SELECT rank, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
        compute_ns, copy_ns, dataloader_ns, compile_ns, host_ns
@@ -63,7 +82,7 @@ FROM _rank_stretches ORDER BY rank, ts
 def read_meetings(store: TraceStore) -> Meetings | str:
     """The meetings of the ranks of ``store``, or one sentence why their steps are not replayed together."""
     store.build(TABLES)
-    spans = store.select(_STEPS)
+    spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
         return "no collective of several ranks shows on their devices"
     unsteady = store.select("SELECT unsteady FROM gain_limits WHERE unsteady IS NOT NULL ORDER BY rank LIMIT 1")
@@ -80,19 +99,24 @@ def read_meetings(store: TraceStore) -> Meetings | str:
     groups = {row["lane"]: row["group_name"] for row in lanes}
     pairs = {row["lane"]: row["pair"] for row in lanes}
     steps = np.array(chosen["steps"], dtype=np.int64)
-    return meetings_of(ranks, steps, found, store.arrays(_STRETCHES, {}), groups, pairs)
+    passes = [(row["source"], row["target"]) for row in store.select(_PASSES)]
+    return meetings_of(ranks, steps, found, store.arrays(_STRETCHES, {}), groups, pairs, passes)
 
 
 def meetings_of(
     ranks: Columns, steps: Int64s, found: Columns, stretches: Columns, groups: Mapping[int, str | None],
-    pairs: Mapping[int, str | None],
+    pairs: Mapping[int, str | None], passes: Sequence[tuple[int, int]] = (),
 ) -> Meetings:  # fmt: skip
     """The meetings of ``ranks`` in ``steps``, from the columns of the queries above.
 
     ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, as ``[3, 5]``.
+    ``passes`` are all ranks that send to each other, with those that have no recording.
     """
-    stages = _stages([pair for pair in pairs.values() if pair])
-    arrivals, roles = arrivals_of(found, ranks, steps, stretches, stages)
+    everywhere = _stages(passes)
+    stages = {place: [rank for rank in members if rank in ranks["rank"]] for place, members in everywhere.items()}
+    stages = {place: members for place, members in stages.items() if members}
+    bereft = {members[0] for place, members in stages.items() if len(members) == 1 < len(everywhere[place])}
+    arrivals, roles = arrivals_of(found, ranks, steps, stretches, stages, bereft)
     known = np.isin(stretches["rank"], ranks["rank"])
     stretches = {name: values[known] for name, values in stretches.items()}
     begins = np.searchsorted(found["meeting"], np.arange(int(found["meeting"].max()) + 1))
@@ -113,11 +137,10 @@ def meetings_of(
     )
 
 
-def _stages(pairs: Sequence[str]) -> dict[int, list[int]]:
+def _stages(pairs: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
     """The ranks of each pipeline stage, by the ``pairs`` of ranks that send to each other."""
     near: dict[int, set[int]] = {}
-    for pair in pairs:
-        one, other = (int(part) for part in pair.strip("[]").split(","))
+    for one, other in pairs:
         near.setdefault(one, set()).add(other)
         near.setdefault(other, set()).add(one)
     stages: dict[int, list[int]] = {}

@@ -6,7 +6,7 @@
 -- communication from the median rank's. There is a prediction only where they agree.
 --
 -- maker: replay
--- needs: _collective_matches, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _vocabulary, ranks
+-- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _vocabulary, ranks
 -- empty without: _collective_matches
 -- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (another rank in most late steps), single (few steps) or unexplained (nothing in the recording says why)
 -- column subject: VARCHAR, subject of a finding

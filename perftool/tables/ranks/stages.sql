@@ -3,7 +3,7 @@
 -- Ranks that send to and receive from each other are a chain; a rank's place in it is its stage.
 --
 -- maker: replay
--- needs: _collective_matches, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, ranks
+-- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, ranks
 -- empty without: _collective_matches
 -- column stage: INTEGER, place in the pipeline, from 0
 -- column ranks: INTEGER[], its ranks
