@@ -1,16 +1,19 @@
 """Answers for simulated runs with a known culprit: who is named, and the cost compared with the run without it.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints a table for docs/scale.md, of the runs whose name contains
-one of the given texts.
+one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the runs of 8 ranks whose
+recordings are not whole, whose clocks drift, or that have two culprits.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -21,51 +24,94 @@ from perftool.engine.analysis import analyze
 KINDS = ("ddp", "tp", "pp", "ep", "hsdp")
 
 
-def cases(ranks: int) -> Iterator[tuple[str, Layout, list[Trouble]]]:
-    """What each run is called, how it is parallel, and what is wrong with it."""
+BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of ``layout`` with ``troubles``; ``left`` is what is left of its recording (arguments of its write)."""
+
+    name: str
+    layout: Layout
+    troubles: tuple[Trouble, ...] = ()
+    steps: int = 5
+    left: Mapping[str, Any] = field(default_factory=dict)
+
+
+def cases(ranks: int) -> Iterator[Case]:
+    """Runs of ``ranks`` ranks, recorded whole."""
     size = 4 if ranks < 16 else 8
     for kind in KINDS:
         layout = Layout(kind, ranks, size, layers=6 if ranks < 16 else 2)
-        yield f"{kind}, nothing", layout, []
-        yield f"{kind}, slow device", layout, [Trouble("device", (ranks - 2,), 1.3)]
-        yield f"{kind}, slow loader", layout, [Trouble("loader", (2,), 9_000.0)]
-        yield f"{kind}, more tokens", layout, [Trouble("tokens", (5,), 1.25)]
-        yield f"{kind}, pauses", layout, [Trouble("pause", (2,), 20_000.0, every=2, first=1)]
-        yield f"{kind}, checkpoint", layout, [Trouble("save", (0,), 30_000.0, every=4, first=2)]
-        yield f"{kind}, two loaders", layout, [Trouble("loader", (2, 5), 9_000.0)]
+        yield Case(f"{kind}, nothing", layout)
+        yield Case(f"{kind}, slow device", layout, (Trouble("device", (ranks - 2,), 1.3),))
+        yield Case(f"{kind}, slow loader", layout, (Trouble("loader", (2,), 9_000.0),))
+        yield Case(f"{kind}, more tokens", layout, (Trouble("tokens", (5,), 1.25),))
+        yield Case(f"{kind}, pauses", layout, (Trouble("pause", (2,), 20_000.0, every=2, first=1),))
+        yield Case(f"{kind}, checkpoint", layout, (Trouble("save", (0,), 30_000.0, every=4, first=2),))
+        yield Case(f"{kind}, two loaders", layout, (Trouble("loader", (2, 5), 9_000.0),))
         if kind == "pp":
-            yield "pp, slow stage", layout, [Trouble("device", layout.outer(ranks // 2).ranks, 1.3)]
+            yield Case("pp, slow stage", layout, (Trouble("device", layout.outer(ranks // 2).ranks, 1.3),))
         elif kind != "ddp":
-            yield f"{kind}, slow links", layout, [Trouble("link", layout.inner(ranks // 2).ranks, 4.0)]
+            yield Case(f"{kind}, slow links", layout, (Trouble("link", layout.inner(ranks // 2).ranks, 4.0),))
         if ranks > 8:
-            yield f"{kind}, slow host", layout, [Trouble("device", tuple(range(8, 16)), 1.3)]
+            yield Case(f"{kind}, slow host", layout, (Trouble("device", tuple(range(8, 16)), 1.3),))
+
+
+def hard_cases() -> Iterator[Case]:
+    """Runs of 8 ranks that are harder to read."""
+    device, loader = Trouble("device", (6,), 1.3), Trouble("loader", (2,), 9_000.0)
+    pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
+    drift, missing, cut = {"drift": 1e-4}, {"leave_out": [3]}, {"kept": {3: 0.6}}
+    for kind in KINDS:
+        layout, small = Layout(kind), Layout(kind, scale=0.3)
+        yield Case(f"{kind}, clocks drift, nothing", layout, left=drift)
+        yield Case(f"{kind}, clocks drift, slow device", layout, (device,), left=drift)
+        yield Case(f"{kind}, clocks drift, slow loader", layout, (loader,), left=drift)
+        yield Case(f"{kind}, rank 3 missing, nothing", layout, left=missing)
+        yield Case(f"{kind}, rank 3 missing, slow device", layout, (device,), left=missing)
+        yield Case(f"{kind}, rank 3 missing, slow loader", layout, (loader,), left=missing)
+        yield Case(f"{kind}, culprit missing, slow loader", layout, (loader,), left={"leave_out": [2]})
+        yield Case(f"{kind}, rank 3 cut off, nothing", layout, left=cut)
+        yield Case(f"{kind}, rank 3 cut off, slow device", layout, (device,), left=cut)
+        yield Case(f"{kind}, culprit cut off, slow loader", layout, (loader,), left={"kept": {2: 0.6}})
+        yield Case(
+            f"{kind}, device and loader", layout, (Trouble("device", (2,), 1.3), Trouble("loader", (5,), 9_000.0))
+        )
+        if kind not in ("ddp", "pp"):
+            yield Case(f"{kind}, pauses and links", layout, (pause, links), steps=9)
+        yield Case(f"{kind}, small kernels, nothing", small)
+        yield Case(f"{kind}, slow host program", small, (Trouble("host", (3,), 12.0),))
 
 
 @cache
-def truth(layout: Layout) -> float:
+def truth(layout: Layout, steps: int) -> float:
     """What a step takes without any trouble, in us."""
-    return simulate(layout).step_us
+    return simulate(layout, steps=steps).step_us
 
 
 def main() -> None:
     """Print the table."""
-    ranks = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+    hard = sys.argv[1:2] == ["hard"]
+    chosen = hard_cases() if hard else cases(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
     print("| run | costs | said | first sentence |\n|---|---|---|---|")
-    for name, layout, troubles in cases(ranks):
-        if sys.argv[2:] and not any(part in name for part in sys.argv[2:]):
+    for case in chosen:
+        if sys.argv[2:] and not any(part in case.name for part in sys.argv[2:]):
             continue
-        run = simulate(layout, troubles)
-        cost_us = run.step_us - truth(layout)
+        run = simulate(case.layout, case.troubles, case.steps)
+        cost_us = run.step_us - truth(case.layout, case.steps)
         with tempfile.TemporaryDirectory() as folder:
-            run.write(Path(folder))
+            run.write(Path(folder), **case.left)
             # The simulation of hundreds of ranks takes more memory than their analysis.
             del run
             report = analyze([folder])
         first = next(iter(report.findings), None)
-        blamed = first is not None and first.code in ("COL103", "COL109", "COL110", "COL111", "COL112")
-        gain = f"{first.gain.ns_per_step / 1e6:.2f} ms" if first and blamed and first.gain else "-"
+        blamed = first is not None and first.code in BLAMING
+        gain = "-"
+        if first and blamed and first.gain:
+            gain = f"{'≤ ' if first.gain.kind == 'bound' else ''}{first.gain.ns_per_step / 1e6:.2f} ms"
         said = report.verdict.headline.split(":")[0] if blamed else "nobody is named"
-        print(f"| {name} | {cost_us / 1e3:.2f} ms | {gain} | {said} |", flush=True)
+        print(f"| {case.name} | {cost_us / 1e3:.2f} ms | {gain} | {said} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -305,14 +305,15 @@ class Rank:
     # What is left of it.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
-        """Its trace, of the first ``steps`` recorded ones (None: of all), by a clock that gains ``drift`` us each us."""
+        """Its trace, of the first ``steps`` recorded ones (None: of all), by a clock that gains ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
         # It shows device work after the begin of the recording even if it was launched before.
         since = begins[self._marks[1][0]]
         return [
             {"ph": "X", "cat": one.cat, "name": one.name, "pid": one.lane[0], "tid": one.lane[1],
-             "ts": round(rate * begins[one.begin] + clock, 3), "dur": round(rate * (ends[one.end] - begins[one.begin]), 3),
+             "ts": round(rate * begins[one.begin] + clock, 3),
+             "dur": round(rate * (ends[one.end] - begins[one.begin]), 3),
              **({"args": one.args} if one.args else {})}
             for one in self.slices if since <= begins[one.begin] < until
         ]  # fmt: skip

@@ -98,14 +98,15 @@ class Telling(Lateness):
             # Its own work is not the reason why the others wait.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
-        trusted = replayed is not None and self.agree(replayed, least, estimate)
         steps = self._steps_of(late)
+        cause, own, usual = told or self._cause(late, steps)
+        bared = self._bared(late) if cause == "host" else 0.0
+        trusted = replayed is not None and self.agree(replayed, least, estimate) and not bared
         waiting = self.waiting_for(late)
         chosen = np.isin(self.steps, steps)
         per_rank = waiting[:, chosen].mean(axis=1)
         late_ns = float(np.median(per_rank[self.compared(late)]))
         others = others or self._others(late.ranks)
-        cause, own, usual = told or self._cause(late, steps)
         why = self._why(late, steps, (cause, own, usual), others)
         slowdown = slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
         return CulpritRow(
@@ -113,9 +114,19 @@ class Telling(Lateness):
             len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
             round(float(np.median(waiting[self.compared(late)], axis=0).max())), cause,
             round(own) if cause else None, round(usual) if cause else None, why, [], None, self.step_ns,
-            round(estimate), replayed,
+            round(estimate + bared), replayed,
             max(0, replayed) if trusted and replayed is not None else None, slowdown.kind if slowdown else None,
         )  # fmt: skip
+
+    def _bared(self, late: Late) -> float:
+        """The exposed transfers of ``late`` per step, in ns, if compute hides some of them on the median rank; else 0.
+
+        A host that launches late submits a collective when the compute before it is over. The replay does not change
+        that, so it predicts nothing, and all of these transfers may be saved too.
+        """
+        mine = np.isin(self.meetings.ranks, late.ranks)
+        bared = self.by_step(self.meetings.arrivals.bared)[mine].mean(axis=1).max()
+        return float(self.exposed[mine].mean(axis=1).max()) if bared > LEAST * self.step_ns else 0.0
 
     def agree(self, replayed: float, least: float, median: float) -> bool:
         room = max(_AGREE * max(replayed, median), _AGREE_STEP * self.step_ns)
