@@ -61,6 +61,7 @@ def cases(ranks: int) -> Iterator[Case]:
 def hard_cases() -> Iterator[Case]:
     """Runs of 8 ranks that are harder to read."""
     device, loader = Trouble("device", (6,), 1.3), Trouble("loader", (2,), 9_000.0)
+    both = (Trouble("device", (2,), 1.3), Trouble("loader", (5,), 9_000.0))
     pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
     drift, missing, cut = {"drift": 1e-4}, {"leave_out": [3]}, {"kept": {3: 0.6}}
     for kind in KINDS:
