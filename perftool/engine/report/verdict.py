@@ -127,6 +127,7 @@ def verdict(run: VerdictInput) -> Verdict:
         headline, told_phase = _cause_sentence(untold, whole, run), _PHASE_OF.get(untold.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
+        headline += _besides(first, findings, rules)
     elif limit := _limit_sentence(run):
         headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
         most = _left(run) or most
@@ -278,6 +279,18 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
     """Whether ``finding`` names the straggler ranks: the verdict must say that first."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
+
+
+def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
+    """A sentence on who else keeps ranks waiting, if ``first`` names one."""
+    if not _blames(first, rules):
+        return ""
+    others = [found for found in findings if found is not first and _blames(found, rules)]
+    clauses = [
+        f"{found.message.split(': ')[0]} ({found.code})"
+        for found in others if found.gain and found.gain.share_of_step >= FELT
+    ]  # fmt: skip
+    return f" Besides, {', and '.join(clauses)}." if clauses else ""
 
 
 def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
