@@ -112,7 +112,7 @@ def main() -> None:
         )  # fmt: skip
         said = "nobody is named"
         if blamed and report.findings[0] is blamed[0]:
-            said = re.sub(r":.*?[.](?= |$)", "", report.verdict.headline)
+            said = re.sub(r":.*?[.](?= [A-Z]|$)", ".", report.verdict.headline).rstrip(".")
         print(f"| {case.name} | {cost_us / 1e3:.2f} ms | {gains or '-'} | {said} |", flush=True)
 
 

@@ -18,6 +18,8 @@ from perftool.units import format_ns, ranks_text
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # A rank's own additional time must account for half of the others' wait for it.
 _EXPLAINS = 0.5
+# A rank that loses this part of a step's lateness before one collective paused there.
+_AT_ONCE = 0.5
 # Up to this many ranks, reasons are given one by one.
 _MOST_WORDED = 4
 _WORDS = {
@@ -121,12 +123,14 @@ class Telling(Lateness):
     def _bared(self, late: Late) -> float:
         """The exposed transfers of ``late`` per step, in ns, if compute hides some of them on the median rank; else 0.
 
-        A host that launches late submits a collective when the compute before it is over. The replay does not change
-        that, so it predicts nothing, and all of these transfers may be saved too.
+        A host that launches everything late submits a collective when the compute before it is over. The replay does
+        not change that, so it predicts nothing, and all of these transfers may be saved too.
         """
-        mine = np.isin(self.meetings.ranks, late.ranks)
-        bared = self.by_step(self.meetings.arrivals.bared)[mine].mean(axis=1).max()
-        return float(self.exposed[mine].mean(axis=1).max()) if bared > LEAST * self.step_ns else 0.0
+        come, mine = self.meetings.arrivals, np.isin(self.meetings.ranks, late.ranks)
+        excess = np.maximum(come.excess[np.isin(come.rank, late.ranks)], 0.0)
+        at_once = excess.max(initial=0.0) > _AT_ONCE * excess.sum() / len(self.steps)
+        bared = self.by_step(come.bared)[mine].mean(axis=1).max()
+        return float(self.exposed[mine].mean(axis=1).max()) if bared > LEAST * self.step_ns and not at_once else 0.0
 
     def agree(self, replayed: float, least: float, median: float) -> bool:
         room = max(_AGREE * max(replayed, median), _AGREE_STEP * self.step_ns)
