@@ -202,7 +202,8 @@ class Waiting:
 class GroupRole:
     """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role by shape.
 
-    ``wire_ns`` is what the collectives of one group take in a step once all ranks have come.
+    ``wire_ns`` is what the collectives of one group take in a step once all ranks have come; ``even_links`` says that
+    this is the same for each of several groups.
     """
 
     role: str
@@ -211,6 +212,7 @@ class GroupRole:
     named: bool
     wire_ns: int
     waiting: tuple[Waiting, ...]
+    even_links: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perftool.model.report import GroupRole
+from perftool.model.report import GroupRole, Waiting
 from perftool.units import format_ns, ranks_text
 
 _MOST_SETS, _MOST_PIECES = 4, 4
 
 
 def waiting_text(role: GroupRole) -> str:
-    """Who waits how long; of many different times the range."""
-    sets = role.waiting
+    """Who waits how long, of many different times the range; and whether no group has slower links than others."""
+    return f"{_times(role.waiting)}{'   links even' if role.even_links else ''}"
+
+
+def _times(sets: Sequence[Waiting]) -> str:
     if len(sets) <= _MOST_SETS:
         return "   ".join(f"{ranks_text(one.ranks, _MOST_PIECES)}: {format_ns(one.ns_per_step)}" for one in sets)
     ends = (choose(sets, key=lambda one: one.ns_per_step) for choose in (min, max))

@@ -143,6 +143,53 @@ def test_the_culprit_is_found_beside_a_missing_and_a_cut_rank(tmp_path: Path) ->
     assert "Rank 2 has no trace here: whether others wait for it is not known." in report.verdict.caveats
 
 
+def test_the_culprit_is_found_beside_a_missing_rank_of_its_stage(tmp_path: Path) -> None:
+    run = simulate(PP, [Trouble("loader", (2,), 9_000.0)])
+    run.write(tmp_path, leave_out=[3])
+    case = Case(PP, (), "COL103", "Rank 2 keeps 6 ranks waiting in 5 of 5 steps", "for the data loader")
+    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(PP).step_us)
+
+
+def test_a_culprit_whose_own_recording_ends_early_is_found(tmp_path: Path) -> None:
+    run = simulate(TP, [Trouble("loader", (2,), 9_000.0)])
+    run.write(tmp_path, kept={2: 0.5})
+    case = Case(TP, (), "COL103", "Rank 2 keeps 7 ranks waiting in 2 of 2 steps", "for the data loader")
+    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(TP).step_us)
+
+
+def test_clocks_that_drift_change_nothing(tmp_path: Path) -> None:
+    run = simulate(HSDP, [Trouble("device", (6,), 1.3)])
+    run.write(tmp_path, drift=1e-4)
+    case = Case(HSDP, (), "COL103", "Rank 6 keeps 7 ranks waiting in 5 of 5 steps")
+    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(HSDP).step_us)
+
+
+def test_a_rank_and_slow_links_are_both_in_the_first_lines(tmp_path: Path) -> None:
+    pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
+    run = simulate(TP, [pause, links], steps=5)
+    run.write(tmp_path)
+    report = analyze([str(tmp_path)])
+    first, second = report.findings[:2]
+    assert report.verdict.headline.startswith("Rank 1 keeps 7 ranks waiting in 2 of 5 steps, every 4th")
+    assert report.verdict.headline.endswith("Besides, the links of group 4-7 are slow (COL109).")
+    assert (first.code, second.code) == ("COL112", "COL109")
+    assert second.gain
+    paused = simulate(TP, [pause], steps=5).step_us
+    assert second.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - paused, rel=0.1)
+
+
+def test_a_host_that_launches_late_costs_the_transfers_too_that_compute_no_longer_hides(tmp_path: Path) -> None:
+    layout = replace(HSDP, scale=0.3)
+    run = simulate(layout, [Trouble("host", (3,), 12.0)], steps=3)
+    run.write(tmp_path)
+    report = analyze([str(tmp_path)])
+    first, cost_us = report.findings[0], run.step_us - simulate(layout, steps=3).step_us
+    assert report.verdict.headline.startswith("Rank 3 keeps 7 ranks waiting in 3 of 3 steps: its device waits")
+    assert first.gain
+    assert first.gain.kind == "bound"
+    assert cost_us < first.gain.ns_per_step / 1_000 < 1.15 * cost_us
+
+
 def test_without_the_trace_of_the_culprit_no_other_rank_is_accused(tmp_path: Path) -> None:
     simulate(TP, [Trouble("loader", (5,), 9_000.0)]).write(tmp_path, leave_out=[5])
     assert {found.code for found in analyze([str(tmp_path)]).findings} & ACCUSERS == set()

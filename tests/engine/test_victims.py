@@ -32,7 +32,7 @@ def test_findings_of_waiting_ranks_say_how_much_is_waiting(report: Report) -> No
 def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> None:
     cause = report.findings[0]
     assert "as many kernels, each takes 1.30 times as long, all by the same factor" in cause.message
-    assert "nvidia-smi -q -d CLOCK,PERFORMANCE" in cause.short_fix
+    assert cause.short_fix == "Compare nvidia-smi -q -d CLOCK,PERFORMANCE with rank 7"
     assert "nvidia-smi -q -d CLOCK,PERFORMANCE" in cause.fix
 
 
@@ -43,6 +43,8 @@ def test_waiting_is_listed_by_role_and_not_called_busy(report: Report) -> None:
     assert [one.ranks for one in tp.waiting] == [(0, 1, 2, 3, 6), (4, 5, 7)]
     assert [one.ranks for one in dp.waiting] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert tp.waiting[1].ns_per_step > 4_000_000
+    assert tp.even_links
+    assert dp.even_links
     told = facts(report)
     assert "tp 4 x dp 2" in told
     assert "2 steps, median 25.3 ms" in told

@@ -16,6 +16,8 @@ _ALIKE, _ALIKE_NS = 0.1, 100_000
 # A rank waits for the culprit when it waits for half of its lateness.
 _PASSED_ON = 0.5
 _STRAGGLER = "COL103"
+# Groups whose times on the wire differ by at most this share have even links.
+_EVEN = 0.1
 
 
 def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
@@ -32,8 +34,9 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
             size=max(len(row["ranks"]) for row in rows),
             groups=len({tuple(row["ranks"]) for row in rows}),
             named=rows[0]["named"],
-            wire_ns=_wire_ns(rows),
+            wire_ns=max(_wires(rows)),
             waiting=_alike(waits[role]),
+            even_links=_are_even(_wires(rows)),
         )
         for role, rows in groups.items()
     ]
@@ -97,12 +100,16 @@ def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
     return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
 
 
-def _wire_ns(rows: Sequence[Mapping[str, Any]]) -> int:
-    """What a rank of the busiest group has on the wire in a step; a group may have several names."""
+def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """What a rank of each group has on the wire in a step; a group may have several names."""
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]
-    return max(sums.values())
+    return list(sums.values())
+
+
+def _are_even(wires: Sequence[int]) -> bool:
+    return len(wires) > 1 and min(wires) > 0 and max(wires) - min(wires) <= _EVEN * max(wires)
 
 
 def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:

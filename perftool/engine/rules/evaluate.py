@@ -12,7 +12,7 @@ from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, s
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.grading import graded
 from perftool.engine.rules.limits import limited
-from perftool.engine.rules.message import PREDICTION, show_message
+from perftool.engine.rules.message import PREDICTION, fill, show_message
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.predict_run import predicted_together
@@ -161,7 +161,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         message=of_steps(show_message(rule.message, shown), word),
         why=of_steps(rule.why, word),
         fix=of_steps(row.get("fix") or rule.fix.text_for(device, variant), word),
-        short_fix=of_steps(row.get("short_fix") or rule.short_fix.text_for(device, variant), word),
+        short_fix=of_steps(row.get("short_fix") or fill(rule.short_fix.text_for(device, variant), shown), word),
         rank=row.get("rank"),
         location=_location(row),
         related=tuple(

@@ -71,6 +71,16 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
     return "".join(shown)
 
 
+def fill(text: str, values: Mapping[str, Any]) -> str:
+    """``text`` with those of its placeholders filled in that ``values`` know; any other brace is text."""
+
+    def filled(found: re.Match[str]) -> str:
+        known = found[1] in values and (found[2] is None or found[2] in FORMATS)
+        return _shown(values, Placeholder(found[1], found[2])) if known else found[0]
+
+    return _PLACEHOLDER.sub(filled, text)
+
+
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
     """The value of a placeholder; its name may omit the unit suffix of times and sizes."""
     name = wanted.name

@@ -63,6 +63,7 @@ class CulpritRow(NamedTuple):
     replayed_ns: int | None
     predicted_ns: int | None
     kernels: str | None = None
+    peer: int | None = None
 
 
 class Telling(Lateness):
@@ -118,7 +119,15 @@ class Telling(Lateness):
             round(own) if cause else None, round(usual) if cause else None, why, [], None, self.step_ns,
             round(estimate + bared), replayed,
             max(0, replayed) if trusted and replayed is not None else None, slowdown.kind if slowdown else None,
+            self._peer(late),
         )  # fmt: skip
+
+    def _peer(self, late: Late) -> int | None:
+        """The rank to compare ``late`` with: of the same role, on the same host if known, and near."""
+        first = late.ranks[0]
+        alike = [rank for rank, same in zip(self.ranks, self.compared(late).tolist(), strict=True) if same]
+        elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}
+        return min(alike, key=lambda rank: (elsewhere[rank], abs(rank - first), -rank), default=None)
 
     def _bared(self, late: Late) -> float:
         """The exposed transfers of ``late`` per step, in ns, if compute hides some of them on the median rank; else 0.

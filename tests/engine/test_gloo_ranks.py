@@ -1,0 +1,95 @@
+"""Ranks on CPUs, whose hosts reduce (gloo): who keeps the others waiting, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from events import document, meta, step, x
+
+from perftool.engine.analysis import analysed, analyze
+from perftool.model.report import Report
+from perftool.readers.discover import find_inputs
+
+STEPS, RANKS = 5, 3
+# What a rank computes before its first reduction, between the two, and after both; what a reduction takes; in us.
+FORWARD, BACKWARD, UPDATE, WIRE = 4_000, 2_000, 1_000, 1_500
+SLEEP = 20_000
+
+
+def _write(folder: Path, sleeper: int | None) -> int:
+    """A file for each rank, of which ``sleeper`` sleeps in each step; what a step takes, in us."""
+    begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
+    for number in range(STEPS):
+        ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
+        first_done = max(ready.values()) + WIRE
+        # Each bucket has a thread of its own, so both wait at the same time.
+        second = {rank: at + BACKWARD for rank, at in ready.items()}
+        second_done = max(max(second.values()), first_done) + WIRE
+        end = second_done + 50 + UPDATE + 100
+        for rank, at in ready.items():
+            events[rank] += [
+                step(number, begin, end - begin),
+                x("aten::linear", at - FORWARD - 20, FORWARD + 20),
+                x("aten::mm", at - FORWARD, FORWARD),
+                x("c10d::allreduce_", at - 10, 5),
+                _gloo(at, first_done, 2),
+                x("aten::mm", at, BACKWARD - 20),
+                x("c10d::allreduce_", second[rank] - 10, 5),
+                _gloo(second[rank], second_done, 3),
+                # The program waits here for both. Threads need a moment to wake up.
+                x("torch.distributed.ddp.reducer::copy_bucket_to_grad", second_done + 30, 10),
+                x("aten::add_", second_done + 50, UPDATE),
+            ]
+        begin = end
+    for rank, found in events.items():
+        info = {"backend": "gloo", "rank": rank, "world_size": RANKS}
+        (folder / f"rank{rank}.json").write_bytes(document(found, distributedInfo=info))
+    return begin // STEPS
+
+
+def _gloo(begin: int, end: int, thread: int) -> dict[str, Any]:
+    shape = {"Input Dims": [[262_144]], "Input type": ["float"]}
+    return x("gloo:all_reduce", begin, end - begin, cat="user_annotation", tid=thread, **shape)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
+    """A run in which rank 1 sleeps, one in which nobody does, and what the sleep costs in a step, in us."""
+    late, well = tmp_path_factory.mktemp("late"), tmp_path_factory.mktemp("well")
+    took = _write(late, 1)
+    return late, well, took - _write(well, None)
+
+
+@pytest.fixture(scope="module")
+def report(runs: tuple[Path, Path, int]) -> Report:
+    return analyze([str(runs[0])])
+
+
+def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[Path, Path, int]) -> None:
+    first = report.findings[0]
+    assert report.verdict.headline.startswith(
+        "Rank 1 keeps 2 ranks waiting in 5 of 5 steps: no op computes there for 20"
+    )
+    assert first.code == "COL103"
+    assert first.gain
+    assert first.gain.kind == "predicted"
+    assert first.gain.ns_per_step / 1_000 == pytest.approx(runs[2], rel=0.1)
+
+
+def test_nobody_is_named_in_a_healthy_run(runs: tuple[Path, Path, int]) -> None:
+    assert {found.code for found in analyze([str(runs[1])]).findings if found.code.startswith("COL")} == set()
+
+
+def test_waiting_in_two_reductions_at_once_counts_once(runs: tuple[Path, Path, int]) -> None:
+    with analysed(find_inputs([str(runs[0])])) as opened:
+        _, ranks = opened.query("SELECT rank, waited_ns FROM ranks ORDER BY rank")
+        _, pairs = opened.query("SELECT last_rank, waited_ns, exposed_ns FROM waits_for WHERE rank = 0")
+    waited = {rank: ns / STEPS for rank, ns in ranks}
+    # From the first reduction to the arrival of rank 1 at the second; rank 0 computes in the beginning.
+    assert waited[0] == pytest.approx(1_000 * (SLEEP + BACKWARD), rel=0.01)
+    assert waited[1] < 0.01 * waited[0]
+    assert [last for last, _, _ in pairs] == [1]
+    assert pairs[0][1] == pytest.approx(waited[0], rel=0.01)
+    assert pairs[0][2] == pytest.approx(1_000 * SLEEP, rel=0.01)
