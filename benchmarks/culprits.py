@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from perftool.engine.analysis import analyze
 KINDS = ("ddp", "tp", "pp", "ep", "hsdp")
 
 
+NAMED = re.compile(r"\b(ranks? [\d, and-]*\d|links of group [\d, -]*\d)(?= keeps?| are)")
 BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
 
 
@@ -90,30 +91,69 @@ def truth(layout: Layout, steps: int) -> float:
     return simulate(layout, steps=steps).step_us
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a run costs compared with one without trouble, the gains of the answer, and how it begins."""
+
+    name: str
+    costs: str
+    gains: str
+    begin: str
+
+
+def said_of(case: Case) -> Said:
+    """Simulate the run of ``case``, and ask who keeps whom waiting."""
+    run = simulate(case.layout, case.troubles, case.steps)
+    costs = f"{(run.step_us - truth(case.layout, case.steps)) / 1e3:.2f}"
+    with tempfile.TemporaryDirectory() as folder:
+        run.write(Path(folder), **case.left)
+        # The simulation of hundreds of ranks takes more memory than their analysis.
+        del run
+        report = analyze([folder])
+    blamed = [found for found in report.findings if found.code in BLAMING and found.gain]
+    if not blamed or report.findings[0] is not blamed[0]:
+        return Said(case.name, costs, "-", "nobody is named")
+    gains = " + ".join(
+        f"{'≤ ' if found.gain.kind == 'bound' else ''}{found.gain.ns_per_step / 1e6:.2f}"
+        for found in blamed if found.gain
+    )  # fmt: skip
+    return Said(case.name, costs, gains, re.sub(r":.*?[.](?= [A-Z]|$)", ".", report.verdict.headline).rstrip("."))
+
+
+def print_each(answers: Iterable[Said]) -> None:
+    """A row for each run."""
+    print("| run | costs | said | first sentence |\n|---|---|---|---|")
+    for said in answers:
+        gains = " + ".join(f"{gain} ms" for gain in said.gains.split(" + ")) if said.gains != "-" else "-"
+        print(f"| {said.name} | {said.costs} ms | {gains} | {said.begin} |", flush=True)
+
+
+def print_by_kind(answers: Iterable[Said]) -> None:
+    """A row for each trouble, a column for each kind of parallelism: what was said, of what it costs, in ms."""
+    rows: dict[str, dict[str, Said]] = {}
+    for said in answers:
+        kind, trouble = said.name.split(", ", 1)
+        rows.setdefault(trouble, {})[kind] = said
+    print(f"| run | named | {' | '.join(KINDS)} |\n|---|---|{'---|' * len(KINDS)}")
+    for trouble, cells in rows.items():
+        # One answer may begin with the links, and another with the rank.
+        named = {tuple(sorted(NAMED.findall(said.begin.lower()))) for said in cells.values()}
+        who = "; ".join(" and ".join(names) or "nobody" for names in sorted(named))
+        print(f"| {trouble} | {who} | {' | '.join(_cell(cells.get(kind)) for kind in KINDS)} |")
+
+
+def _cell(said: Said | None) -> str:
+    if said is None:
+        return ""
+    return said.gains if said.gains == "-" else f"{said.gains} of {said.costs}"
+
+
 def main() -> None:
     """Print the table."""
     hard = sys.argv[1:2] == ["hard"]
     chosen = hard_cases() if hard else cases(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
-    print("| run | costs | said | first sentence |\n|---|---|---|---|")
-    for case in chosen:
-        if sys.argv[2:] and not any(part in case.name for part in sys.argv[2:]):
-            continue
-        run = simulate(case.layout, case.troubles, case.steps)
-        cost_us = run.step_us - truth(case.layout, case.steps)
-        with tempfile.TemporaryDirectory() as folder:
-            run.write(Path(folder), **case.left)
-            # The simulation of hundreds of ranks takes more memory than their analysis.
-            del run
-            report = analyze([folder])
-        blamed = [found for found in report.findings if found.code in BLAMING and found.gain]
-        gains = " + ".join(
-            f"{'≤ ' if found.gain.kind == 'bound' else ''}{found.gain.ns_per_step / 1e6:.2f} ms"
-            for found in blamed if found.gain
-        )  # fmt: skip
-        said = "nobody is named"
-        if blamed and report.findings[0] is blamed[0]:
-            said = re.sub(r":.*?[.](?= [A-Z]|$)", ".", report.verdict.headline).rstrip(".")
-        print(f"| {case.name} | {cost_us / 1e3:.2f} ms | {gains or '-'} | {said} |", flush=True)
+    wanted = [case for case in chosen if not sys.argv[2:] or any(part in case.name for part in sys.argv[2:])]
+    (print_by_kind if hard else print_each)(said_of(case) for case in wanted)
 
 
 if __name__ == "__main__":
