@@ -85,18 +85,16 @@ launched AS (
              -- Work of no op runs on one engine per row.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
--- Few of the ops launch anything.
-callers AS (SELECT id, parent, input_dims, input_types, concrete_inputs FROM ops WHERE id IN (SELECT op FROM launched)),
 outers AS (
     SELECT id, input_dims FROM ops
-    WHERE id IN (SELECT o.parent FROM launched AS l JOIN callers AS o ON o.id = l.op WHERE contains(l.name, '_convolution_backward_'))
+    WHERE id IN (SELECT o.parent FROM launched AS l JOIN ops AS o ON o.id = l.op WHERE contains(l.name, '_convolution_backward_'))
 ),
 described AS (
     SELECT l.* EXCLUDE (name, element_bytes), l.name || CASE WHEN t.windowed THEN ' (window)' ELSE '' END AS name, t.around, t.grids,
            coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
            coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
-    FROM launched AS l LEFT JOIN callers AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
+    FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
     LEFT JOIN calls AS c ON c.op = l.captured
     LEFT JOIN told AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
         AND t.launch IS NOT DISTINCT FROM l.launch

@@ -22,4 +22,5 @@ repeated AS (
     WHERE g.repeated
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
-SELECT o.id AS op FROM ops AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"
+-- ASOF JOIN would sort all ops for nothing.
+SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"
