@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import Event, document, launch, step, x
+from events import Event, document, kernel, launch, runtime, step, x
 
 from perftool.api import analyze
 from perftool.engine.report.left import LargeOp, Left
@@ -49,6 +49,23 @@ def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> 
 
     assert "Its work: aten::mm 100.0 %, shapes not recorded. For 100.0 % of it the best is unknown. " in found
     assert "record_shapes=True" in found
+
+
+def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) -> None:
+    def headline(graph_us: float) -> str:
+        events: list[Event] = [
+            step(1, 0, 195 + graph_us),
+            x("aten::mm", 1, 10, **PRODUCT),
+            *launch(1, 2, 5, 10, 175, "gemm"),
+            runtime("cudaGraphLaunch", 12, 5, 2),
+            kernel("ampere_bf16_s16816gemm_bf16_128x128", 185, graph_us, 2),
+        ]
+        path = tmp_path / "trace.json"
+        path.write_bytes(document(events, **H100))
+        return analyze(str(path)).verdict.headline
+
+    assert "its matrix products reach 79.4 % of what it allows" in headline(150)
+    assert "matrix products reach" not in headline(1500)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from events import Event, document, kernel, launch, memcpy, runtime, step, x
 
-from perftool.engine.report.efficiency import IN_GRAPHS, LITTLE_KNOWN, NO_SHAPES, UNKNOWN_DEVICE, efficiency
+from perftool.engine.report.efficiency import (
+    IN_GRAPHS,
+    IN_GRAPHS_OF_A_STRANGER,
+    LITTLE_KNOWN,
+    NO_SHAPES,
+    UNKNOWN_DEVICE,
+    efficiency,
+)
 from perftool.errors import InputError
 from perftool.store.captures import read_capture
 from perftool.store.readings import Reading
@@ -266,9 +273,11 @@ def test_several_kernels_of_an_op_are_one_call_and_an_op_without_kernels_has_no_
         (op("aten::mm", 100, 80, 1), H100, NO_SHAPES),
         (op("aten::mm", 100, 80, 1, **PRODUCT), {}, UNKNOWN_DEVICE),
         ([runtime("cudaGraphLaunch", 100, 20, 1), kernel("gemm", 200, 30, 1)], H100, IN_GRAPHS),
+        ([*op("aten::mm", 100, 80, 1, **PRODUCT), runtime("cudaGraphLaunch", 300, 20, 2), kernel("gemm", 400, 100, 2)],
+         {}, IN_GRAPHS_OF_A_STRANGER),
         ([*op("aten::mm", 100, 80, 1, **PRODUCT), *op("mine::op", 300, 200, 2, **PRODUCT)], H100, LITTLE_KNOWN),
     ],
-    ids=["all is known", "no shapes", "unknown device", "graphs", "custom ops"],
+    ids=["all is known", "no shapes", "unknown device", "graphs", "graphs of an unknown device", "custom ops"],
 )  # fmt: skip
 def test_the_report_says_what_the_input_lacks(
     tmp_path: Path, events: list[Event], metadata: dict[str, Any], missing: str

@@ -56,6 +56,7 @@ UNKNOWN_CPU = (
 IN_GRAPHS = (
     "Most kernels run in captured graphs, which have no shapes: --capture FILE joins the ops of a trace of the capture."
 )
+IN_GRAPHS_OF_A_STRANGER = f"{IN_GRAPHS} Their best also needs the device, which the trace does not name: --device NAME."
 LITTLE_KNOWN = "Ops without a model take most of the time, so no share represents the whole."
 
 
@@ -81,7 +82,7 @@ def reached_by(rates: Efficiency | None, ranked: Sequence[Share]) -> float | Non
 
 def _missing(totals: dict[str, int], bounded: bool, device: str | None) -> str:
     if totals["graph_ns"] > _KNOWN * totals["work_ns"]:
-        return IN_GRAPHS
+        return IN_GRAPHS_OF_A_STRANGER if totals["sized_ns"] and not bounded else IN_GRAPHS
     if totals["op_ns"] and totals["shaped_ns"] < _KNOWN * totals["op_ns"]:
         return NO_SHAPES
     if totals["sized_ns"] and not bounded:

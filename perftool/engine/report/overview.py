@@ -13,6 +13,8 @@ from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
 _TOP = 15
+# A smaller part of the matrix products does not represent the rest.
+_KNOWN = 0.5
 
 
 # Parts of a step that the steps table splits differently: by what the device is used for.
@@ -150,10 +152,11 @@ def phases(store: TraceStore) -> tuple[Phase, ...]:
 
 
 def roofline(store: TraceStore) -> float | None:
-    """The share of their roofline that the run's matrix products reach; None if shapes or rates are unknown."""
+    """The share of their roofline that the run's matrix products reach; None if shapes or rates of most are unknown."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
-    return sum(row["bound_ns"] for row in totals) / spent if spent else None
+    whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0
+    return sum(row["bound_ns"] for row in totals) / spent if spent and spent >= _KNOWN * whole else None
 
 
 def _rows(store: TraceStore, kind: type[Row], sql: str, *tables: str) -> tuple[Row, ...]:
