@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from events import Event, document, kernel, memcpy, runtime, step, x
+from events import Event, document, kernel, loader, memcpy, runtime, step, x
 
 ROOT = Path(__file__).parents[2]
 MOST_TIMES, MOST_GROWN = 10, 4
@@ -202,6 +202,29 @@ def _copy_of(number: int) -> list[Event]:
     ]  # fmt: skip
 
 
+def _fetched(number: int, at: float, dur: float) -> list[Event]:
+    """A fetch of the loader and an op on the thread that feeds the device; the op of every second fetch."""
+    return [loader(at, dur), *([x("aten::add", at, dur)] if number % 2 else [])]
+
+
+def _copied(number: int, dur: float) -> list[Event]:
+    """A copy of an input and the op that calls it."""
+    at, link = 10 * number, 10_000 + number
+    return [
+        x("aten::copy_", at, dur), runtime("cudaMemcpyAsync", at + 1e-3, 3, link),
+        memcpy("Memcpy HtoD (Pinned -> Device)", at + 4, 1, link),
+    ]  # fmt: skip
+
+
+def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Event]:
+    """An op written in Python, and a function whose kernel has the id of the op."""
+    of_op, at, link = {"External id": external_id}, 100 + 10 * number, 10_000 + number
+    return [
+        x("mine::op", op_at, dur, **{"Input Dims": [[2]]}, **of_op), _frame("a.py(1): f", at, 8, 1),
+        runtime("cudaLaunchKernel", at + 1, 1, link, **of_op), kernel("k", at + 4, 1, link),
+    ]  # fmt: skip
+
+
 def _snapshot(devices: int) -> bytes:
     """A snapshot of CUDA's allocator with a history of one device."""
     block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
@@ -289,6 +312,18 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "copies in one long name": (
         "t.json", lambda: _in_one("aten::mm", "/home/u/a.py(1): f", _copy_of, 0),
         lambda: _in_one("aten::mm" + _LONG, f"/home/u/{_LONG}.py(1): f", _copy_of, 20),
+    ),
+    "fetches that overlap": (
+        "t.json", lambda: _beside(lambda number: _fetched(number, 5 * number, 4)),
+        lambda: _beside(lambda number: _fetched(number, number / 1000, 1e5)),
+    ),
+    "ops around copies": (
+        "t.json", lambda: document([*_steps(5, 1e5), *(one for number in range(10_000) for one in _copied(number, 9))]),
+        lambda: document([*_steps(5, 1e5), *(one for number in range(10_000) for one in _copied(number, 2e5))]),
+    ),
+    "ops of one id": (
+        "t.json", lambda: _beside(lambda number: _framed(number, 99 + 10 * number, 9.5, number), 18_000),
+        lambda: _beside(lambda number: _framed(number, number / 1000, 2e5, 7), 18_000),
     ),
     "a snapshot of many devices": (
         "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),

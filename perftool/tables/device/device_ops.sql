@@ -43,10 +43,15 @@ framed AS (
     JOIN parents AS p ON p.id = l.parent AND p.cat = 'python_function'
     JOIN launches AS c ON c.id = l.launch JOIN raw AS r ON r.rowid = l.launch
 ),
+-- The innermost of ops with one id is the last to start; ids are given once.
+numbered AS (
+    SELECT external_id, track, ts, max("end") AS "end", max_by(id, id) AS op, max_by(name, id) AS name
+    FROM ops SEMI JOIN framed USING (external_id, track) WHERE input_dims <> '[]' GROUP BY external_id, track, ts
+),
 through_frames AS (
-    SELECT f.launch, arg_max(o.id, (o.ts, o.id)) AS op, arg_max(o.name, (o.ts, o.id)) AS name
-    FROM framed AS f JOIN ops AS o ON o.external_id = f.external_id AND o.track = f.track AND o.ts <= f.ts AND o."end" >= f.ts
-    WHERE o.input_dims <> '[]' GROUP BY f.launch
+    SELECT f.launch, o.op, o.name
+    FROM framed AS f ASOF JOIN numbered AS o ON o.external_id = f.external_id AND o.track = f.track AND o.ts <= f.ts
+    WHERE o."end" >= f.ts
 ),
 callers AS (SELECT id, name FROM parents WHERE cat IN ('cpu_op', 'user_annotation'))
 SELECT f.id, f.rank, f.track, f.name,
