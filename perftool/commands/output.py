@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from perftool.reporters.console import ColorMode
 
+# So many places of secrets are named.
+_NAMED = 8
+
 
 def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
     """Print ``messages`` on stderr, one per line."""
@@ -92,7 +95,7 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
 
 def warn_of_secrets(places: Collection[str], redacted: bool) -> list[str]:
     """Warnings about secrets in the output, which the input has at ``places``."""
-    names = ", ".join(sorted(places))
+    names = ", ".join(sorted(places)[:_NAMED]) + (f" and {len(places) - _NAMED} more" if len(places) > _NAMED else "")
     if not places:
         return []
     if redacted:

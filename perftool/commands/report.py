@@ -60,13 +60,15 @@ def _write(document: bytes, secrets: Sequence[Secret], redact: bool, target: str
 
 def make_document(session: Session, inputs: Inputs, static: bool, target: str | None) -> tuple[bytes, list[Secret]]:
     """The report on ``inputs`` as one HTML file for ``target``, and the input secrets that it contains."""
-    from perftool.readers.text.secrets import are_in, secrets_in
+    from perftool.readers.text.secrets import secrets_in, those_in
     from perftool.reporters.html import render_html
 
     found, pictures, metadata = _analysis(session, inputs)
     roots = (project_root(), *session.settings.source_roots)
     page = render_html(found, pictures, not static, partial(_link_to_source, target=target, roots=roots))
-    return page, [secret for secret in secrets_in(metadata) if are_in(page, [secret.text])]
+    secrets = secrets_in(metadata)
+    left = those_in(page, {secret.text for secret in secrets})
+    return page, [secret for secret in secrets if secret.text in left]
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:

@@ -39,17 +39,18 @@ class Cost:
 FREE = Cost(2.0, 300 << 20)
 
 
-def cost_of(path: Path, most_s: int = 120) -> Cost:
-    """What ``analyze`` takes for ``path``; ends it after ``most_s`` CPU seconds."""
+def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
+    """What ``command`` takes for ``path``; ends it after ``most_s`` CPU seconds."""
     text = (
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
-        "subprocess.run([sys.executable, '-m', 'perftool', 'analyze', '-q', sys.argv[1]], stdout=subprocess.DEVNULL)\n"
+        "subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.DEVNULL)\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", text, str(path)], env=environment, capture_output=True, text=True)
+    ran = [sys.executable, "-c", text, *command.split(), str(path)]
+    done = subprocess.run(ran, env=environment, capture_output=True, text=True)
     cpu_s, peak = done.stdout.split()
     return Cost(float(cpu_s), int(peak))
 
@@ -119,6 +120,13 @@ def _sends(peers: int, state: str) -> bytes:
         for number in range(20_000)
     ]
     return json.dumps({"version": "2.10", "pg_config": config, "pg_status": {}, "entries": calls}).encode()
+
+
+def with_secrets(count: int) -> bytes:
+    """A trace of 1,000 launches whose metadata have secrets."""
+    tokens = {f"X{number}_TOKEN": f"{number:08}{'ab' * (number % 10)}" for number in range(count)}
+    events = [kernel("0" * 100, 50 * number, 25) for number in range(1000)]
+    return document(events, env=tokens, deviceProperties=[{"id": 0, "name": "A100"}])
 
 
 def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int = 5) -> bytes:

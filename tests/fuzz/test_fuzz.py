@@ -10,7 +10,7 @@ import pytest
 from corpus import CORPUS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shapes import FREE, SHAPES, Cost, cost_of, may_take
+from shapes import FREE, SHAPES, Cost, cost_of, may_take, with_secrets
 from targets import TARGETS, attempt
 
 # Those that run every rule or check a pack take long.
@@ -52,3 +52,15 @@ def test_no_shape_costs_many_times_what_a_good_input_does(name: str, tmp_path: P
     # What any input may cost needs no comparison with a good one.
     most = FREE if took.within(FREE) else may_take(cost(good))
     assert took.within(most), (took, most)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs resource limits")
+def test_many_secrets_cost_what_few_do(tmp_path: Path) -> None:
+    def cost(count: int) -> Cost:
+        (tmp_path / "t.json").write_bytes(with_secrets(count))
+        return cost_of(tmp_path / "t.json", f"annotate -q --redact -o {tmp_path}/drawn.json")
+
+    took = cost(5000)
+    most = FREE if took.within(FREE) else may_take(cost(1))
+    assert took.within(most), (took, most)
+    assert (tmp_path / "drawn.json").stat().st_size > 100_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perftool.readers.text.secrets import Secret, are_in, secrets_in, without
+from perftool.readers.text.secrets import Secret, secrets_in, those_in, without
 
 A, B = "hf_AAAAAAAAAAAAAAAAAAAA", "hf_BBBBBBBBBBBBBBBBBBBB"
 
@@ -82,4 +82,10 @@ def test_no_secret_is_left_in_any_spelling(data: st.DataObject, hidden: list[str
     page = html.unescape(b"".join(without([shown], hidden)).decode())
 
     assert not [secret for secret in hidden for text in [*left, page] if secret in text]
-    assert are_in(document, hidden) or not any(secret in text for secret in hidden for text in texts)
+    assert those_in(document, hidden) or not any(secret in text for secret in hidden for text in texts)
+
+
+def test_a_long_secret_is_left_out_in_parts() -> None:
+    secret = "".join(f"{number:03}" for number in range(70))
+    assert b"".join(without([f'["a{secret}b"]'.encode()], [secret])) == b'["a%bb"]' % (b"redacted" * 7)
+    assert those_in(secret[100:].encode(), [secret, "x" * 40]) == {secret}

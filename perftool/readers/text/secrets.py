@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _NAME = re.compile(
@@ -26,6 +28,9 @@ _SHORT = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r":
 _ENTITIES = {"&": ("amp", "#38"), "<": ("lt", "#60"), ">": ("gt", "#62"), '"': ("quot", "#34"), "'": ("#39", "#x27")}
 # The most bytes that a character takes: two escapes of JSON.
 _WIDEST = 12
+# A text is compared with so many letters of a secret at once, and searched in pieces of so many bytes.
+_LONGEST = 32
+_BLOCK = 1 << 16
 
 
 class Secret(NamedTuple):
@@ -70,11 +75,12 @@ def without(blocks: Iterable[bytes], secrets: Collection[str]) -> Iterator[bytes
     search = _Search(secrets)
     held = b""
     for block in blocks:
-        text = held + block
-        # What begins later may go on in the next block.
-        pieces, rest = _replaced(text, search.spans(text), max(len(text) - search.widest, 0))
-        yield pieces
-        held = text[rest:]
+        held += block
+        if len(held) >= _BLOCK:
+            # What begins later may go on in the next block.
+            pieces, rest = _replaced(held, search.spans(held), max(len(held) - search.widest, 0))
+            yield pieces
+            held = held[rest:]
     yield _replaced(held, search.spans(held), len(held))[0]
 
 
@@ -90,34 +96,90 @@ def _replaced(text: bytes, spans: Iterable[tuple[int, int]], end: int) -> tuple[
     return b"".join([*pieces, text[at:rest]]), rest
 
 
-def are_in(text: bytes, secrets: Collection[str]) -> bool:
-    """Whether any of ``secrets`` is in ``text``, JSON or HTML."""
-    return bool(secrets) and bool(_Search(secrets).spans(text))
+def those_in(text: bytes, secrets: Collection[str]) -> set[str]:
+    """Those of ``secrets`` of which ``text``, JSON or HTML, has at least a part."""
+    return _Search(secrets).those_in(text) if secrets else set()
 
 
 class _Search:
-    """Finds ``secrets`` in every spelling. Few texts have escapes of the letters of a secret, so only there all
-    spellings of all letters are compared; ``widest`` is the length of the longest spelling.
+    """Finds ``secrets`` in every spelling, in a time that does not grow with their number. Few texts have escapes of
+    the letters of a secret, so only there are escapes decoded; ``widest`` is the length of the longest spelling.
     """
 
     def __init__(self, secrets: Collection[str]) -> None:
-        longest_first = sorted(set(secrets), key=lambda secret: (-len(secret), secret))
-        ways = {letter: _spellings(letter) for letter in set("".join(longest_first))}
-        self._plain = re.compile(b"|".join(b"".join(ways[letter][0] for letter in one) for one in longest_first))
-        self._escapes = re.compile(b"|".join(sorted({way for all_ways in ways.values() for way in all_ways[1:]})))
-        any_way = {letter: b"(?:%b)" % b"|".join(all_ways) for letter, all_ways in ways.items()}
-        self._any = re.compile(b"|".join(b"".join(any_way[letter] for letter in secret) for secret in longest_first))
-        self.widest = _WIDEST * len(longest_first[0])
+        ways = {letter: _spellings(letter) for letter in set("".join(secrets))}
+        usual = {letter: _usual(letter) for letter in ways}
+        # All secrets that have a part: a long one is several, so that no place is compared with long texts.
+        self._secrets: dict[bytes, list[str]] = {}
+        for secret in secrets:
+            for part in _parts(secret):
+                self._secrets.setdefault(b"".join(usual[letter] for letter in part), []).append(secret)
+        # The lengths of the parts that begin alike, the longest first.
+        begins: dict[bytes, set[int]] = {}
+        self._shortest = min(_SHORTEST, *map(len, self._secrets))
+        for part in self._secrets:
+            begins.setdefault(part[: self._shortest], set()).add(len(part))
+        self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
+        letters = re.escape(bytes(sorted({*b"".join(usual.values())})))
+        self._run = re.compile(b"[%b]{%d,}" % (letters, self._shortest))
+        self._usual = {name: usual[letter] for letter, all_ways in ways.items() for name in all_ways}
+        self._escape = re.compile(b"|".join(map(re.escape, sorted(self._usual))), re.IGNORECASE)
+        self.widest = _WIDEST * max(map(len, self._secrets))
 
     def spans(self, text: bytes) -> list[tuple[int, int]]:
         """Where secrets begin and end in ``text``, in order; those that overlap are one."""
-        found = [one.span() for one in self._plain.finditer(text)]
-        for start, end in _joined(self._near(one.span()) for one in self._escapes.finditer(text)):
-            found += [one.span() for one in self._any.finditer(text, start, end)]
-        return _joined(sorted(found))
+        return _joined(sorted(self._found(text)))
+
+    def those_in(self, text: bytes) -> set[str]:
+        """The secrets that have a part in ``text``."""
+        spans = self._found(text)
+        return {secret for start, end in spans for secret in self._secrets.get(self._decoded(text, start, end)[0], ())}
+
+    def _found(self, text: bytes) -> list[tuple[int, int]]:
+        found = [*self._as_usual(text)]
+        near = (self._near(one.span()) for one in self._escape.finditer(text))
+        for start, end in _joined(near):
+            decoded, marks = self._decoded(text, start, end)
+            found += [(_place(marks, begin), _place(marks, end)) for begin, end in self._as_usual(decoded)]
+        return found
+
+    def _as_usual(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Where parts of secrets are in ``text``, as usually written."""
+        shortest, lengths, secrets = self._shortest, self._lengths, self._secrets
+        for run in self._run.finditer(text):
+            at, end = run.span()
+            while at <= end - shortest:
+                begun = lengths.get(text[at : at + shortest], ())
+                length = next((one for one in begun if text[at : at + one] in secrets), 0)
+                if length:
+                    yield at, at + length
+                at += length or 1
+
+    def _decoded(self, text: bytes, start: int, end: int) -> tuple[bytes, list[tuple[int, int]]]:
+        """``text`` from ``start`` to ``end`` as usually written; with the places behind each escape there and in ``text``."""
+        pieces, size, marks = [], 0, [(0, start)]
+        for one in self._escape.finditer(text, start, end):
+            before, letter = text[marks[-1][1] : one.start()], self._usual[one.group().lower()]
+            pieces += [before, letter]
+            size += len(before) + len(letter)
+            marks.append((size, one.end()))
+        return b"".join([*pieces, text[marks[-1][1] : end]]), marks
 
     def _near(self, span: tuple[int, int]) -> tuple[int, int]:
         return max(span[0] - self.widest, 0), span[1] + self.widest
+
+
+def _place(marks: Sequence[tuple[int, int]], at: int) -> int:
+    """The place in a text of ``at`` in what was decoded from it."""
+    decoded, place = marks[bisect_right(marks, (at, sys.maxsize)) - 1]
+    return place + at - decoded
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """``secret`` in parts of nearly the same length, of at most ``_LONGEST`` letters."""
+    count = -(-len(secret) // _LONGEST)
+    for part in range(count):
+        yield secret[part * len(secret) // count : (part + 1) * len(secret) // count]
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -131,18 +193,15 @@ def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+def _usual(letter: str) -> bytes:
+    """``letter`` as JSON usually has it."""
+    return json.dumps(letter, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+
+
 def _spellings(letter: str) -> list[bytes]:
-    """Patterns of the ways to write ``letter`` in JSON and HTML, the usual one first."""
-    usual = json.dumps(letter, ensure_ascii=False)[1:-1]
-    ways = [re.escape(usual.encode("utf-8", "surrogatepass")), _escaped(letter)]
-    if letter in _SHORT:
-        ways.append(re.escape(f"\\{_SHORT[letter]}".encode()))
-    return ways + [f"&{name};".encode() for name in _ENTITIES.get(letter, ())]
-
-
-def _escaped(letter: str) -> bytes:
-    """A pattern of ``letter`` as one escape of JSON or, beyond 16 bits, two."""
+    """The other ways to write ``letter`` in JSON and HTML, in lower case."""
     digits = letter.encode("utf-16-be", "surrogatepass").hex()
-    units = (digits[at : at + 4] for at in range(0, len(digits), 4))
-    any_case = ("".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in unit) for unit in units)
-    return "".join(rf"\\u{unit}" for unit in any_case).encode()
+    ways = ["".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))]
+    if letter in _SHORT and letter not in '"\\':
+        ways.append(f"\\{_SHORT[letter]}")
+    return [way.encode() for way in [*ways, *(f"&{name};" for name in _ENTITIES.get(letter, ()))]]
