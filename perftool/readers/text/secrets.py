@@ -156,7 +156,7 @@ class _Search:
                 at += length or 1
 
     def _decoded(self, text: bytes, start: int, end: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """``text`` from ``start`` to ``end`` as usually written; with the places behind each escape there and in ``text``."""
+        """``text`` from ``start`` to ``end`` as usually written, with places behind escapes there and in ``text``."""
         pieces, size, marks = [], 0, [(0, start)]
         for one in self._escape.finditer(text, start, end):
             before, letter = text[marks[-1][1] : one.start()], self._usual[one.group().lower()]
