@@ -333,6 +333,14 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         "t.json", lambda: _beside(lambda number: _framed(number, 99 + 10 * number, 9.5, number), 18_000),
         lambda: _beside(lambda number: _framed(number, number / 1000, 2e5, 7), 18_000),
     ),
+    "values before the events": (
+        "t.json", lambda: _trace(_steps(5), launches=20_000),
+        lambda: b'{"a":[%b1],%b' % (b"[]," * 3_000_000, _trace(_steps(5))[1:]),
+    ),
+    "values after the events": (
+        "t.json", lambda: _trace(_steps(5), launches=20_000),
+        lambda: b'%b,"a":[%b1]}' % (_trace(_steps(5))[:-1], b"[]," * 3_000_000),
+    ),
     "a snapshot of many devices": (
         "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),
     ),

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from events import Event
 from reading import Row, read, read_path, rows_of
 
 from perftool.errors import InputError
+from perftool.readers.trace.chrome_trace import ChromeTrace
 
 EVENTS: list[Event] = [
     {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "ts": 0, "args": {"name": "python"}},
@@ -168,3 +170,16 @@ def test_what_is_no_trace(data: bytes, sentence: str) -> None:
 def test_a_file_that_cannot_be_opened() -> None:
     with pytest.raises(InputError, match=r"none\.json: cannot be opened \(No such file or directory\)"):
         read_path("none.json")
+
+
+@pytest.mark.parametrize("dense", ['{"a": [[], []], "traceEvents": [%s]}', '{"traceEvents": [%s], "a": [[], [], []]}'])
+def test_metadata_of_too_many_values_are_not_read_and_said(
+    dense: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perftool.readers.trace.envelope._MOST_TOKENS", 4)
+    (tmp_path / "t.json").write_text(dense % '{"ph": "X", "name": "a", "ts": 1, "dur": 2}')
+    trace = ChromeTrace(str(tmp_path / "t.json"), tmp_path)
+    events = [json.loads(chunk.path.read_bytes()) for chunk in trace.chunks()]
+    trace.finish()
+    assert [[event["name"] for event in chunk] for chunk in events] == [["a"]]
+    assert (trace.metadata, len(trace.issues)) == ({}, 1)

@@ -23,11 +23,11 @@ from perftool.readers.trace.event_text import any_boundary, last_boundary, objec
 from perftool.readers.trace.time_text import is_lossy, quote_times
 
 # A longer head (metadata before the events) is only searched for its key.
-_LONGEST_HEAD = 128 << 20
+_LONGEST_HEAD = 32 << 20
 # Text without a proven boundary is kept together up to this size; then it is cut at a possible one.
-_LONGEST_CARRY = 32 << 20
+_LONGEST_CARRY = 16 << 20
 # Text without even a possible boundary is no event, and beyond this size no metadata either.
-_LONGEST_EVENT = 128 << 20
+_LONGEST_EVENT = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ChromeTrace:
             # In JSON Lines a final `]` closes nothing.
             self._damaged = head.damaged > 0 or head.lines
             if head.damaged:
-                text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
+                text = f"the metadata before the events is damaged or too long: {head.damaged} or more keys could not be read"
                 self.issues.append(ImportIssue("damaged metadata", head.damaged, text))
             yield from self._cut(block[head.start :], blocks, skipped + head.start)
             self.size = stream.size
@@ -222,7 +222,9 @@ class ChromeTrace:
         """The last chunk: the text before the end of the event array, or all of it when the file is cut off."""
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
-            self.metadata.update(tail.metadata)
+            if tail.metadata is None:
+                self._lost.append(_unused(len(data) - tail.end))
+            self.metadata.update(tail.metadata or {})
             self.events_end = offset + tail.end
             # If the array turns out to end earlier, this text belongs to the metadata after it.
             self._last_offset, self._closing = offset, data[tail.end :]
@@ -251,12 +253,17 @@ class ChromeTrace:
     def _read_foreign(self, data: bytes) -> None:
         """Metadata after the events, when it fits in one chunk."""
         try:
-            self._foreign.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
+            if envelope.is_dense(data):
+                self._lost.append(_unused(len(data)))
+            else:
+                self._foreign.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
         except orjson.JSONDecodeError:
-            text = f"{len(data):,} bytes after the event array were not used"
-            if not data.strip():
-                text = "the file ends right after the event array"
-            self._lost.append(ImportIssue("text after the events", 1, text, len(data)))
+            self._lost.append(_unused(len(data) if data.strip() else 0))
+
+
+def _unused(size: int) -> ImportIssue:
+    text = f"{size:,} bytes after the event array were not used"
+    return ImportIssue("text after the events", 1, text if size else "the file ends right after the event array", size)
 
 
 def _needs_mending(data: bytes) -> bool:

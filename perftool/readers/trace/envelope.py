@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -36,6 +37,8 @@ _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
 # The search from the end meets all brackets in later metadata (lists of ranks, of log lines) before the right one.
 _TAIL_CANDIDATES = 2000
+# Metadata have a few thousand values. Those of more than a million would take gigabytes, and are not read.
+_MOST_TOKENS = 1_000_000
 # Text that may follow the right bracket; only after it is the rest parsed, limited to a multiple of its length.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
@@ -57,7 +60,7 @@ class Head:
 def read_head(data: bytes) -> Head | None:
     """Find the start of the event array in ``data``, the beginning of a file; None when it has none.
 
-    In a damaged head (with an unescaped quote, say), it searches for the literal key instead.
+    In a head that is damaged (with an unescaped quote, say) or has too many values, it searches for the literal key.
     """
     begin = len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0
     while begin < len(data) and data[begin] in b" \t\r\n":
@@ -113,10 +116,11 @@ def _is_events_key(key: bytes) -> bool:
 
 @dataclass
 class Tail:
-    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array."""
+    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; ``metadata`` is
+    None when it has too many values."""
 
     end: int
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None
 
 
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
@@ -134,8 +138,10 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
         if not _CLOSES.match(data, position + 1):
             continue
         left -= len(data) - position
-        metadata = _closing(data[position + 1 :].strip(), bare)
-        if metadata is None:
+        text = data[position + 1 :].strip()
+        dense = not bare and is_dense(text)
+        metadata = None if dense else _closing(text, bare)
+        if metadata is None and not dense:
             continue
         before = data[:position].rstrip(b" \t\r\n,")
         if bare or not before or ends_with_event(before):
@@ -143,6 +149,11 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
         if before.endswith(b"}"):
             first = Tail(position, metadata)
     return None if ends_inside_event(data) else first
+
+
+def is_dense(text: bytes) -> bool:
+    """Whether metadata have more values than any profiler writes."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_TOKENS
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
@@ -217,8 +228,9 @@ def _members(data: bytes, start: int, *, cut: bool = False) -> Iterator[tuple[by
     """Yield (key, value start, value end) of the object whose content begins at ``start``.
 
     The value end is None for an event array, which is not traversed, and with ``cut`` for an incomplete last value.
+    Ends with the last value that is complete within ``_MOST_TOKENS``.
     """
-    tokens = _tokens(data, start)
+    tokens = islice(_tokens(data, start), _MOST_TOKENS)
     for begin, end in tokens:
         if data[begin] == _CLOSING_BRACE:
             return
