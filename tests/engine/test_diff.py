@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from events import document, launch, step, x
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perftool import analyze
 from perftool.engine.compare.diff import compare, fails, parse_fail_if
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.op_totals import totals
@@ -23,6 +25,7 @@ from perftool.model.diff import OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.report import BREAKDOWN, Finding, Location, Share, Step
 from perftool.reporters.diff import headline, render_diff_json, render_diff_markdown, render_diff_text
+from perftool.reporters.json import render_json
 
 NOISE = (-3, 1, -1, 2, 0, 3, -2, 1, 0, -1)
 
@@ -149,6 +152,28 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
     with pytest.raises(InputError) as caught:
         read_saved(str(saved))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["device", "name"], 5), (["device", "name"], {}), (["inputs", 0, "rank"], "a"),
+        (["findings", 0, "message"], [1]), (["findings", 0, "evidence"], 1), (["steps", 0, "dur_ns"], "1"),
+        (["steps", 0, "dur_ns"], 2**70), (["top_device_ops", 0, "name"], {}), (["top_ops", 0, "total_ns"], None),
+        (["modules"], [{"rank": 0}]), (["summary", "step_time_ms", "value"], "1"), (["efficiency", "ops"], {"a": 1}),
+    ],
+)  # fmt: skip
+def test_values_of_other_types_are_no_report(place: list[str | int], value: object, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_bytes(document([step(0, 0, 100), x("aten::mm", 1, 9), *launch(1, 10, 5, 15, 60)]))
+    saved = json.loads(render_json(analyze([str(trace)])))
+    inner = saved
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (tmp_path / "saved.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match="is a damaged report"):
+        read_saved(str(tmp_path / "saved.json"))
 
 
 def found(code: str, rank: int, **evidence: float) -> Finding:

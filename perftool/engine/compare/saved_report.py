@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
+from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.modules import ModuleTime
-from perftool.model.report import Finding, Location, Share, Step, step_word
+from perftool.model.report import Finding, Share, Step, step_word
 
 VERSION = 1
 _MARK = b'"habana_perf_tool"'
 _LARGEST = 64 << 20
-_TEXTS = ("code", "name", "severity", "confidence", "subject", "message", "why", "fix")
+_STEP = ("rank", "name", "ts_ns", "dur_ns", "breakdown_ns", "partial", "left_out", "time_ns")
+_FINDING = (
+    "code", "name", "severity", "confidence", "subject", "message", "why", "fix", "rank", "evidence", "fingerprint",
+)  # fmt: skip
 
 
 def read_saved(path: str) -> RunSide | None:
@@ -51,16 +55,18 @@ def read_saved(path: str) -> RunSide | None:
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:
     return run_side(
         path,
-        [_step(step) for step in data["steps"]],
-        [Share(**row) for row in data["top_device_ops"]],
-        [Share(**row) for row in data["top_ops"]],
+        from_plain(tuple[Step, ...], [_fields(step, _STEP) for step in data["steps"]]),
+        from_plain(tuple[Share, ...], data["top_device_ops"]),
+        from_plain(tuple[Share, ...], data["top_ops"]),
         [_finding(found) for found in data["findings"]],
         all_ops=False,
         setting=_setting(data),
-        rates=[OpRate(**row) for row in (data.get("efficiency") or {}).get("ops", ())],
-        device=data["device"]["name"],
-        served=served_numbers({name: metric["value"] for name, metric in data["summary"].items()}),
-        modules=[ModuleTime(**row) for row in data.get("modules", ())],
+        rates=from_plain(tuple[OpRate, ...], (data.get("efficiency") or {}).get("ops", [])),
+        device=None if (name := data["device"]["name"]) is None else from_plain(str, name),
+        served=served_numbers(
+            from_plain(dict[str, float | None], {key: one["value"] for key, one in data["summary"].items()})
+        ),
+        modules=from_plain(tuple[ModuleTime, ...], data.get("modules", [])),
         step_word=step_word((data.get("run") or {}).get("steps_from")),
     )
 
@@ -68,19 +74,15 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
 def _setting(data: Mapping[str, Any]) -> Setting:
     device, run = data["device"], data.get("run") or {}
     ranks = [read["rank"] for read in data["inputs"] if read["kind"] == "trace"]
-    return setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
-
-
-def _step(step: Mapping[str, Any]) -> Step:
-    return Step(
-        step["rank"], step["name"], step["ts_ns"], step["dur_ns"], step["breakdown_ns"], step["partial"],
-        step.get("left_out"), step.get("time_ns", {}),
-    )  # fmt: skip
+    given = setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
+    return from_plain(Setting, to_plain(given))
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:
-    texts = {key: found[key] for key in _TEXTS}
-    return Finding(
-        **texts, rank=found["rank"], location=Location(), related=(), evidence=found["evidence"], gain=None,
-        fingerprint=found["fingerprint"], benchmark=None,
-    )  # fmt: skip
+    return from_plain(
+        Finding, {**_fields(found, _FINDING), "location": {}, "related": [], "gain": None, "benchmark": None}
+    )
+
+
+def _fields(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in names if name in row}

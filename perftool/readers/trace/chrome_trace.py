@@ -84,7 +84,7 @@ class ChromeTrace:
             # In JSON Lines a final `]` closes nothing.
             self._damaged = head.damaged > 0 or head.lines
             if head.damaged:
-                text = f"the metadata before the events is damaged or too long: {head.damaged} or more keys could not be read"
+                text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
                 self.issues.append(ImportIssue("damaged metadata", head.damaged, text))
             yield from self._cut(block[head.start :], blocks, skipped + head.start)
             self.size = stream.size
