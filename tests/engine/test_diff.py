@@ -165,7 +165,10 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
 )  # fmt: skip
 def test_values_of_other_types_are_no_report(place: list[str | int], value: object, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
-    trace.write_bytes(document([step(0, 0, 100), x("aten::mm", 1, 9), *launch(1, 10, 5, 15, 60)]))
+    starved = [
+        one for at in range(0, 4000, 100) for one in (x("aten::mm", at, 90), *launch(at, at + 5, 5, at + 15, 10))
+    ]
+    trace.write_bytes(document([step(0, 0, 4000), *starved]))
     saved = json.loads(render_json(analyze([str(trace)])))
     inner = saved
     for key in place[:-1]:
