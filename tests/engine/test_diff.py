@@ -154,6 +154,17 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
     assert message in str(caught.value)
 
 
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The report on 40 launches that find the device idle."""
+    trace = tmp_path_factory.mktemp("run") / "trace.json"
+    starved = [
+        one for at in range(0, 4000, 100) for one in (x("aten::mm", at, 90), *launch(at, at + 5, 5, at + 15, 10))
+    ]
+    trace.write_bytes(document([step(0, 0, 4000), *starved]))
+    return render_json(analyze([str(trace)]))
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -163,13 +174,10 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
         (["modules"], [{"rank": 0}]), (["summary", "step_time_ms", "value"], "1"), (["efficiency", "ops"], {"a": 1}),
     ],
 )  # fmt: skip
-def test_values_of_other_types_are_no_report(place: list[str | int], value: object, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    starved = [
-        one for at in range(0, 4000, 100) for one in (x("aten::mm", at, 90), *launch(at, at + 5, 5, at + 15, 10))
-    ]
-    trace.write_bytes(document([step(0, 0, 4000), *starved]))
-    saved = json.loads(render_json(analyze([str(trace)])))
+def test_values_of_other_types_are_no_report(
+    place: list[str | int], value: object, report: bytes, tmp_path: Path
+) -> None:
+    saved = json.loads(report)
     inner = saved
     for key in place[:-1]:
         inner = inner[key]
