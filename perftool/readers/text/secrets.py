@@ -117,8 +117,8 @@ class _Search:
         # The lengths of the parts that begin alike, the longest first.
         begins: dict[bytes, set[int]] = {}
         self._shortest = min(_SHORTEST, *map(len, self._secrets))
-        for part in self._secrets:
-            begins.setdefault(part[: self._shortest], set()).add(len(part))
+        for written in self._secrets:
+            begins.setdefault(written[: self._shortest], set()).add(len(written))
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape(bytes(sorted({*b"".join(usual.values())})))
         self._run = re.compile(b"[%b]{%d,}" % (letters, self._shortest))

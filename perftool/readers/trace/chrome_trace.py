@@ -222,9 +222,9 @@ class ChromeTrace:
         """The last chunk: the text before the end of the event array, or all of it when the file is cut off."""
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
-            if tail.metadata is None:
+            if tail.unread:
                 self._lost.append(_unused(len(data) - tail.end))
-            self.metadata.update(tail.metadata or {})
+            self.metadata.update(tail.metadata)
             self.events_end = offset + tail.end
             # If the array turns out to end earlier, this text belongs to the metadata after it.
             self._last_offset, self._closing = offset, data[tail.end :]

@@ -116,11 +116,12 @@ def _is_events_key(key: bytes) -> bool:
 
 @dataclass
 class Tail:
-    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; ``metadata`` is
-    None when it has too many values."""
+    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; with
+    ``unread``, the metadata have too many values."""
 
     end: int
-    metadata: dict[str, Any] | None
+    metadata: dict[str, Any]
+    unread: bool = False
 
 
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
@@ -140,14 +141,14 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
         left -= len(data) - position
         text = data[position + 1 :].strip()
         dense = not bare and is_dense(text)
-        metadata = None if dense else _closing(text, bare)
-        if metadata is None and not dense:
+        metadata = {} if dense else _closing(text, bare)
+        if metadata is None:
             continue
         before = data[:position].rstrip(b" \t\r\n,")
         if bare or not before or ends_with_event(before):
-            return Tail(position, metadata)
+            return Tail(position, metadata, dense)
         if before.endswith(b"}"):
-            first = Tail(position, metadata)
+            first = Tail(position, metadata, dense)
     return None if ends_inside_event(data) else first
 
 
