@@ -46,6 +46,7 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
                      {}, id="the source of a broadcast"),
         pytest.param([], {"distributedInfo": {"rank": 10**12, "world_size": 10**12}}, id="a rank"),
         pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True}}, id="a negative rank"),
+        pytest.param([], {"distributedInfo": {"pg_config": [{"pg_name": [[]], "pg_desc": "mesh"}, 7]}}, id="a group"),
         pytest.param([], {"baseTimeNanoseconds": 2**63 + 5}, id="the zero of the clock"),
         pytest.param([], {"deviceProperties": [{"name": "GAUDI2", "totalGlobalMem": 2**63 + 1}]}, id="device memory"),
     ],

@@ -107,10 +107,10 @@ def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
 def _roles(groups: object) -> dict[str, str]:
     """What each of ``groups`` is for, by its name, where somebody said so."""
     known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-    told = {group.get("pg_name"): group.get("pg_desc") for group in known[:_MOST_GROUPS]}
+    told = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
     return {
         name: role.removeprefix("mesh_")
-        for name, role in told.items()
+        for name, role in told
         if isinstance(name, str) and isinstance(role, str) and role not in _NO_ROLES and len(role) <= _LONGEST_ROLE
     }
 
