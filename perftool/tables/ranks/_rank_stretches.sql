@@ -60,11 +60,12 @@ followed AS (
     ASOF LEFT JOIN (SELECT rank, ts FROM device_ops WHERE valid) AS d ON d.rank = i.rank AND i."end" <= d.ts
     ASOF LEFT JOIN (SELECT rank, ts, "end" FROM syncs) AS y ON y.rank = i.rank AND i."end" >= y.ts
 ),
--- A host goes on as soon as another thread has its result; that thread may record its end up to a turn on a core later.
+-- A host goes on as soon as another thread has its result. That thread may record its end some turns on a core later: up
+-- to 10 ms, and no longer than the host waited.
 released AS (
     SELECT rank, ts, "end",
            CASE WHEN over > ts AND (NOT device OR at_once) THEN over
-                WHEN NOT device AND next_end - "end" <= 1000000 THEN next_end END AS collective_end
+                WHEN NOT device AND next_end - "end" <= least("end" - ts, 10000000) THEN next_end END AS collective_end
     FROM followed WHERE collective_end IS NOT NULL
 ),
 points AS (
