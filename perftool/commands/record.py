@@ -146,7 +146,7 @@ class _Estimate:
 
     def __call__(self) -> bool:
         """Whether it is printed by now."""
-        texts = [one.text for one in self._plan.notes_left() if one.stage == "recording"]
+        texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
         print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
         return bool(texts)
 

@@ -121,8 +121,20 @@ def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> N
         assert program.stderr
         said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
         program.communicate("go on\n")
-    assert re.match(r"habana_perf_tool: recording 5 steps now: .+ a step without the profiler, .+ in all; ", said)
+    assert re.match(
+        r"habana_perf_tool: recording 5 steps now: .+ a step without the profiler; recording and saving take about ",
+        said,
+    )
     assert program.returncode == 0
+
+
+def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
+    impatient = "import torch; import perftool.integrations.record.recorder as recorder; recorder._PATIENCE_NS = 1"
+    done = run(tmp_path, f"{impatient}\n{TRAIN.format(body='pass')}")
+
+    assert re.search(r"recording 2 steps instead of 5 now: .+ a step without the profiler; ", done.stderr)
+    assert "habana_perf_tool: 2 steps took" in done.stderr
+    assert recorded(tmp_path) == STEPS[:2]
 
 
 def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:
