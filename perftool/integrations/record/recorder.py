@@ -19,7 +19,7 @@ from perftool.errors import is_interrupt
 from perftool.integrations.activities import ProfilerAction, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
-from perftool.integrations.machine import Watch
+from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.steps import Steps
@@ -104,7 +104,8 @@ class Recorder:
     def _action(self, step: int) -> ProfilerAction:
         """What the profiler does in ``step``, counted from its start."""
         plan = self._plan
-        return torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=self._active, repeat=1)(step)
+        planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=self._active, repeat=1)
+        return planned(step)
 
     def _estimate(self) -> str:
         """The expected duration of the recording, after its first step; plans fewer steps if it is long."""
