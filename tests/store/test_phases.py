@@ -68,6 +68,19 @@ def test_evaluation_and_checkpoints_are_phases_of_training_alone(rows: Rows) -> 
     assert [row[0] for row in phases(rows, *events, training)] == ["steady", "evaluation", "steady"]
 
 
+def test_a_function_that_hardly_does_anything_but_save_is_a_checkpoint_as_a_whole(rows: Rows) -> None:
+    saved = x("torch/serialization.py(944): save", 110, 300, "python_function")
+    own, loop = (x(f"train.py({line}): f", ts, dur, "python_function") for line, ts, dur in ((7, 100, 500), (1, 0, 590)))
+    work = x("aten::add", 0, 100)
+
+    # The loop around it also computes.
+    assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
+    # So does a function that adds, or that saves for less than half of its time.
+    assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])
+    short = x("torch/serialization.py(944): save", 110, 200, "python_function")
+    assert phases(rows, own, work, short)[1] == ("checkpoint", 200, short["name"])
+
+
 def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:
     events = [event for at in range(4) for event in iteration(at, 1000 * at)]
 

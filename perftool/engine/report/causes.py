@@ -32,6 +32,7 @@ CLAUSES = {
     "pipe": "the device waits while the host waits for a pipe or a socket",
     "lock": "the device waits while the host waits for a lock of Python",
     "sleep": "the device waits while the host sleeps",
+    "checkpoint": "the device waits while the host saves a checkpoint",
     "blocked": "no op computes in Python, where the thread is mostly blocked: it waits for a lock, a file or another "
     "thread or process",
     "capture": "graphs are captured, and the device cannot work meanwhile",

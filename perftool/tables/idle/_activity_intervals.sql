@@ -49,6 +49,7 @@ marked AS (
     UNION ALL SELECT u.rank, class_of('start_up'), u.ts, u."end" FROM start_up AS u JOIN feeding_tracks AS f ON f.track = u.track
     UNION ALL SELECT rank, class_of('capturing'), ts, "end" FROM phases WHERE phase = 'capture'
     UNION ALL SELECT rank, class_of('recorder'), ts, "end" FROM phases WHERE phase = 'profiler'
+    UNION ALL SELECT rank, class_of('saving'), ts, "end" FROM phases WHERE phase = 'checkpoint'
     UNION ALL SELECT rank, class_of('submitted_late'), submitted, "end" FROM ended_by WHERE submitted > ts AND submitted < "end"
     UNION ALL SELECT rank, class_of('submitted_early'), ts, "end" FROM ended_by WHERE submitted <= ts
     UNION ALL

@@ -51,6 +51,7 @@ SELECT mask,
             WHEN shows(mask, ['op']) THEN 'framework_op'
             -- The annotation of an asynchronous collective spans all host work until the wait for it.
             WHEN shows(mask, ['group_annotation']) THEN 'collective'
+            WHEN shows(mask, ['saving']) THEN 'checkpoint'
             WHEN shows(mask, ['queue_wait']) THEN 'queue'
             WHEN shows(mask, ['pipe_wait']) THEN 'pipe'
             WHEN shows(mask, ['lock_wait']) THEN 'lock'

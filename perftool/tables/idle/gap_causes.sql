@@ -13,7 +13,7 @@
 -- empty without: _gaps
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, queue, pipe, lock, sleep, python, blocked, autograd, between_ops or unknown
+-- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, checkpoint, queue, pipe, lock, sleep, python, blocked, autograd, between_ops or unknown
 -- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, thread (its times), flow (of the work to its launch) or next event; NULL where nothing was recorded
 -- column phase: VARCHAR, phases.phase in which it begins
 -- column ts: BIGINT, start in ns
@@ -43,7 +43,7 @@ blocked AS (
     FROM machines AS m JOIN feeding_tracks AS f USING (rank) JOIN tracks AS k ON k.id = f.track
     JOIN machine_threads AS t ON t.rank = m.rank AND t.tid = k.tid
     JOIN (SELECT rank, sum("end" - ts) FILTER (cause = 'python' AND "end" - ts >= handover_ns()) AS python_ns,
-                 coalesce(sum("end" - ts) FILTER (cause IN ('dataloader', 'collective', 'queue', 'pipe', 'lock', 'sleep', 'autograd')), 0) AS known_ns
+                 coalesce(sum("end" - ts) FILTER (cause IN ('dataloader', 'collective', 'checkpoint', 'queue', 'pipe', 'lock', 'sleep', 'autograd')), 0) AS known_ns
           FROM parts GROUP BY rank) AS p ON p.rank = m.rank
     WHERE 2 * (m.wall_ns - t.cpu_ns - t.delay_ns - p.known_ns) > p.python_ns
         AND m.rank NOT IN (SELECT rank FROM device_ops WHERE op IS DISTINCT FROM id)
@@ -60,7 +60,7 @@ told AS (
 SELECT t.gap, t.rank, t.cause,
        CASE WHEN t.silent THEN CASE WHEN t.cause = 'unknown' THEN NULL ELSE 'next event' END
             WHEN t.cause IN ('queued', 'launch_latency') THEN 'flow'
-            WHEN t.cause IN ('queue', 'pipe', 'lock', 'sleep', 'python', 'autograd') THEN 'frame'
+            WHEN t.cause IN ('checkpoint', 'queue', 'pipe', 'lock', 'sleep', 'python', 'autograd') THEN 'frame'
             WHEN t.cause = 'blocked' THEN 'thread'
             WHEN t.cause = 'framework_op' THEN 'op'
             WHEN t.cause IN ('dataloader', 'optimizer', 'collective', 'compile') THEN 'annotation' ELSE 'call' END AS proof,

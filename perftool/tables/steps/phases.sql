@@ -26,6 +26,26 @@ shown AS (
     SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE s.side = 'host'
 ),
+-- A function that hardly does anything but save, such as one that also flushes the file and renames it, is part of it.
+saves AS (
+    SELECT s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
+    WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
+),
+around AS (
+    SELECT p.id, p.rank, p.track, p.name, p.ts, p."end" FROM slices AS p
+    JOIN saves AS c ON c.track = p.track AND c.ts >= p.ts AND c."end" <= p."end"
+    WHERE p.cat = 'python_function' AND p.dur > c."end" - c.ts
+    GROUP BY ALL HAVING 2 * sum(c."end" - c.ts) > p."end" - p.ts
+),
+worked AS (
+    SELECT s.track, s.ts FROM (SELECT * FROM slices WHERE track IN (SELECT track FROM around)) AS s
+    ASOF LEFT JOIN saves AS c ON c.track = s.track AND s.ts >= c.ts
+    WHERE s.cat = 'cpu_op' AND s.outermost AND (c.ts IS NULL OR s.ts >= c."end")
+        AND s.name NOT IN (SELECT name FROM roles WHERE role = 'bookkeeping')
+),
+saving AS (
+    SELECT * FROM around AS p WHERE NOT EXISTS (FROM worked AS w WHERE w.track = p.track AND w.ts >= p.ts AND w.ts < p."end")
+),
 captures AS (
     SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
     WHERE s.cat = 'runtime' AND s.side = 'host' AND r.role IN ('capture_begin', 'capture_end')
@@ -57,6 +77,7 @@ kinds AS (
     UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'capture'
     UNION ALL SELECT rank, 1, ts, "end", name FROM shown WHERE role = 'profiler'
     UNION ALL SELECT rank, 2, ts, "end", name FROM shown WHERE role = 'checkpoint'
+    UNION ALL SELECT rank, 2, ts, "end", name FROM saving
     UNION ALL SELECT rank, 3, ts, "end", name FROM shown WHERE role = 'evaluation' AND rank IN (FROM training)
     UNION ALL SELECT rank, 4, ts, "end", name FROM slow
     UNION ALL SELECT rank, 4, ts, "end", NULL FROM started
