@@ -14,7 +14,8 @@ KIND_LABELS = {
     "optimizer": "optimizer on the host", "launch_call": "submitting work", "framework_op": "framework ops",
     "python": "Python", "capture": "capturing a graph", "profiler": "the profiler itself",
     "queue": "waiting for a queue", "pipe": "waiting for a pipe or socket", "lock": "waiting for a lock",
-    "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked", "host": "host", "delay": "delays",
+    "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked", "host": "host",
+    "delay": "delays",
     "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
     "before_recording": "before the recording", "undecided": "use not shown",
 }  # fmt: skip

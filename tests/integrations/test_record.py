@@ -129,12 +129,12 @@ def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> N
 
 
 def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
-    impatient = "import torch; import perftool.integrations.record.recorder as recorder; recorder._PATIENCE_NS = 1"
+    impatient = "import torch; import perftool.integrations.record.recorder as recorder; recorder._PATIENCE_NS = -1"
     done = run(tmp_path, f"{impatient}\n{TRAIN.format(body='pass')}")
 
-    assert re.search(r"recording 2 steps instead of 5 now: .+ a step without the profiler; ", done.stderr)
-    assert "habana_perf_tool: 2 steps took" in done.stderr
-    assert recorded(tmp_path) == STEPS[:2]
+    assert re.search(r"recording 3 steps instead of 5 now: .+ a step without the profiler; ", done.stderr)
+    assert "habana_perf_tool: 3 steps took" in done.stderr
+    assert recorded(tmp_path) == STEPS[:3]
 
 
 def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def test_evaluation_and_checkpoints_are_phases_of_training_alone(rows: Rows) -> 
 
 def test_a_function_that_hardly_does_anything_but_save_is_a_checkpoint_as_a_whole(rows: Rows) -> None:
     saved = x("torch/serialization.py(944): save", 110, 300, "python_function")
-    own, loop = (x(f"train.py({line}): f", ts, dur, "python_function") for line, ts, dur in ((7, 100, 500), (1, 0, 590)))
+    own, loop = (
+        x(f"train.py({line}): f", ts, dur, "python_function") for line, ts, dur in ((7, 100, 500), (1, 0, 590))
+    )
     work = x("aten::add", 0, 100)
 
     # The loop around it also computes.

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ _ASIDE = "the program uses torch.profiler itself, so record steps aside"
 # Collecting and saving the events takes this long for each byte of memory that they need meanwhile: 40 to 90 ms for a
 # MB, measured with three programs of 40,000 to 400,000 events a step, on a busy machine.
 _NS_PER_BYTE = 70
-# A recording that takes longer is made of fewer steps, but of two at least.
+# Where that takes longer in all, fewer steps are recorded, but three at least: two show what each of them adds.
 _PATIENCE_NS = 30 * 10**9
-_FEWEST = 2
+_FEWEST = 3
 _LOST = "the recording is lost: the program ended in another thread than the one whose steps were recorded"
 
 
@@ -52,8 +53,8 @@ class Recorder:
     A child that is forked before the first step records its own steps; one that is forked later records nothing. Once
     the profiler runs, only the steps of its thread count, and the recording ends with that thread at the latest.
 
-    The memory that the first recorded step adds shows how many events a step has, and so how long recording takes.
-    Ranks of one job all record as many steps as planned, whatever that is.
+    The memory that each of the first recorded steps adds shows how many events a step has, and so how long recording
+    takes; the smaller one counts, as a program needs memory too. Ranks of one job all record as many steps as planned.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -66,7 +67,7 @@ class Recorder:
         self._home = HomeThread(self._program_ended)
         self._theirs = Theirs(plan)
         self._began_ns = 0
-        self._began_bytes: int | None = None
+        self._memory: list[int] = []
         self._seen = 0
         self._ours = False
         self._over = False
@@ -86,15 +87,17 @@ class Recorder:
         self._home.move_here()
         self._seen += 1
         recorded = self._seen - self._plan.before
-        if recorded == 1:
-            self._plan.note(Note("recording", self._estimate()))
+        if recorded > 0:
+            self._memory.append(_memory_bytes())
+        if recorded == min(_FEWEST - 1, self._plan.active):
+            self._plan.note(Note("recording", self._estimate(recorded)))
         with self._endings.undisturbed(), self._guarded():
             if self._profiler is None:
                 self._start()
             else:
                 self._profiler.step()
         if recorded == 0:
-            self._began_ns, self._began_bytes = time.monotonic_ns(), _memory_bytes()
+            self._began_ns, self._memory = time.monotonic_ns(), [_memory_bytes()]
             self._plan.note(Note("recording"))
         if recorded >= self._active:
             self._finish()
@@ -107,18 +110,19 @@ class Recorder:
         planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=self._active, repeat=1)
         return planned(step)
 
-    def _estimate(self) -> str:
-        """The expected duration of the recording, after its first step; plans fewer steps if it is long."""
-        step, planned, now = self._watch.usual_step_ns, self._plan.active, _memory_bytes()
-        quiet = "" if step is None else f"{format_ns(step)} a step without the profiler; "
-        if now is None or self._began_bytes is None:
-            return f"recording {_steps(planned)} now: {quiet}recording them takes longer, and then the trace is saved"
-        each_ns = time.monotonic_ns() - self._began_ns + _NS_PER_BYTE * max(0, now - self._began_bytes)
-        if rank_here() is None:
-            self._active = min(planned, max(_FEWEST, _PATIENCE_NS // each_ns))
+    def _estimate(self, recorded: int) -> str:
+        """The expected duration of the recording, after ``recorded`` steps; plans fewer steps if it is long."""
+        step, planned = self._watch.usual_step_ns, self._plan.active
+        added = max(0, min(after - before for before, after in pairwise(self._memory)))
+        saving_ns = _NS_PER_BYTE * added
+        each_ns = (time.monotonic_ns() - self._began_ns) // recorded + saving_ns
+        # The program itself takes as long whether or not it is recorded.
+        if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
+            self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
         fewer = "" if self._active == planned else f" instead of {planned}"
-        whole = format_ns(each_ns * self._active)
-        return f"recording {_steps(self._active)}{fewer} now: {quiet}recording and saving take about {whole}"
+        quiet = "" if step is None else f"{format_ns(step)} a step without the profiler; "
+        whole = f"about {format_ns(each_ns * self._active)}" if self._memory[0] else "longer"
+        return f"recording {_steps(self._active)}{fewer} now: {quiet}recording and saving take {whole}"
 
     def _start(self) -> None:
         plan = self._plan
@@ -218,12 +222,12 @@ class Recorder:
         autograd_profiler.profile.__init__ = made  # type: ignore[assignment, method-assign]
 
 
-def _memory_bytes() -> int | None:
-    """The memory of this process that is in use; None where the system does not tell."""
+def _memory_bytes() -> int:
+    """The memory of this process that is in use; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, LookupError):
-        return None
+        return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
