@@ -129,8 +129,10 @@ def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> N
 
 
 def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
-    impatient = "import torch; import perftool.integrations.record.recorder as recorder; recorder._PATIENCE_NS = -1"
-    done = run(tmp_path, f"{impatient}\n{TRAIN.format(body='pass')}")
+    # Each recorded step adds a terabyte.
+    grown = "recorder._memory_bytes = iter(range(1, 10**15, 10**12)).__next__"
+    whole = f"import torch\nimport perftool.integrations.record.recorder as recorder\n{grown}\n{TRAIN}"
+    done = run(tmp_path, whole.format(body="pass"))
 
     assert re.search(r"recording 3 steps instead of 5 now: .+ a step without the profiler; ", done.stderr)
     assert "habana_perf_tool: 3 steps took" in done.stderr

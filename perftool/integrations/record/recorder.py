@@ -87,11 +87,11 @@ class Recorder:
         self._home.move_here()
         self._seen += 1
         recorded = self._seen - self._plan.before
-        if recorded > 0:
-            self._memory.append(_memory_bytes())
-        if recorded == min(_FEWEST - 1, self._plan.active):
-            self._plan.note(Note("recording", self._estimate(recorded)))
         with self._endings.undisturbed(), self._guarded():
+            if recorded > 0:
+                self._memory.append(_memory_bytes())
+            if recorded == min(_FEWEST - 1, self._plan.active):
+                self._plan.note(Note("recording", self._estimate(recorded)))
             if self._profiler is None:
                 self._start()
             else:
