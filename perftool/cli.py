@@ -31,6 +31,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 _verbose = False
+_NO_ROOM = {
+    errno.ENOSPC: "no space is left on the device",
+    errno.EFBIG: "a file may not be that large here",
+    errno.EDQUOT: "the quota of the disk is used up",
+}
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 _FORMATS = tuple(form.value for form in ReportFormat)
@@ -108,6 +113,7 @@ def _require_unset(context: typer.Context) -> None:
 def main() -> None:
     """Run the program and exit: 0 done, 2 not run properly, 129, 130 or 143 ended by a signal."""
     _prepare_streams()
+    _require_folder()
     _take_shell_as_given(sys.argv[1:])
     with signals_as_interrupts() as ending:
         _run(ending)
@@ -141,12 +147,26 @@ def _run(ending: Ending) -> None:
         _if_ended(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if (why := _no_room(error)) is not None:
             _leave_stdout()
-            _fail("the output cannot be written: no space is left on the device", 2)
+            # Files that cannot be closed either would be reported by Python, in a traceback.
+            sys.unraisablehook = lambda _: None
+            _fail(f"the output cannot be written: {why}", 2)
         # DuckDB adds lines that show the SQL.
         said = str(error).partition("\n")[0].strip()
         _fail(f"internal error: {type(error).__name__}: {said} (run with -v for a traceback)", 2)
+
+
+def _no_room(error: BaseException | None) -> str | None:
+    """Why nothing more could be written, if ``error`` says so: libraries wrap the system's error, or quote it only."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    for number, why in _NO_ROOM.items():
+        if any(getattr(one, "errno", None) == number or os.strerror(number) in str(one) for one in seen):
+            return why
+    return None
 
 
 def _if_ended(ending: Ending) -> None:
@@ -170,6 +190,14 @@ def _take_shell_as_given(arguments: Sequence[str]) -> None:
     for option, shell in pairwise(arguments):
         if option in ("--show-completion", "--install-completion") and shell in _SHELLS:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+
+
+def _require_folder() -> None:
+    """Without a working directory, no path means anything, and libraries fail in their own words."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        _fail(f"the working directory cannot be read ({error.strerror}); change to another one", 2)
 
 
 def _prepare_streams() -> None:

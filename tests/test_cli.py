@@ -265,6 +265,28 @@ def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path
     assert (ran.returncode, ran.stderr) == (2, said)
 
 
+_MAIN = "from perftool.cli import main; main()"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs resource limits")
+@pytest.mark.parametrize("output", ["-o=drawn.json", "o.duckdb", "o.xlsx", "o/"])
+def test_a_file_that_may_not_grow_is_said(output: str, folder: Path) -> None:
+    command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
+    limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
+    ran = subprocess.run([sys.executable, "-c", limited, *command], cwd=folder, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert (ran.stderr.count("\n"), "cannot be written" in ran.stderr, "internal" in ran.stderr) == (1, True, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a working directory can be removed")
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    removed = f"import os; os.chdir(r'{tmp_path}/gone'); os.rmdir(r'{tmp_path}/gone'); {_MAIN}"
+    ran = subprocess.run([sys.executable, "-c", removed, "rule", "--all"], capture_output=True, text=True)
+    said = "habana_perf_tool: the working directory cannot be read (No such file or directory); change to another one\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)
+
+
 def test_a_file_instead_of_a_command_gets_a_hint(cli) -> None:
     ran = cli("good.json")
     said = "habana_perf_tool: good.json is not a command; to analyse it: habana_perf_tool analyze good.json\n"
