@@ -1,7 +1,8 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of what is reduced.
 
 A function (exp, erf, a square root) counts as one operation too: no count of instructions holds on every device, and
-memory bounds these ops. Copies, fills and conversions compute nothing.
+memory bounds these ops. Copies, fills and conversions compute nothing. Ops that draw random numbers have no model:
+their generator limits them, not memory, and no rate of it is published.
 """
 
 from __future__ import annotations
@@ -88,11 +89,6 @@ def _fill(call: Call) -> Cost:
     return Cost(0, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
 
 
-def _drawn(call: Call) -> Cost:
-    """Random numbers; the cost of a generator differs by device."""
-    return Cost(None, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
-
-
 def _moved_about(call: Call) -> Cost:
     x = call.tensor(0)
     return Cost(0, moved(x, x), "vector", x.rate_name)
@@ -130,8 +126,6 @@ COPIES: dict[str, Callable[[Call], Cost]] = {
 }  # fmt: skip
 FILLS: dict[str, Callable[[Call], Cost]] = {
     "aten::fill_": _fill, "aten::zero_": _fill,
-    "aten::uniform_": _drawn, "aten::normal_": _drawn, "aten::random_": _drawn, "aten::bernoulli_": _drawn,
-    "aten::exponential_": _drawn,
 }  # fmt: skip
 SCATTERED: dict[str, Callable[[Call], Cost]] = {
     "aten::index_add_": _added_by_index, "aten::scatter_add_": _added_by_index,

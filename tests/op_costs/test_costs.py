@@ -247,7 +247,6 @@ PARAMETERS = Many([100, 10], [10])
         ("_int_mm", [("signed char", 8, 16), ("signed char", 16, 4)], 1024, 8 * 16 + 16 * 4 + 4 * 32),
         ("_grouped_mm", [(BF16, 64, 16), (BF16, 4, 16, 8), ("int", 4)], 2 * 64 * 16 * 8, 2 * (1024 + 512 + 512) + 16),
         ("index_add_", [(FLOAT, 100, 8), 0, ("long int", 4), (FLOAT, 4, 8)], 32, 3 * 128 + 32),
-        ("uniform_", [(FLOAT, 4, 8), 0, 1], None, 128),
         ("triton_poi_fused_mul_silu_2", [*HALF * 3, 512], None, 3 * 1024),
         ("_C::rms_norm", [*HALF * 2, (BF16, 64), 1e-5], 4 * 512, 2 * 1024 + 128),
         ("_C::fused_add_rms_norm", [*HALF * 2, (BF16, 64), 1e-5], 5 * 512, 4 * 1024 + 128),
@@ -265,6 +264,12 @@ def test_models_by_hand(name: str, arguments: list[Any], flops: int | None, size
 @pytest.mark.parametrize("name", ["triton_tem_fused_mm_1", "triton_poi_fused_embedding_0", "flash_attn::varlen_fwd"])
 def test_what_arguments_do_not_tell_has_no_model(name: str) -> None:
     assert cost(name, *HALF * 3) is None
+
+
+@pytest.mark.parametrize("name", ["bernoulli_", "uniform_", "normal_", "random_", "exponential_", "geometric_"])
+def test_random_numbers_have_no_model_because_their_generator_limits_them(name: str) -> None:
+    assert cost(name, (FLOAT, 4, 8), 0.1, None) is None
+    assert cost("fill_", (FLOAT, 4, 8), 0.1) is not None
 
 
 def test_a_list_of_elements_of_unknown_size_has_no_cost() -> None:

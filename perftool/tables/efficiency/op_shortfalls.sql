@@ -29,8 +29,8 @@
 -- column dur: BIGINT, length of the longest kernel in ns
 -- column call_ns: BIGINT, mean time of a call
 -- column each_ns: BIGINT, mean time of a kernel
--- column fastest_ns: BIGINT, time at the fastest tenth of the calls
--- column slowest_ns: BIGINT, time at the slowest tenth of the calls
+-- column fastest_ns: BIGINT, the fastest tenth of the calls take at most this
+-- column slowest_ns: BIGINT, the slowest tenth of the calls take at least this
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with most time
