@@ -47,6 +47,11 @@ BLOCK = Case("", "", (), events=(
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip
+# A loader that reads its samples one by one, with stacks.
+FETCH = Case("", "", (), events=(
+    {"cat": "user_annotation", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "ts": 0, "dur": 90},
+    {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
+))  # fmt: skip
 # Gone as soon as slices are there.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
@@ -62,7 +67,14 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore
     """A store over each input, with every table made."""
     with ExitStack() as open_until:
         made = []
-        for case in (*(load_cases(CASES / f"{rule}.toml")[0] for rule in RULES), PRODUCT, LAUNCHES, LAYERS, BLOCK):
+        for case in (
+            *(load_cases(CASES / f"{rule}.toml")[0] for rule in RULES),
+            PRODUCT,
+            LAUNCHES,
+            LAYERS,
+            BLOCK,
+            FETCH,
+        ):
             store = open_until.enter_context(TraceStore())
             add_case(store, case, tmp_path_factory.mktemp("case"))
             store.build(list(JUDGED))

@@ -195,10 +195,10 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
                "dtype": "Float", "Process Group Name": "0"}),
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
-        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', 70_000,
-         2, None, None, None),
-        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, None,
-         None, None, None, None),
+        (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', True,
+         70_000, 2, None, None, None),
+        (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, True,
+         0, 3, None, None, None),
     ]),
     # Splits count rows, here of four numbers; equal parts are not stated, and a long list is shortened.
     "all_to_all_sizes": ([
@@ -229,7 +229,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
         x("Optimizer.zero_grad#AdamW.zero_grad", 200, 10, "user_annotation"),
     ], [
-        (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1, None),
+        (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1, None, None),
     ]),
     # Allocations and releases as recorded.
     "memory": ([

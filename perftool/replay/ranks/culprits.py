@@ -19,6 +19,9 @@ from perftool.units import format_ns, ranks_text
 _MOST_TRIED = 32
 # Where all ranks are late by chance, one of two is in most steps: a named one has this many times the others' excess.
 _STEADY = 3.0
+# On CPUs, other processes may take a core at any time: of fewer than so many steps, chance makes some rank late in most.
+# There a rank must be late in each step, of five at least.
+_MANY_STEPS, _FEWEST_STEPS = 8, 5
 # A group's collectives are slow if they take this much longer than others; topologies differ by less.
 _SLOW_LINK = 1.5
 
@@ -49,11 +52,16 @@ class _Search(Telling):
         yield from self._now_and_then(late.ranks if late else ())
 
     def _persistent(self) -> Late | None:
-        """The ranks that are late in more than half of the steps, except those whose lateness costs nothing."""
+        """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
+
+        On CPUs, few steps must all be late ones.
+        """
         found: list[int] = []
         saved = 0
+        chancy = self.cpu and len(self.steps) < _MANY_STEPS
+        least = max(_FEWEST_STEPS, len(self.steps)) if chancy else len(self.steps) // 2 + 1
         for _ in range(3):
-            often = self.late_at(found).sum(axis=1) > len(self.steps) / 2
+            often = self.late_at(found).sum(axis=1) >= least
             more = [rank for rank, late in zip(self.ranks, often.tolist(), strict=True) if late]
             more = self._steady(more, found)
             if not more or len(found) + len(more) > len(self.ranks) / 2:

@@ -2,7 +2,7 @@
 -- recorded.
 --
 -- needs: dataloader, slices, roles
--- empty without: _name_roles.roles=sample
+-- empty without: roles.role=sample
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the iterator (dataloader.name)
 -- column batches: BIGINT, fetches

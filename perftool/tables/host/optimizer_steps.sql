@@ -1,21 +1,20 @@
--- One row per call of an optimizer's step.
+-- One row per call of an optimizer's step, without the closure that it may run first.
 --
--- needs: slices, roles, launches, device_ops
--- empty without: roles.role=optimizer_step
+-- needs: _optimizer_calls, slices, launches, device_ops
+-- empty without: _optimizer_calls
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column class: VARCHAR, class of the optimizer, for example AdamW
--- column ts: BIGINT, start in ns
--- column dur: BIGINT, length on the host in ns
+-- column ts: BIGINT, start of its own work in ns
+-- column dur: BIGINT, length of that on the host in ns
 -- column end: BIGINT, end in ns
 -- column ops: BIGINT, framework ops directly or indirectly inside
 -- column launched: BIGINT, units of device work submitted inside
+-- column loop_ns: BIGINT, time from the first to the last of its ops that compute, where the CPU computes; NULL elsewhere, and for fused updates
 -- column fused_ns: BIGINT, what a fused update takes at most, estimated, where the CPU computes; NULL elsewhere, and for fused updates
 WITH steps AS (
-    SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end"
-    -- No stack is as deep.
-    FROM slices WHERE side = 'host' AND depth < 128 AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
+    SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end" FROM _optimizer_calls
 ),
 ops AS (
     SELECT id, track AS lane, ts, "end" FROM slices WHERE cat = 'cpu_op' AND track IN (SELECT track FROM steps)
@@ -45,11 +44,12 @@ loops AS (
     GROUP BY s.id, s.class, s.ts, s."end" HAVING NOT bool_or(starts_with(d.name, 'aten::_fused_'))
 ),
 fused AS (
-    SELECT id, around_ns + CASE WHEN quotient_ns > 0 THEN coalesce(counting_ns, 0) + quotient_ns * (3 + 2 * states) / 4
+    SELECT id, around_ns, around_ns + CASE WHEN quotient_ns > 0 THEN coalesce(counting_ns, 0) + quotient_ns * (3 + 2 * states) / 4
                                 WHEN momentum THEN sum_ns * 5 / 6 ELSE sum_ns END AS fused_ns
     FROM loops
 )
 SELECT s.id, s.rank, s.track, s.class, s.ts, s."end" - s.ts AS dur, s."end",
        coalesce(i.ops, 0) AS ops, coalesce(l.launched, 0)::BIGINT AS launched,
+       CASE WHEN f.around_ns IS NOT NULL THEN greatest(s."end" - s.ts - f.around_ns, 0)::BIGINT END AS loop_ns,
        CASE WHEN f.fused_ns IS NOT NULL THEN least(f.fused_ns, s."end" - s.ts)::BIGINT END AS fused_ns
 FROM steps AS s LEFT JOIN inside AS i USING (id) LEFT JOIN submitted AS l ON l.id = s.id LEFT JOIN fused AS f ON f.id = s.id

@@ -1,6 +1,6 @@
 -- The intervals of each activity, for _timeline, which explains the activities. They may overlap.
 --
--- needs: device_ops, _device_work, _communication, slices, _name_roles, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, start_up, phases
+-- needs: device_ops, _device_work, _communication, slices, _optimizer_calls, _name_roles, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, start_up, phases
 -- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column class: INTEGER, the bit of the activity
@@ -20,10 +20,11 @@ device AS (
     WHERE d.valid AND d.kind <> 'wait'
 ),
 host AS (
-    SELECT s.rank, CASE WHEN f.track IS NULL THEN n.elsewhere ELSE n.feeding END AS doing, s.ts, s."end", s.outermost
+    SELECT s.rank, CASE WHEN f.track IS NULL THEN n.elsewhere ELSE n.feeding END AS doing, coalesce(o.ts, s.ts) AS ts, s."end", s.outermost
     FROM slices AS s
     JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     LEFT JOIN feeding_tracks AS f ON f.track = s.track
+    LEFT JOIN _optimizer_calls AS o ON o.id = s.id
     WHERE s.side = 'host'
 ),
 -- The work that ends a gap counts as submitted when its first host call returns.

@@ -30,5 +30,5 @@
 -- column estimate_ns: BIGINT, its cost per step, by exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, the same by the replay; NULL where the replay is unreliable
 -- column predicted_ns: BIGINT, the replay's, where both agree
--- column kernels: VARCHAR, of the cause compute: slower (as many kernels, each takes longer) or more (more of them); NULL where neither explains it. Advice for slower ones may depend on the device: slower_cuda, slower_rocm, slower_hpu
+-- column kernels: VARCHAR, of the cause compute: slower (as many kernels, each takes longer) or more (more of them); NULL where neither explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
 -- column peer: INTEGER, a rank to compare it with: it does the same, is not late and, if known, is on the same host
