@@ -49,7 +49,8 @@ BLOCK = Case("", "", (), events=(
 ))  # fmt: skip
 # A loader that reads its samples one by one, with stacks.
 FETCH = Case("", "", (), events=(
-    {"cat": "user_annotation", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "ts": 0, "dur": 90},
+    {"cat": "user_annotation", "ts": 0, "dur": 90,
+     "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
 ))  # fmt: skip
 # Gone as soon as slices are there.
