@@ -19,8 +19,8 @@ from perftool.units import format_ns, ranks_text
 _MOST_TRIED = 32
 # Where all ranks are late by chance, one of two is in most steps: a named one has this many times the others' excess.
 _STEADY = 3.0
-# On CPUs, other processes may take a core at any time, so chance makes some rank late in most of a few steps. With fewer
-# than the first number of steps a rank must be late in each of them, and in the second number at least.
+# On CPUs, other processes may take a core at any time, so chance makes some rank late in most of a few steps. With
+# fewer than the first number of steps a rank must be late in each of them, and in the second number at least.
 _MANY_STEPS, _FEWEST_STEPS = 8, 5
 # A group's collectives are slow if they take this much longer than others; topologies differ by less.
 _SLOW_LINK = 1.5
