@@ -156,6 +156,25 @@ def test_python_in_which_the_thread_neither_runs_nor_is_ready_is_blocked(rows: R
     assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
 
 
+def test_python_in_which_the_thread_is_ready_and_has_no_core_is_no_core(rows: Rows) -> None:
+    events = [
+        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
+        x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
+    ]  # fmt: skip
+
+    def recorded(cpu_us: int, *more: Event) -> list[str]:
+        thread = {"tid": 1, "name": "python", "cpu_ns": 1000 * cpu_us, "delay_ns": 1000 * (9000 - cpu_us)}
+        facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
+        return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
+
+    # One millisecond in short stretches had a core, so the stretch of five milliseconds had less than half of one.
+    assert recorded(3499) == ["no_core", "python"]
+    assert recorded(3500) == ["python", "python"]
+    assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
+    # Two threads feed the device, and it is not known which computes how long.
+    assert "no_core" not in recorded(3499, {**step(1, 0, 9000), "tid": 2})
+
+
 def test_a_thread_without_events_waits_for_the_collective_of_a_thread_beside_it(rows: Rows) -> None:
     backward = x("<built-in method run_backward of torch._C._EngineBase>", 1000, 8000, "python_function")
     reduced = x("gloo:all_reduce", 3000, 4000, "user_annotation", tid=7)

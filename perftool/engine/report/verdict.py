@@ -49,7 +49,8 @@ _UNSEEN = (
 _ADVICE = {
     "start_up": " Nothing of it recurs: record after the warm-up.",
     "capture": " None of it recurs: record after the capture.",
-    "unknown": " Record all threads, with with_stack=True, to see it.",
+    "no_core": " This recording cannot tell its Python from the waiting: record again while cores are free.",
+    "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
 # The phase that holds all idle time of a cause.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}

@@ -1,0 +1,23 @@
+-- The parts of gaps with one activity of the threads that feed the device, before gap_causes interprets it.
+--
+-- needs: _gaps, _timeline, _mask_meanings
+-- empty without: _gaps
+-- column gap: BIGINT, the gap (gaps.id)
+-- column rank: INTEGER, distributed rank
+-- column cause: VARCHAR, as in gap_causes, without those that need more evidence
+-- column ts: BIGINT, start in ns
+-- column end: BIGINT, end in ns
+-- column resumes: BOOLEAN, whether the gap goes on afterwards
+WITH stretches AS (
+    SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first, t.cause
+    FROM (SELECT rank, ts, cause FROM _timeline JOIN _mask_meanings USING (mask) WHERE device IS NULL) AS t
+    ASOF JOIN _gaps AS g ON g.rank = t.rank AND t.ts >= g.ts WHERE t.ts < g."end"
+),
+-- A part begins with its gap, and where the cause changes.
+starts AS (
+    SELECT * FROM stretches
+    QUALIFY first OR cause IS DISTINCT FROM lag(cause) OVER (PARTITION BY rank ORDER BY ts)
+)
+SELECT gap, rank, cause, ts, least(lead(ts) OVER in_order, gap_end) AS "end",
+       coalesce(lead(ts) OVER in_order < gap_end, false) AS resumes
+FROM starts WINDOW in_order AS (PARTITION BY rank ORDER BY ts)
