@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +83,23 @@ def _file(frame: Any) -> str | None:
 
 
 def _installed(file: str) -> bool:
-    """Whether ``file``, which the profiler names below the folder that Python imports it from, is installed here."""
+    """Whether ``file``, which the profiler names below the folder that Python imports it from, is installed here: in
+    the environment, or by ``pip install --target`` in another folder, where pip leaves lists of the files.
+    """
     if "\0" in file:
         return False
-    folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    return any(os.path.isfile(Path(folder) / file) for folder in folders)
+    own = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    if any(os.path.isfile(Path(folder) / file) for folder in own):
+        return True
+    others = [folder for folder in sys.path if isinstance(folder, str) and folder not in own]
+    return any(os.path.isfile(Path(folder) / file) and package_of(file) in _listed(folder) for folder in others)
+
+
+@cache
+def _listed(folder: str) -> frozenset[str]:
+    """The packages that pip installed in ``folder``."""
+    lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
+    return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def _same(one: Any, other: Any) -> bool:

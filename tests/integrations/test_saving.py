@@ -157,6 +157,22 @@ def test_frames_whose_names_cannot_be_read_are_left_out() -> None:
     assert call_lines._calls(events).lines == {1: 5}
 
 
+def test_packages_that_pip_installed_in_another_folder_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("timm/model.py", "own/train.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    (tmp_path / "timm-1.0.dist-info").mkdir()
+    (tmp_path / "timm-1.0.dist-info" / "RECORD").write_text("timm/model.py,sha256=0,10\n")
+    library, own = (SimpleNamespace(file_name=f"{name}.py", line_number=5) for name in ("timm/model", "own/train"))
+
+    calls = call_lines._calls([event(library, None), event(own, None)])
+
+    assert (calls.lines, calls.installed) == ({0: 5}, {"timm"})
+
+
 def test_additions_go_where_pytorch_writes_the_functions() -> None:
     text = (
         '{\n    "baseTimeNanoseconds": 1000000,\n    "traceEvents": [\n'
