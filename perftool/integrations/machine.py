@@ -26,6 +26,8 @@ from perftool.model.processors import cores_allowed, cores_quota, instruction_se
 VERSION = 1
 # Threads to list: those that waited longest.
 _MOST_THREADS = 64
+# The steps right before the recording that show how long a step takes without the profiler.
+_FEWEST_QUIET, _MOST_QUIET = 3, 5
 # Settings that keep libraries from using all features of the processor.
 _LIMITS = (
     "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS",
@@ -91,8 +93,14 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median step so far without the profiler; None before there was one."""
-        return round(median(self._quiet_steps)) if self._quiet_steps else None
+        """The median of the last steps without the profiler; None if there were few, as the first ones are slow."""
+        last = self._quiet_steps[-_MOST_QUIET:]
+        return round(median(last)) if len(last) >= _FEWEST_QUIET else None
+
+    @property
+    def recorded_ns(self) -> int | None:
+        """How long the recorded steps took together; None before they ended."""
+        return None if self._window is None else self._window[1].at_ns - self._window[0].at_ns
 
     def facts(self) -> dict[str, Any]:
         """The object for the trace. Values that this system does not report are None."""

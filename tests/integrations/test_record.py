@@ -21,6 +21,8 @@ from perftool.engine.analysis import analysed
 from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
+from perftool.integrations.activities import ProfilerAction
+from perftool.integrations.machine import Watch
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
 from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
@@ -120,12 +122,37 @@ def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> N
     with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stderr=pipe, text=True) as program:
         assert program.stderr
         said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
-        program.communicate("go on\n")
-    assert re.match(
-        r"habana_perf_tool: recording 5 steps now: .+ a step without the profiler; recording and saving take about ",
-        said,
-    )
+        after = program.communicate("go on\n")[1]
+    # The one step before the profiler starts is no usual one.
+    begin = "habana_perf_tool: recording 5 steps now: recording takes about "
+    assert re.match(rf"{begin}[^;]+, then stopping the profiler and saving takes about ", said)
+    assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s\n", after)
     assert program.returncode == 0
+
+
+def test_several_steps_before_show_how_long_one_takes_without_the_profiler() -> None:
+    watch = Watch(lambda step: ProfilerAction.NONE)
+    watch._quiet_steps = [900, 10]
+    assert watch.usual_step_ns is None
+    watch._quiet_steps += [12, 14, 16, 18]
+    assert watch.usual_step_ns == 14
+
+
+COMPILED = """
+import torch
+model = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for number in range(8):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+torch.nn.modules.module.register_module_forward_hook(lambda *_: None)
+model(torch.ones(2, 4))
+"""
+
+
+def test_a_compiled_model_is_not_warned_of_our_hook_but_of_the_programs(tmp_path: Path) -> None:
+    done = run(tmp_path, COMPILED)
+
+    assert re.findall(r"script.py:(\d+): UserWarning: Using `torch.compile", done.stderr) == ["8"]
 
 
 def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
@@ -134,8 +161,8 @@ def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> Non
     whole = f"import torch\nimport perftool.integrations.record.recorder as recorder\n{grown}\n{TRAIN}"
     done = run(tmp_path, whole.format(body="pass"))
 
-    assert re.search(r"recording 3 steps instead of 5 now: .+ a step without the profiler; ", done.stderr)
-    assert "habana_perf_tool: 3 steps took" in done.stderr
+    assert "recording 3 steps instead of 5 now: recording takes about " in done.stderr
+    assert "habana_perf_tool: recording 3 steps took" in done.stderr
     assert recorded(tmp_path) == STEPS[:3]
 
 

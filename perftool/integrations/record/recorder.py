@@ -115,14 +115,17 @@ class Recorder:
         step, planned = self._watch.usual_step_ns, self._plan.active
         added = max(0, min(after - before for before, after in pairwise(self._memory)))
         saving_ns = _NS_PER_BYTE * added
-        each_ns = (time.monotonic_ns() - self._began_ns) // recorded + saving_ns
+        each_ns = (time.monotonic_ns() - self._began_ns) // recorded
         # The program itself takes as long whether or not it is recorded.
         if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
             self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
         fewer = "" if self._active == planned else f" instead of {planned}"
         quiet = "" if step is None else f"{format_ns(step)} a step without the profiler; "
-        whole = f"about {format_ns(each_ns * self._active)}" if self._memory[0] else "longer"
-        return f"recording {_steps(self._active)}{fewer} now: {quiet}recording and saving take {whole}"
+        rest = f"about {format_ns(saving_ns * self._active)}" if self._memory[0] else "longer"
+        return (
+            f"recording {_steps(self._active)}{fewer} now: {quiet}recording takes about "
+            f"{format_ns(each_ns * self._active)}, then stopping the profiler and saving takes {rest}"
+        )
 
     def _start(self) -> None:
         plan = self._plan
@@ -140,13 +143,18 @@ class Recorder:
     def _save(self, profiler: torch_profiler.profile) -> None:
         if self._seen <= self._plan.before and not self._began_ns:
             return
-        recorded_ns = time.monotonic_ns() - self._began_ns
+        whole_ns = time.monotonic_ns() - self._began_ns
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
         before = time.monotonic_ns()
         saved = save_trace(profiler, new_trace(folder), self._watch.facts)
-        took = format_ns(time.monotonic_ns() - before)
-        text = f"{self._seen - self._plan.before} steps took {format_ns(recorded_ns)} to record and {took} to save"
+        saving_ns = time.monotonic_ns() - before
+        # Before PyTorch calls this, it stops the profiler.
+        steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
+        text = (
+            f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "
+            f"{format_ns(whole_ns - steps_ns)}, and saving {format_ns(saving_ns)}"
+        )
         self._plan.note(Note("saved", text, str(saved)))
 
     def _is_elsewhere(self) -> bool:

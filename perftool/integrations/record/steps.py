@@ -6,8 +6,11 @@ of the module that was called first.
 from __future__ import annotations
 
 import gc
+import re
+import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -22,6 +25,8 @@ from perftool.integrations.record.plan import StepsFrom
 _PATIENCE = 50
 # Modules that look at weights while a model is quantised, before it runs.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
+# The beginning of a warning of PyTorch. Until the first call of a module, the hook that it is about is ours.
+_GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
 
 
 class Steps:
@@ -41,7 +46,8 @@ class Steps:
             self._watch_loaders()
         if source in ("auto", "forward"):
             self._first_call = register_module_forward_pre_hook(self._called)
-            self._handles.append(self._first_call)
+            self._silence = _Silence(_GLOBAL_HOOKS)
+            self._handles += [self._first_call, self._silence]
 
     def close(self) -> None:
         """Remove every hook."""
@@ -102,12 +108,25 @@ class Steps:
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
+        self._silence.remove()
         if self._source == "auto":
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
             self._settle("forward")
         self._handles = [module.register_forward_pre_hook(lambda *_: self._ended())]
         self._ended()
+
+
+class _Silence:
+    """Ignores warnings that begin with ``message``, until ``remove``."""
+
+    def __init__(self, message: str) -> None:
+        warnings.filterwarnings("ignore", re.escape(message))
+        self._filter = warnings.filters[0]
+
+    def remove(self) -> None:
+        with suppress(ValueError):
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
 
 def _any_of(kind: type) -> bool:
