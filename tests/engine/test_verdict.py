@@ -103,6 +103,28 @@ def test_an_op_without_a_model_says_nothing_against_the_recording_of_the_machine
     assert "quantized::linear_dynamic takes most: 40.0 % of the time; its best time is not known." in told.apart
 
 
+def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> None:
+    thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
+    machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
+    events = [
+        step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
+        x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events, perftoolRecording=machine))
+
+    report = analyze([str(path)])
+
+    assert report.verdict.headline == (
+        "No op computes in Python, where the thread mostly waits for a core: 55.6 % of the time, 5.00 ms; the longest "
+        "stretch takes 5.00 ms. This recording cannot tell its Python from the waiting: record again while cores are "
+        "free."
+    )
+    assert report.verdict.caveats.startswith("The machine was overloaded: ")
+    (found,) = [found for found in report.findings if found.code == "GAP108"]
+    assert (found.location.sources, found.gain and found.gain.ns_per_step) == ((), 2_000_000)
+
+
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
     """``count`` steps of 4 ms on the CPU, every other one of ``long`` us, in which ``work`` happens from 4 ms on."""
     events, ts = [], 0.0
