@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -152,12 +152,6 @@ class StepLength:
     total_ns: int
 
 
-def mean_of(lengths: Sequence[StepLength]) -> int | None:
-    """The mean step in ns over all ``lengths``; None without any."""
-    steps = sum(length.steps for length in lengths)
-    return sum(length.total_ns for length in lengths) // steps if steps else None
-
-
 @dataclass(frozen=True)
 class Run:
     """The kind of a run. ``kind`` is None when its traces do not show it, ``world_size`` when they state none.
@@ -165,6 +159,7 @@ class Run:
     ``steps_from`` names the signal that separates steps (None without steps), ``steps_confidence`` its reliability.
     ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
     ``lengths`` are the short and the long steps of a run with steps of two lengths, over all ranks; else empty.
+    ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else None.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -173,11 +168,7 @@ class Run:
     steps_confidence: Confidence | None = None
     parallel: str | None = None
     lengths: tuple[StepLength, ...] = ()
-
-    @property
-    def mean_step_ns(self) -> int | None:
-        """The mean step of a run with steps of two lengths, whose median describes neither; else None."""
-        return mean_of(self.lengths)
+    mean_step_ns: int | None = None
 
     @property
     def step_word(self) -> str:

@@ -62,8 +62,9 @@ def facts(report: Report) -> list[str]:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
         after = f" after {early} of warm-up" if early else ""
         average, time = step_time(report)
+        rest = "" if average == "median" or report.run.lengths else f", median {format_metric(summary['step_time_ms'])}"
         single = round(steps) == 1 and len(report.ranks) == 1
-        length = f" of {time}{after}" if single else f"{after}, {average} {time}"
+        length = f" of {time}{after}" if single else f"{after}, {average} {time}{rest}"
         known.append(f"{steps_text(report, round(steps))}{length}")
     elif window is not None:
         known.append(f"{format_metric(summary['window_ms'])} without steps")
@@ -72,7 +73,7 @@ def facts(report: Report) -> list[str]:
 
 
 def step_time(report: Report) -> tuple[str, str]:
-    """The average that describes a step, and its value: the median, or the mean of steps of two lengths."""
+    """The average that describes a step, and its value: the median, or the mean of uneven steps."""
     mean_ns = report.run.mean_step_ns
     return ("mean", format_ns(mean_ns)) if mean_ns else ("median", format_metric(report.summary["step_time_ms"]))
 

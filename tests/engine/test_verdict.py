@@ -8,13 +8,19 @@ from events import Event, document, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import load_packs
-from perftool.model.report import Report, StepLength, Verdict
+from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
+# A thread of the run was ready and had no core for a fifth of the recording.
+OVERLOADED = {
+    "version": 1, "machine": {"cores_allowed": 2},
+    "window": {"wall_ns": 100_000, "threads": [{"tid": 1, "name": "python", "cpu_ns": 70_000, "delay_ns": 20_000}]},
+}  # fmt: skip
 
-def report_of(events: list[Event], folder: Path, without: str = "") -> Report:
+
+def report_of(events: list[Event], folder: Path, without: str = "", **metadata: object) -> Report:
     path = folder / "trace.json"
-    path.write_bytes(document(events))
+    path.write_bytes(document(events, **metadata))
     return analyze([str(path)], [rule for rule in load_packs() if rule.code != without])
 
 
@@ -153,9 +159,44 @@ def test_steps_of_two_lengths_are_told_as_such_and_not_by_their_median(tmp_path:
 
 def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> None:
     evaluation = x("/home/user/train.py(9): evaluate", 100, 6500, "python_function")
-    told = report_of(alternating(6, 10800, [evaluation]), tmp_path).verdict.caveats
+    report = report_of(alternating(6, 10800, [evaluation, x("aten::relu", 110, 6480)]), tmp_path)
 
-    assert "; only the long ones run evaluate (train.py:9), for 6.50 ms." in told
+    # What every other step runs for 6.5 ms takes 3.25 ms of the mean step.
+    (first, *_) = report.advice
+    assert (first.code, first.gain and first.gain.ns_per_step) == ("STP101", 3_250_000)
+    assert first.location.source == Source("/home/user/train.py", 9, "evaluate", 6.5 / 6.8, 6_500_000)
+    assert report.verdict.headline == (
+        "Up to 3.25 ms of a step of 7.40 ms on average is lost (estimate): only the long steps run evaluate "
+        "(train.py:9), for 6.50 ms."
+    )
+    assert "Steps are of two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
+
+
+def test_two_lengths_of_an_overloaded_machine_need_something_that_the_long_steps_do(tmp_path: Path) -> None:
+    def told(work: list[Event]) -> str:
+        return report_of(alternating(6, 10800, work), tmp_path, perftoolRecording=OVERLOADED).verdict.caveats
+
+    assert told([]).startswith("The machine was overloaded")
+    assert told([x("aten::relu", 0, 6500)]).startswith("Steps are of two lengths")
+
+
+def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
+    """Steps of 13, 338, 13, 9 and 9 ms, of which Python takes all but a millisecond."""
+    events, ts = [], 0
+    for number, dur in enumerate((13_000, 338_000, 13_000, 9_000, 9_000)):
+        events += [step(number, ts, dur), x("train.py(3): simulate", ts + 1000, dur - 1000, "python_function")]
+        events += [x("aten::mm", ts, 500), x("aten::mm", ts + 500, 500), x("aten::relu", ts + dur // 2, 1)]
+        ts += dur
+    report = report_of(events, tmp_path)
+
+    assert report.run.mean_step_ns == 76_400_000
+    assert "5 steps, mean 76.4 ms, median 13.0 ms" in facts(report)
+    (cause, *_) = report.verdict.causes
+    assert cause.ns_per_step > 70_000_000
+    assert all(f.gain.share_of_step == f.gain.ns_per_step / 76_400_000 for f in report.findings if f.gain)
+    assert report.verdict.headline.startswith(
+        "No op computes while the program runs Python: 98.7 % of the time, 75.4 ms a step;"
+    )
 
 
 def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
-from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength, mean_of
+from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength
 from perftool.store.ranks import world_size
 from perftool.store.trace_store import TraceStore
 
@@ -116,7 +116,7 @@ def run(store: TraceStore) -> Run:
     source, confidence = max(told, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
-        lengths=lengths(store),
+        lengths=lengths(store), mean_step_ns=_mean_step_ns(store),
     )  # fmt: skip
 
 
@@ -134,9 +134,18 @@ def lengths(store: TraceStore) -> tuple[StepLength, ...]:
     return _rows(store, StepLength, _LENGTHS, "step_lengths")
 
 
+_MEAN = "SELECT (sum(total_ns) / sum(steps))::BIGINT AS ns FROM _usual_steps HAVING bool_and(uneven)"
+
+
+def _mean_step_ns(store: TraceStore) -> int | None:
+    """The mean step of a run whose ranks all have uneven steps; else None."""
+    store.build(["_usual_steps"])
+    return next((row["ns"] for row in store.select(_MEAN)), None)
+
+
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step to compare gains with: the median of the complete ``steps``, or the mean of two lengths."""
-    return mean_of(lengths(store)) or median([step.dur_ns for step in steps if not step.partial])
+    """The step to compare gains with: the median of the complete ``steps``, or the mean where they are uneven."""
+    return _mean_step_ns(store) or median([step.dur_ns for step in steps if not step.partial])
 
 
 _PHASES = """

@@ -140,7 +140,9 @@ def verdict(run: VerdictInput) -> Verdict:
     if told_phase is None and (once := _mostly_once(run)):
         told_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
-    caveats = " ".join(filter(None, (rest, _lengths(run), run.passed_on, _missing(findings), _overloaded(findings))))
+    caveats = " ".join(
+        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _overloaded(findings)))
+    )
     apart = " ".join(filter(None, (most, _apart(run, told_phase))))
     told = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
     return Verdict(told[0], told[1], tuple(causes), *told[2:])
@@ -206,17 +208,22 @@ def _phase_clause(phase: Phase) -> str:
     return f"{format_ns(phase.total_ns)} are {_PHASES[phase.name]}{by}"
 
 
-def _lengths(run: VerdictInput) -> str:
-    """A sentence on steps of two lengths, and on what the long ones do in addition where the recording shows it."""
-    if not run.run.lengths:
+def _lengths(run: VerdictInput, headline: str) -> str:
+    """A sentence on steps of two lengths, and on what the long ones do in addition where the recording shows it.
+
+    On an overloaded machine the lengths alone prove nothing; what the ``headline`` says is not said again.
+    """
+    found = _finding(run.findings, _UNSTABLE)
+    if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
         return ""
     times = []
     for length in run.run.lengths:
         ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
         times.append(f"{length.steps} take {' to '.join(ends)}")
-    found = _finding(run.findings, _UNSTABLE)
-    more = found.evidence.get("does", "") if found else ""
-    if found and not more and found.evidence.get("part") not in (None, "other"):
+    does = found.evidence.get("does", "") if found else ""
+    clause = found.evidence.get("clause") if found else None
+    more = "" if clause and clause in headline else does
+    if found and not does and found.evidence.get("part") not in (None, "other"):
         more = (
             f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {kind_label(found.evidence['part'])}"
         )
@@ -304,14 +311,16 @@ def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> f
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
-    return any(rule.code == finding.code and rule.explained_by and not rule.explains for rule in rules)
+    # One whose evidence says what takes the time is none.
+    symptoms = (rule.code for rule in rules if rule.explained_by and not rule.explains)
+    return not finding.evidence.get("clause") and finding.code in symptoms
 
 
 def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    each = f"{format_ns(min(cause.ns_per_step, whole.ns))}{f' {_a(whole.word)}' if whole.steps > 1 else ''}"
+    each = f"{format_ns(cause.ns_per_step)}{f' {_a(whole.word)}' if whole.steps > 1 else ''}"
     if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     lost = f"{format_ratio(cause.share)} of the time, {each}"
@@ -323,7 +332,10 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
     """The loss of ``first``, and what to compare it with."""
     if first.gain is None:
         return 0, whole
-    if whole.steps > 1 and _happened_once(first.location.dur_ns or 0, first.gain.share_of_step, whole, run):
+    # The long of two lengths are several steps.
+    recurs = first.code == _UNSTABLE and run.run.lengths
+    longest_ns = 0 if recurs else first.location.dur_ns or 0
+    if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
         recorded_ns = _recorded_ns(run)
         return round(first.gain.share_of_step * recorded_ns), _Whole(recorded_ns, 0, whole.word)
     return first.gain.ns_per_step, whole

@@ -24,7 +24,7 @@ _PARAM = re.compile(r"\$(\w+)")
 class Context:
     """Values for rules besides tables: $step_ns, and $steps and $window_ns (windows, all ranks).
 
-    A step is the median one, or the mean where steps are of two lengths. For ``simulated`` traces, advice on
+    A step is the median one, or the mean where steps are uneven. For ``simulated`` traces, advice on
     recording is irrelevant. ``step_word`` is what the run calls a step.
     """
 

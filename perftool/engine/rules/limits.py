@@ -17,9 +17,8 @@ _GAINS = ("gain_ns", "predicted_ns")
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
 SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,
-       CASE WHEN w.rank IN (SELECT rank FROM step_lengths) THEN avg(s.dur)
-            ELSE coalesce(median(s.dur), min(w.dur)) END::DOUBLE AS usual_ns
-FROM windows AS w LEFT JOIN steps AS s ON s.rank = w.rank AND NOT s.partial GROUP BY w.rank
+       coalesce(min(u.usual_ns), min(w.dur))::DOUBLE AS usual_ns
+FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) GROUP BY w.rank
 """
 _STEPS: WeakKeyDictionary[TraceStore, dict[Any, dict[str, float]]] = WeakKeyDictionary()
 _KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictionary()
@@ -66,7 +65,7 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
     if rank is None:
         return None
     if store not in _STEPS:
-        store.build(["windows", "steps", "step_lengths"])
+        store.build(["windows", "_usual_steps"])
         rows = store.select(_OWN_STEPS)
         _STEPS[store] = {row["rank"]: {"gain_ns": row["mean_ns"], "predicted_ns": row["usual_ns"]} for row in rows}
     return _STEPS[store].get(rank)

@@ -39,7 +39,8 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
 
     The host's time in the column ``host_time`` counts. Without it, if the rule explains idle time caused by the host's
     Python, that idle time counts. Otherwise the device work in the column ``places`` counts, by the line that launched
-    it; without it, the slices a row names, device slices by their launch call. The returned rows have neither column.
+    it; without it, the slices a row names, device slices by their launch call. The returned rows have neither column. A
+    row that has sources keeps them.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
@@ -48,7 +49,7 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
     for rank in {rank for row in placed if (rank := row.get("rank")) is not None}:
         of_rank = [at for at, row in enumerate(placed) if row.get("rank") == rank]
         told.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
-    located = ({**_unplaced(row), "sources": told.get(at, ())} for at, row in enumerate(placed))
+    located = ({**_unplaced(row), "sources": row.get("sources") or told.get(at, ())} for at, row in enumerate(placed))
     return [*located, *map(_unplaced, rows[_MOST_PLACED:])]
 
 

@@ -1,0 +1,24 @@
+-- One row per rank with complete steps: what amounts per step are compared with.
+--
+-- That is the median step, unless it describes few of the steps: where they are of two lengths, or where the mean differs
+-- from the median by a quarter. Then it is the mean. Iterations of a server are of several kinds, and none is usual.
+--
+-- needs: steps, step_lengths
+-- empty without: steps
+-- column rank: INTEGER, distributed rank
+-- column steps: BIGINT, number of complete steps
+-- column total_ns: BIGINT, all of them
+-- column uneven: BOOLEAN, whether the mean step counts
+-- column usual_ns: DOUBLE, the mean or the median step
+WITH counted AS (
+    SELECT rank, count(*) AS steps, sum(dur)::BIGINT AS total_ns, median(dur) AS median_ns, avg(dur) AS mean_ns,
+           bool_or(source = 'iteration') AS served
+    FROM steps WHERE NOT partial AND step IS NOT NULL GROUP BY rank
+),
+judged AS (
+    SELECT *, rank IN (SELECT rank FROM step_lengths)
+              OR NOT served AND greatest(mean_ns, median_ns) >= 1.25 * least(mean_ns, median_ns) AS uneven
+    FROM counted
+)
+SELECT rank, steps, total_ns, uneven, CASE WHEN uneven THEN mean_ns ELSE median_ns END::DOUBLE AS usual_ns
+FROM judged ORDER BY rank
