@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,7 +62,7 @@ class Desk:
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_CALLS_AT_ONCE))
 
     def path(self, name: str) -> str:
-        """The path of ``name`` below the root, for an analysis.
+        """The path of ``name`` below the root, for an analysis; patterns in names are escaped.
 
         Raises PerfToolError like ``place``, and for a link that leads out of the root.
         """
@@ -70,7 +71,8 @@ class Desk:
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
             raise PerfToolError(f"{one_line(link.name)}: is a link out of the folder that this server may read")
-        return str(found)
+        # Otherwise a folder whose name holds a pattern would also stand for others.
+        return escape(str(found))
 
     def place(self, name: str) -> Path:
         """The file or folder ``name`` below the root. Raises PerfToolError for any other place, or none."""

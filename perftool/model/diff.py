@@ -97,7 +97,7 @@ class RateChange:
     @property
     def factor(self) -> float | None:
         """How much longer a call takes in the new run; with all shapes together, only rates are comparable."""
-        if not self.shapes or not self.base.kernel_ns or not self.new.calls:
+        if not self.shapes or not self.base.kernel_ns or not self.base.calls or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
 

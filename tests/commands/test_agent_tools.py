@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_nothing_outside_the_root_is_read(name: str, tmp_path: Path) -> None:
 
     with pytest.raises(PerfToolError, match=r"outside the folder|no such file|link out"):
         Desk(root, 1).path(name)
+
+
+def test_a_folder_named_like_a_pattern_stands_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "a*").mkdir()
+    (tmp_path / "ab").mkdir()
+    for folder in ("a*", "ab"):
+        (tmp_path / folder / "run.json").write_text("{}")
+
+    assert glob(Desk(tmp_path, 1).path("a*/run.json")) == [str(tmp_path / "a*" / "run.json")]
 
 
 def test_a_folder_with_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:

@@ -49,6 +49,15 @@ def test_saved_reports_compare_like_their_traces(run: Run) -> None:
     assert saved["base"]["name"] == "base-report.json"
 
 
+def test_a_trace_with_the_keys_of_a_saved_report_is_a_trace(run: Run) -> None:
+    assert run("analyze", run_of("base.json", 1000), "--output-format", "json") == 0
+    saved = json.loads(run.out)
+    slow = json.loads(Path(run_of("slow.json", 1200)).read_bytes())
+    Path("both.json").write_text(json.dumps({**saved, **slow}))
+
+    assert run("diff", "base.json", "both.json", "--fail-if", "slower:5%") == 1
+
+
 def test_a_folder_is_one_run_when_it_is_said_to_be(run: Run) -> None:
     for name in ("a", "b"):
         Path(name).mkdir()

@@ -89,3 +89,7 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     secret = "".join(f"{number:03}" for number in range(70))
     assert b"".join(without([f'["a{secret}b"]'.encode()], [secret])) == b'["a%bb"]' % (b"redacted" * 7)
     assert those_in(secret[100:].encode(), [secret, "x" * 40]) == {secret}
+
+
+def test_secrets_that_overlap_are_both_left_out() -> None:
+    assert b"".join(without([b"x AAAABBBBCCCCDDDDEEEE y"], ["AAAABBBBCCCC", "CCCCDDDDEEEE"])) == b"x redacted y"

@@ -41,6 +41,8 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
+# Of the names of generated kernels: every op is searched in them.
+_MOST_TEXT = 1 << 18
 # One generated kernel for a single op fuses nothing.
 _LEAST_PARTS = 2
 # The side that fuses may keep some of the parts, elsewhere in the model.
@@ -96,7 +98,7 @@ def _generated(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChan
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in apart):
         return []
-    text = "".join(f"_{parts}_" for parts in kernels.values())
+    text = "".join(f"_{parts}_" for parts in kernels.values())[:_MOST_TEXT]
     parts = sorted(
         name for name in apart
         if f"_{name.strip('_')}_" in text and _calls(fused, [name]) <= _FEWER * _calls(apart, [name])

@@ -114,11 +114,12 @@ class _Search:
         for secret in secrets:
             for part in _parts(secret):
                 self._secrets.setdefault(b"".join(usual[letter] for letter in part), []).append(secret)
-        # The lengths of the parts that begin alike, the longest first.
+        # The lengths of the parts that begin alike, the longest first. With a letter more than the shortest has, few
+        # places of a text begin like any.
         begins: dict[bytes, set[int]] = {}
         self._shortest = min(_SHORTEST, *map(len, self._secrets))
         for written in self._secrets:
-            begins.setdefault(written[: self._shortest], set()).add(len(written))
+            begins.setdefault(written[: self._shortest + 1], set()).add(len(written))
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape(bytes(sorted({*b"".join(usual.values())})))
         self._run = re.compile(b"[%b]{%d,}" % (letters, self._shortest))
@@ -149,11 +150,12 @@ class _Search:
         for run in self._run.finditer(text):
             at, end = run.span()
             while at <= end - shortest:
-                begun = lengths.get(text[at : at + shortest], ())
+                begun = lengths.get(text[at : at + shortest + 1], ())
                 length = next((one for one in begun if text[at : at + one] in secrets), 0)
-                if length:
-                    yield at, at + length
-                at += length or 1
+                if length or text[at : at + shortest] in secrets:
+                    yield at, at + (length or shortest)
+                # The next one may overlap.
+                at += 1
 
     def _decoded(self, text: bytes, start: int, end: int) -> tuple[bytes, list[tuple[int, int]]]:
         """``text`` from ``start`` to ``end`` as usually written, with places behind escapes there and in ``text``."""
