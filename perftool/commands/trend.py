@@ -47,7 +47,8 @@ def trend(
     """Show a number over many runs, and fail when it got worse
 
     Levels and the changes between them are found by statistics. Exit 1: the last level, of 3 runs at least, is worse
-    than the best level before it by more than --threshold. Needs the extra trend.
+    than the best level before it by more than --threshold. Exit 2: the newest run does not show the number. Needs the
+    extra trend.
 
     Examples:
 
@@ -58,6 +59,7 @@ def trend(
       habana_perf_tool trend nightly.jsonl --metric peak_memory_bytes
     """
     from perftool.engine.compare.trend import trend_of
+    from perftool.errors import InputError
     from perftool.readers.metrics.run_lines import read_history
 
     require_no_input([output_file], [file])
@@ -66,6 +68,8 @@ def trend(
         if is_file(output_file) or not silent:
             _write(found, file, output_format, output_file, color)
         print_notes(() if quiet or silent else said(output_file), color)
+    if found.unjudged:
+        raise InputError(f"{file}: {found.unjudged}")
 
 
 def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:

@@ -54,10 +54,11 @@ class RunLine:
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a summary file in order, and the number of unreadable ones."""
+    """The lines of a summary file in order, the number of unreadable ones, and whether the last one is unreadable."""
 
     lines: tuple[RunLine, ...]
     damaged: int
+    ends_damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Trend:
     ``best`` is the best level before the last, ``worse`` by what share of it the last level is worse, for ratios by how
     many points / 100 (negative when better); both None while there is one level, or where neither direction is better.
     ``left_out`` counts the runs that are not comparable with the last one, ``absent`` those whose inputs lack the
-    number.
+    number. ``unjudged`` says why nothing is known of the newest run; empty if something is.
     """
 
     kind: MetricKind
@@ -108,6 +109,7 @@ class Trend:
     left_out: int
     absent: int
     damaged: int
+    unjudged: str = ""
 
     @property
     def fails(self) -> bool:

@@ -55,6 +55,23 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
     assert max(map(len, run.out.splitlines()[1:])) <= 80
 
 
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (line(9, None), "n.jsonl: the newest run (run.json) does not show step_time_ms, so it is not judged"),
+        (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is damaged, so the newest run is not judged"),
+    ],
+)
+def test_a_newest_run_without_the_number_does_not_pass(last: str, said: str, run: Run) -> None:
+    write(STEADY)
+    with Path("n.jsonl").open("a") as file:
+        file.write(last)
+
+    assert run("trend", "n.jsonl") == 2
+    assert "steady" in run.out
+    assert said in run.err
+
+
 def test_the_way_a_number_should_go_counts(run: Run) -> None:
     values = [*[0.9] * 6, *[0.7] * 4]
     write([1.0] * 10)
@@ -65,7 +82,7 @@ def test_the_way_a_number_should_go_counts(run: Run) -> None:
     assert "20.0 points worse" in run.out
     assert run("trend", "n.jsonl", "--metric", "window_ms") == 0
     assert "neither better nor worse by itself" in run.out
-    assert run("trend", "n.jsonl", "--metric", "device_idle_ratio") == 0
+    assert run("trend", "n.jsonl", "--metric", "device_idle_ratio") == 2
     assert "Left out: 10 runs whose inputs do not show device_idle_ratio." in run.out
 
 
@@ -99,7 +116,7 @@ def test_a_file_of_something_else_is_one_sentence(text: bytes, run: Run) -> None
     "change", [{"time": 3}, {"metrics": {"a": "b"}}, {"metrics": {"a": True}}, {"rank": "0"}, {"findings": [1]}]
 )
 def test_a_line_with_other_types_is_damaged(change: dict[str, Any], run: Run) -> None:
-    Path("n.jsonl").write_text(line(1, 1.0) + line(2, 1.0, **change))
+    Path("n.jsonl").write_text(line(1, 1.0, **change) + line(2, 1.0))
     assert run("trend", "n.jsonl") == 0
     assert "1 damaged line." in run.out
 

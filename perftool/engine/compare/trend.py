@@ -64,9 +64,18 @@ def trend_of(
     trend = Trend(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
-        sum(line.metrics.get(metric) is None for line in alike), history.damaged,
+        sum(line.metrics.get(metric) is None for line in alike), history.damaged, _unjudged(newest, metric, history),
     )  # fmt: skip
     return _judged(trend)
+
+
+def _unjudged(newest: RunLine, metric: str, history: History) -> str:
+    """Why nothing is known of the newest run: a gate must not pass what it did not see. Empty if something is."""
+    if history.ends_damaged:
+        return "the last line of the file is damaged, so the newest run is not judged"
+    if newest.metrics.get(metric) is None:
+        return f"the newest run ({newest.label}) does not show {metric}, so it is not judged"
+    return ""
 
 
 def _made_by(line: RunLine) -> tuple[str | None, int | None, str]:

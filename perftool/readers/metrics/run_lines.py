@@ -27,6 +27,7 @@ def read_history(path: str) -> History:
     Raises InputError when the file cannot be opened or contains no summary line.
     """
     lines, damaged = [], 0
+    line: RunLine | None = None
     with ByteStream(path) as stream:
         for text in _lines(stream.blocks()):
             line = _run_line(text)
@@ -34,7 +35,7 @@ def read_history(path: str) -> History:
             damaged += line is None
     if not lines:
         raise InputError(f"{path}: holds no summaries of runs; analyze TRACE --summary-jsonl FILE writes them")
-    return History(tuple(lines), damaged)
+    return History(tuple(lines), damaged, ends_damaged=line is None)
 
 
 def read_done(path: str) -> list[FileState]:

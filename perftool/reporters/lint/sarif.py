@@ -79,7 +79,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": _LEVEL[finding.severity],
-        "message": {"text": finding.message},
+        "message": {"text": _plain(finding.message)},
         "locations": [_location(found, place_of(found).replace(":", "/"))],
         # GitHub shows only the first location, so a counter distinguishes similar findings.
         "partialFingerprints": {"primaryLocationLineHash": f"{finding.fingerprint}:{occurrence}"},
@@ -104,6 +104,11 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
     return result
 
 
+def _plain(text: str) -> str:
+    """``text`` without links, which SARIF finds in messages (2.1.0, section 3.11.6): names of a trace may hold some."""
+    return text.replace("](", "] (")
+
+
 def _location(found: LintFinding, place: str) -> dict[str, Any]:
     uri = quote(found.file.encode("utf-8", "replace")) or "unknown"
     physical = {"artifactLocation": {"uri": uri}, "region": _REGION}
@@ -124,7 +129,7 @@ def _code(found: LintFinding) -> dict[str, Any]:
 def _related(found: LintFinding, number: int, place: Location) -> dict[str, Any]:
     step = "" if place.step is None else f"{found.step_word} {place.step}"
     text = place.name or step or "evidence"
-    return {**_location(found, step), "id": number, "message": {"text": text}, "properties": _times(place)}
+    return {**_location(found, step), "id": number, "message": {"text": _plain(text)}, "properties": _times(place)}
 
 
 def _times(place: Location) -> dict[str, Any]:
