@@ -88,7 +88,7 @@ def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> N
 
 
 def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
-    """All of an optimizer is at stake, 30 ms, though a fused one takes a part of that; Python takes 20 ms."""
+    """All of an optimizer is at stake, 30 ms, though a fused one takes a part of that; 20 ms are Python or waiting."""
     path = trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]
@@ -107,8 +107,8 @@ def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: P
 
     assert report.advice[0].code == "FUS101"
     assert report.advice[0].gain is not None
-    assert report.advice[0].gain.ns_per_step == 30_000_000
-    assert report.verdict.headline.startswith("No op computes while the program runs Python")
+    assert report.advice[0].gain.ns_per_step == 29_990_000
+    assert report.verdict.headline.startswith("No op computes in Python, where the thread mostly waits for a core")
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,10 @@ BLOCK = Case("", "", (), events=(
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip
-# A loader that reads its samples one by one, with stacks.
-FETCH = Case("", "", (), events=(
+# A loader that reads its samples one by one, with stacks, and the times of the thread.
+THREAD = {"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 0}
+RECORDER = {"version": 1, "machine": {"cores_allowed": 2}, "window": {"wall_ns": 90_000, "threads": [THREAD]}}
+FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
     {"cat": "user_annotation", "ts": 0, "dur": 90,
      "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},

@@ -45,7 +45,7 @@ framed AS (
 ),
 -- The innermost of ops with one id is the last to start; ids are given once.
 numbered AS (
-    SELECT external_id, track, ts, max("end") AS "end", max_by(id, id) AS op, max_by(name, id) AS name
+    SELECT external_id, track, ts, max("end") AS "end", max(id) AS op, arg_max(name, (id, name)) AS name
     FROM ops SEMI JOIN framed USING (external_id, track) WHERE input_dims <> '[]' GROUP BY external_id, track, ts
 ),
 through_frames AS (
