@@ -35,7 +35,7 @@ CLAUSES = {
     "checkpoint": "the device waits while the host saves a checkpoint",
     "blocked": "no op computes in Python, where the thread is mostly blocked: it waits for a lock, a file or another "
     "thread or process",
-    "no_core": "no op computes in Python, where the thread mostly waits for a core",
+    "no_core": "no op computes while the thread is in Python, mostly waiting for a core",
     "capture": "graphs are captured, and the device cannot work meanwhile",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
