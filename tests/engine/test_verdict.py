@@ -123,8 +123,8 @@ def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> N
 
     assert report.verdict.headline == (
         "No op computes while the thread is in Python, mostly waiting for a core: 55.6 % of the time, 5.00 ms; the "
-        "longest stretch takes 5.00 ms. This recording cannot tell its Python from the waiting: record again while cores are "
-        "free."
+        "longest stretch takes 5.00 ms. This recording cannot tell its Python from the waiting: record again while "
+        "cores are free."
     )
     assert report.verdict.caveats.startswith("The machine was overloaded: ")
     (found,) = [found for found in report.findings if found.code == "GAP108"]
