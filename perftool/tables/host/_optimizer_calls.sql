@@ -24,23 +24,21 @@ functions AS (
 ),
 -- Where several threads train, the functions of a thread belong to its own optimizer.
 differentiated AS (
-    SELECT c.id, c.track, c.ts, max(f."end") AS until
+    SELECT c.id, c.track, c.ts, c."end", max(f."end") AS until
     FROM functions AS f ASOF JOIN calls AS c ON c.rank = f.rank AND f.ts >= c.ts
     WHERE f."end" <= c."end" AND (f.track = c.track OR f.track NOT IN (SELECT track FROM calls))
-    GROUP BY c.id, c.track, c.ts
+    GROUP BY c.id, c.track, c.ts, c."end"
 ),
 around AS (
     SELECT d.id, max(f."end") AS until
     FROM frames AS f ASOF JOIN differentiated AS d ON d.track = f.track AND f.ts >= d.ts
-    JOIN calls AS c ON c.id = d.id
-    WHERE NOT starts_with(f.file, 'torch/') AND f.ts < d.until AND f."end" >= d.until AND f."end" < c."end"
+    WHERE NOT starts_with(f.file, 'torch/') AND f.ts < d.until AND f."end" >= d.until AND f."end" < d."end"
     GROUP BY d.id
 ),
 updated AS (
     SELECT d.id, min(s.ts) AS ts
     FROM slices AS s ASOF JOIN differentiated AS d ON d.track = s.track AND s.ts >= d.until
-    JOIN calls AS c ON c.id = d.id
-    WHERE s."end" <= c."end" AND s.cat = 'cpu_op' AND regexp_matches(s.name::VARCHAR, '^aten::(_foreach_|_fused_|\w+_$)')
+    WHERE s."end" <= d."end" AND s.cat = 'cpu_op' AND regexp_matches(s.name::VARCHAR, '^aten::(_foreach_|_fused_|\w+_$)')
         AND s.name NOT IN ('aten::copy_', 'aten::detach_', 'aten::fill_', 'aten::zero_')
     GROUP BY d.id
 )
