@@ -67,7 +67,7 @@ class Desk:
         Raises PerfToolError like ``place``, and for a link that leads out of the root.
         """
         found = self.place(name)
-        # An analysis reads what lies in a folder, and logs beside a file.
+        # An analysis reads every file of a folder, and the logs in the folder of a file.
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
             raise PerfToolError(f"{one_line(link.name)}: is a link out of the folder that this server may read")

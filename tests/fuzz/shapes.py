@@ -40,7 +40,7 @@ FREE = Cost(2.0, 300 << 20)
 
 
 def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
-    """What ``command`` takes for ``path``; ends it after ``most_s`` CPU seconds."""
+    """The cost of ``command`` on ``path``; the command is ended after ``most_s`` CPU seconds."""
     text = (
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"

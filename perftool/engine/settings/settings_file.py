@@ -33,7 +33,7 @@ class Layer:
 def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
     """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none.
 
-    For a ``gate``, the one closest to the working directory: whoever made the inputs could turn it off otherwise.
+    For a ``gate``, the one closest to the working directory. Otherwise, the author of the inputs could turn it off.
     """
     places = [] if gate else [os.path.abspath(path) for path in paths if path != "-"]
     starts = [Path.cwd()]
