@@ -64,7 +64,7 @@ def msgspec_typed(path: str) -> None:
 
 
 def torch_tb_profiler(*paths: str) -> str:
-    """PyTorch's TensorBoard plugin: everything it computes for its views of each worker, and of all together."""
+    """PyTorch's TensorBoard plugin: everything it computes for its per-worker views and the overall view."""
     from torch_tb_profiler.profiler.data import DistributedRunProfileData, RunProfileData
     from torch_tb_profiler.profiler.loader import RunLoader
     from torch_tb_profiler.profiler.run_generator import RunGenerator
@@ -86,7 +86,7 @@ def torch_tb_profiler(*paths: str) -> str:
 
 
 def hta(*paths: str) -> str:
-    """HolisticTraceAnalysis: load, then its breakdowns of time, kernels, idle time and overlap, and who is late."""
+    """HolisticTraceAnalysis: load, then its breakdowns of time, kernels, idle time and overlap, and its stragglers."""
     from hta.trace_analysis import TraceAnalysis
 
     analysis = TraceAnalysis(trace_files={rank: str(Path(path).resolve()) for rank, path in enumerate(paths)})
@@ -101,7 +101,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """gpu-idle: what its command prints."""
+    """gpu-idle: its command's output."""
     from analyzer import analyze
 
     found = analyze(Path(path))
@@ -118,7 +118,7 @@ def perfetto(path: str) -> str:
     script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
     ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
     if ran.returncode:
-        # Where the script failed stands around the message, whose last line says most.
+        # Tracebacks surround the message; the last line is the most useful one.
         message = ran.stderr.partition("\nError: ")[2].partition("\n    at ")[0]
         sys.exit(message.splitlines()[-1] if message else "the trace processor stopped")
     return f"{json.loads(ran.stdout)[0][0][0]} slices"

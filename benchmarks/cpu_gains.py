@@ -43,7 +43,7 @@ _BEGIN, _END = "<!-- cpu gains: begin -->\n", "<!-- cpu gains: end -->\n"
 
 
 class Block(nn.Module):
-    """A layer of a transformer, its attention fused or written out."""
+    """A transformer layer with fused or hand-written attention."""
 
     def __init__(self, size: int, heads: int, fused: bool) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def transformer(
     *, fused: bool = True, bf16: bool = False, fused_optimizer: bool = False, size: int = 256, tokens: int = 256,
     train: bool = True,
 ) -> Step:  # fmt: skip
-    """A step of a transformer of two layers."""
+    """A training step of a two-layer transformer."""
     model = nn.Sequential(nn.Embedding(1000, size), Block(size, 4, fused), Block(size, 4, fused), nn.Linear(size, 1000))
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused_optimizer)
     x = torch.randint(0, 1000, (2, tokens))
@@ -126,7 +126,7 @@ def momentum(*, fused: bool | None) -> Step:
 
 
 def zeroed(*, drop: bool) -> Step:
-    """Gradients that are filled with zeros, or dropped."""
+    """Clears gradients by filling them with zeros, or by dropping them."""
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     x = torch.randn(16, 1024)
@@ -140,7 +140,7 @@ def zeroed(*, drop: bool) -> Step:
 
 
 def averaged(*, together: bool) -> Step:
-    """A moving average of the weights, tensor by tensor or by one op on lists."""
+    """A moving average of the weights, updated tensor by tensor or by one op on lists of tensors."""
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(20)])
     weights = [weight.detach() for weight in model.parameters()]
     averages = [weight.clone() for weight in weights]
@@ -172,7 +172,7 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 
 def pointwise(*, compiled: bool) -> Step:
-    """Layers whose activations are written out, compiled or not."""
+    """Layers with hand-written activations, compiled or not."""
     first, second = nn.Linear(256, 1024), nn.Linear(1024, 256)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -192,7 +192,7 @@ def pointwise(*, compiled: bool) -> Step:
 
 
 def deep(*, repeats: bool) -> Step:
-    """Blocks whose activations are computed again in the backward pass, or kept."""
+    """Blocks whose activations are recomputed in the backward pass, or kept."""
     blocks = nn.ModuleList(nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4))
     x = torch.randn(256, 512)
 
@@ -207,7 +207,7 @@ def deep(*, repeats: bool) -> Step:
 
 
 class Images(Dataset[torch.Tensor]):
-    """Pictures that Python makes."""
+    """Images generated in Python."""
 
     def __len__(self) -> int:
         return 1 << 20
@@ -220,7 +220,7 @@ class Images(Dataset[torch.Tensor]):
 
 
 def loaded(*, workers: int) -> Step:
-    """A small network whose pictures come from a loader."""
+    """A small network fed with images by a loader."""
     model = nn.Sequential(nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
     batches = iter(DataLoader(Images(), 32, num_workers=workers))
     return update(model, lambda: model(next(batches)).square().mean(), torch.optim.SGD(model.parameters(), 0.1))
@@ -252,7 +252,7 @@ def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
 
 
 def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
-    """Two large embeddings that a step reads few rows of."""
+    """Two large embeddings; each step reads only a few rows."""
     parts = nn.ModuleList([nn.Embedding(count, 32, sparse=sparse) for count in (200_000, 100_000)])
     dense = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     users, items = torch.randint(0, 200_000, (1024,)), torch.randint(0, 100_000, (1024,))
@@ -268,7 +268,7 @@ def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
 
 
 def graph(*, bf16: bool = False) -> Step:
-    """Two layers of a network over a graph: rows picked by edge and added up by node."""
+    """Two layers of a graph network: gather rows by edge, add them up by node."""
     source, target = torch.randint(0, 5000, (2, 40_000))
     layers = nn.ModuleList([nn.Linear(64, 128), nn.Linear(128, 10)])
     x, y = torch.randn(5000, 64), torch.randint(0, 10, (5000,))
@@ -284,7 +284,7 @@ def graph(*, bf16: bool = False) -> Step:
 
 
 def tokenised(*, fused: bool) -> Step:
-    """A classifier of texts that Python cuts into words."""
+    """A text classifier with a tokenizer written in Python."""
     model = nn.Sequential(nn.EmbeddingBag(2500, 64), nn.Linear(64, 2))
     text = " ".join(f"word{number % 977}" for number in range(4000))
 
@@ -320,7 +320,7 @@ def quantised() -> Step:
 
 
 def parallel(*, bf16: bool = False, static: bool = False) -> Step:
-    """Data parallelism with gloo, of a group with one member: the others would take its cores."""
+    """Data parallelism with gloo and a group of one: more ranks would compete for the cores."""
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
@@ -332,7 +332,7 @@ def parallel(*, bf16: bool = False, static: bool = False) -> Step:
 
 _LONG = partial(transformer, tokens=1024)
 _ANSWERS = partial(transformer, tokens=512, train=False)
-# The rule, and the steps before and after its advice; None where no rule of the CPU covers it.
+# The rule, and the steps before and after its advice; None for scripts that no CPU rule covers.
 PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "attention, 256 keys, training": ("FUS103", partial(transformer, fused=False), transformer),
     "attention, 1,024 keys, training": ("FUS103", partial(_LONG, fused=False), _LONG),
@@ -359,7 +359,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": (None, partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
-# Scripts, and what becomes of each by the advice of a rule. Which advice comes first depends on the processor.
+# Scripts, and the same scripts after a rule's advice. Which advice comes first depends on the processor.
 _SMALL = partial(transformer, size=384, tokens=128)
 SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
     "transformer, training": (
@@ -383,7 +383,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Before other processes of the machine, where the system allows that."""
+    """Give this process priority over others, where the system allows that."""
     with suppress(OSError, AttributeError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     try:
@@ -406,7 +406,7 @@ def measured(steps: list[Step], clock: Callable[[], float] = time.process_time) 
 
 
 def recorded(step: Step, path: Path) -> None:
-    """Write a recording of ``step`` to ``path``, without what it tells of the load of the machine."""
+    """Write a recording of ``step`` to ``path``, without its measurements of the machine's load."""
     with perftool.profile(path.parent, quiet=True) as recording:
         for _ in range(_RECORDED):
             step()
@@ -435,7 +435,7 @@ def said(gains: Sequence[Gain | None]) -> str:
 
 
 def row(name: str) -> str:
-    """A line of the table of pairs."""
+    """A row of the table of pairs."""
     code, before, after = PAIRS[name]
     slow, quick = figures(before, after)
     reports = answers(before)
@@ -446,7 +446,7 @@ def row(name: str) -> str:
 
 
 def script_row(name: str) -> str:
-    """A line of the table of scripts."""
+    """A row of the table of scripts."""
     before, afters = SCRIPTS[name]
     reports = answers(before)
     advised = [next((found for found in report.findings if found.advice and found.gain), None) for report in reports]
@@ -479,7 +479,7 @@ def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[floa
 
 
 def main(names: list[str]) -> None:
-    """Measure the pairs and scripts ``names``, or all; only the tables of all are written."""
+    """Measure the pairs and scripts ``names``, or all; the page's tables are only written for all."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     lines: dict[str, list[str]] = {"pairs": [], "scripts": []}

@@ -31,7 +31,7 @@ BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
 
 @dataclass(frozen=True)
 class Case:
-    """A run of ``layout`` with ``troubles``; ``left`` is what is left of its recording (arguments of its write)."""
+    """A run of ``layout`` with ``troubles``; ``left`` selects the part of the recording that survives."""
 
     name: str
     layout: Layout
@@ -41,7 +41,7 @@ class Case:
 
 
 def cases(ranks: int) -> Iterator[Case]:
-    """Runs of ``ranks`` ranks, recorded whole."""
+    """Runs of ``ranks`` ranks, with complete recordings."""
     size = 4 if ranks < 16 else 8
     for kind in KINDS:
         layout = Layout(kind, ranks, size, layers=6 if ranks < 16 else 2)
@@ -61,7 +61,7 @@ def cases(ranks: int) -> Iterator[Case]:
 
 
 def hard_cases() -> Iterator[Case]:
-    """Runs of 8 ranks that are harder to read."""
+    """Runs of 8 ranks that are harder to analyse."""
     device, loader = Trouble("device", (6,), 1.3), Trouble("loader", (2,), 9_000.0)
     both = (Trouble("device", (2,), 1.3), Trouble("loader", (5,), 9_000.0))
     pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
@@ -93,7 +93,7 @@ def truth(layout: Layout, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Said:
-    """What a run costs compared with one without trouble, the gains of the answer, and how it begins."""
+    """The run's true cost compared with a healthy run, and the gains and first sentence of the answer."""
 
     name: str
     costs: str
@@ -102,7 +102,7 @@ class Said:
 
 
 def said_of(case: Case) -> Said:
-    """Simulate the run of ``case``, and ask who keeps whom waiting."""
+    """Simulate the run of ``case``, and ask for its culprit."""
     run = simulate(case.layout, case.troubles, case.steps)
     costs = f"{(run.step_us - truth(case.layout, case.steps)) / 1e3:.2f}"
     with tempfile.TemporaryDirectory() as folder:
@@ -129,14 +129,14 @@ def print_each(answers: Iterable[Said]) -> None:
 
 
 def print_by_kind(answers: Iterable[Said]) -> None:
-    """A row for each trouble, a column for each kind of parallelism: what was said, of what it costs, in ms."""
+    """A row for each trouble, a column for each kind of parallelism: cost as the answer says it / true cost, in ms."""
     rows: dict[str, dict[str, Said]] = {}
     for said in answers:
         kind, trouble = said.name.split(", ", 1)
         rows.setdefault(trouble, {})[kind] = said
     print(f"| run | named | {' | '.join(KINDS)} |\n|---|---|{'---|' * len(KINDS)}")
     for trouble, cells in rows.items():
-        # One answer may begin with the links, and another with the rank.
+        # Two correct answers may differ in their order: links first, or a rank first.
         named = {tuple(sorted(NAMED.findall(said.begin.lower()))) for said in cells.values()}
         who = "; ".join(" and ".join(names) or "nobody" for names in sorted(named))
         print(f"| {trouble} | {who} | {' | '.join(_cell(cells.get(kind)) for kind in KINDS)} |")

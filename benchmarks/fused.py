@@ -42,7 +42,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Cell:
-    """The same work by PyTorch and by ours; `make` builds it, which may take much memory."""
+    """The same work by PyTorch and by us; `make` builds both, and may need much memory."""
 
     op: str
     model: str
@@ -66,7 +66,7 @@ def _lars(params: list[nn.Parameter]) -> fused.FusedLars:
     return fused.FusedLars(base, [int(param.dim() > 1) for param in params], eeta=1.0)
 
 
-# The kernel behind torch.optim.SGD(fused=True) is wrong in bfloat16 on a CPU, so there the default is the best.
+# torch.optim.SGD(fused=True) computes wrong results in bfloat16 on CPUs, so the default counts as PyTorch's best there.
 _SGD = {"lr": 1e-3, "momentum": 0.9, "weight_decay": DECAY}
 OPTIMIZERS: dict[str, tuple[str, Callable[[Any, bool], Any], Callable[[Any], Any]]] = {
     "FusedAdamW": (
@@ -94,7 +94,7 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[Any, bool], Any], Callable[[Any], Any
 
 
 class Model(nn.Module):
-    """Holds parameters."""
+    """A module that only holds parameters."""
 
     def __init__(self, params: list[nn.Parameter]) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def _steps(op: str, shapes: list[Shape], dtype: torch.dtype) -> tuple[Run, Run]:
 
 
 def over_parameters() -> Iterator[Cell]:
-    """Optimizers, the average and clipping, over the parameters of a model."""
+    """Optimizers, the moving average and clipping, over the parameters of a model."""
     for model, shapes in SETS.items():
         for name, dtype in DTYPES.items():
             for op, (theirs, _, _) in OPTIMIZERS.items():
@@ -131,7 +131,7 @@ def over_parameters() -> Iterator[Cell]:
             yield Cell("FusedClipNorm", model, name, "step", "clip_grad_norm_", lambda s=shapes, d=dtype: _clip(s(), d))
 
 
-# Batch, heads, heads of keys, queries, keys; causal; with a mask of padding.
+# Batch, heads, key heads, queries, keys; causal; with a padding mask.
 ATTENTION = {
     "ViT-B/16": ((4, 12, 12, 197, 197), False, False),
     "BERT-base, 128": ((8, 12, 12, 128, 128), False, True),
@@ -233,13 +233,13 @@ def over_activations() -> Iterator[Cell]:
 
 
 def measured(cell: Cell, seconds: float) -> str:
-    """One line of the table."""
+    """One row of the table."""
     theirs, ours = cell.make()
     ratio = _ratio(theirs, ours, seconds)
     if ratio.value < GOAL:
         ratio = _ratio(theirs, ours, 5 * seconds)
     peaks = [peak_memory(run, CPU) for run in (ours, theirs)]
-    # What takes next to no memory has no ratio worth the name.
+    # A ratio means nothing for ops that need almost no memory.
     memory = f"{peaks[0] / peaks[1]:.2f}" if max(peaks) > LITTLE else "-"
     interval = f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
     return f"| {cell.op} | {cell.model} | {cell.dtype} | {cell.mode} | {cell.theirs} | {interval} | {memory} |"
@@ -250,7 +250,7 @@ def _ratio(theirs: Run, ours: Run, seconds: float) -> Ratio:
 
 
 def main() -> None:
-    """Print the table, a line at a time."""
+    """Print the table row by row."""
     cells = [*over_activations(), *over_parameters()]
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--ops", nargs="*", default=sorted({cell.op for cell in cells}))

@@ -1,4 +1,4 @@
-"""The goals of reading and analysing a trace, and how far measurements are from them."""
+"""The goals for reading and analysing a trace, and how far the measurements are from them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from measuring import Cost
 
-# From here on a file is large, and huge, in MB: how much memory it may take depends on that.
+# Sizes in MB from which a file counts as large, and as huge. The memory goal depends on them.
 LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
-# What the small things may take, in s of processor time.
+# Limits for the small tasks, in s of processor time.
 SMALL_GOALS = {"`--version`": 0.2, "`--help`": 0.2, "`analyze`, the smallest sample": 0.7}
 LOG_GOAL = "50 or more"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A program and what it took, or why there is no number."""
+    """A program and its cost, or the reason why there is no number."""
 
     program: str
     cost: Cost | None
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Packed:
-    """What the analysis of a packed trace took, and what gzip alone took to unpack it."""
+    """The cost of analysing a packed trace, and of unpacking it with gzip alone."""
 
     analysis: Cost
     gzip: Cost
@@ -35,14 +35,14 @@ class Packed:
 
 @dataclass(frozen=True)
 class Results:
-    """What every program took on one file of so many ``megabytes``."""
+    """Every program's cost on one file of ``megabytes``."""
 
     megabytes: float
     rows: Sequence[Row]
     packed: Packed | None = None
 
     def cost(self, program: str) -> Cost | None:
-        """The cost of ``program``, None where it gave no number."""
+        """The cost of ``program``; None if it gave no number."""
         return next((row.cost for row in self.rows if row.program == program), None)
 
 
@@ -52,7 +52,7 @@ def goal_table(
     small: Mapping[str, Cost],
     logs: Mapping[str, float],
 ) -> str:
-    """What was aimed at, and what each source gave; ``found`` is by source and size in MB, ``logs`` are MB/s."""
+    """The goals and the measurements; ``found`` is by source and size in MB, ``logs`` are MB/s."""
     sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
     first = sizes[0]
 
@@ -83,7 +83,7 @@ def goal_table(
 
 
 def packed(results: Results) -> str:
-    """The processor time for a packed trace over that for the plain one and for unpacking it."""
+    """The processor time for a packed trace, over the sum of the time for the plain one and the time to unpack it."""
     cost = results.cost("perftool")
     if cost is None or results.packed is None:
         return "-"
@@ -91,7 +91,7 @@ def packed(results: Results) -> str:
 
 
 def short(source: Path) -> str:
-    """The name of a trace without what all of them end in."""
+    """The name of a trace without the common suffix."""
     return source.name.removesuffix(".gz").removesuffix(".json")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 GZIP = b"\x1f\x8b"
-# Arguments that name another event; in each repetition they name the one of the same repetition.
+# Arguments that refer to another event; in each repetition they refer to the event of that repetition.
 LINKS = (
     "correlation",
     "External id",
@@ -39,7 +39,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Block:
-    """The text of one repetition, with a hole for each number that differs in the next one.
+    """The text of one repetition, with a hole for each number that changes between repetitions.
 
     ``numbers`` are those of the first repetition, ``strides`` what each repetition adds to them.
     """
@@ -49,14 +49,14 @@ class Block:
     strides: tuple[int, ...]
 
     def text(self, repetition: int) -> str:
-        """The events of a repetition, the first being 0, as the inside of a JSON array."""
+        """The events of repetition 0, as the inside of a JSON array."""
         shifted = zip(self.numbers, self.strides, strict=True)
         return self.template % tuple(number + repetition * stride for number, stride in shifted)
 
 
 @dataclass(frozen=True)
 class Strides:
-    """What a repetition adds to times (us), to linking arguments, to flow ids and to step numbers."""
+    """The increments of a repetition: times (us), linking arguments, flow ids and step numbers."""
 
     time: int
     link: int
@@ -65,7 +65,7 @@ class Strides:
 
 
 def grow(source: Path, target: Path, megabytes: float) -> int:
-    """Write ``source``, repeated until about ``megabytes`` (10^6 bytes) are full, to ``target``.
+    """Repeat ``source`` until it fills about ``megabytes`` (10^6 bytes), and write it to ``target``.
 
     Only whole repetitions are written, at least one. Returns the bytes written.
     """
@@ -73,7 +73,7 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
     events = trace.pop("traceEvents")
     block = make_block([event for event in events if "ts" in event and event["ph"] != "M"])
     names = [layout(event) for event in events if event["ph"] == "M"]
-    # Up to the brackets of the empty array, which comes last.
+    # Up to the brackets of the empty array, which is last.
     head = json.dumps({**trace, "traceEvents": []}, indent=2, default=float).removesuffix("]\n}")
     with target.open("w", encoding="utf-8") as stream:
         stream.write(head + "\n" + ",\n".join([*names, block.text(0)]))
@@ -128,7 +128,7 @@ def cut_holes(event: Event, strides: Strides) -> Iterator[tuple[Number, int]]:
 
 
 def is_link(key: str, value: object) -> bool:
-    """Whether an argument names another event; 0 names none."""
+    """Whether an argument refers to another event; 0 refers to none."""
     return key in LINKS and isinstance(value, int) and value > 0
 
 
@@ -143,12 +143,12 @@ def strides_of(events: list[Event]) -> Strides:
 
 
 def above(numbers: Iterable[int]) -> int:
-    """The next number after all of them."""
+    """The next number that no event uses."""
     return max(numbers, default=0) + 1
 
 
 def layout(event: Event) -> str:
-    """The event over a few lines, as the profiler lays it out: head, arguments, end."""
+    """The event on several lines, laid out like the profiler's: head, arguments, end."""
     head = json.dumps({key: value for key, value in event.items() if key != "args"}, default=float)[1:-1]
     args = json.dumps(event.get("args", {}), default=float)[1:-1]
     tail = f',\n    "args": {{\n      {args}\n    }}' if args else ""
@@ -156,7 +156,7 @@ def layout(event: Event) -> str:
 
 
 def main() -> None:
-    """Grow a trace as the command line asks."""
+    """Grow the trace that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)

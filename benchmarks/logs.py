@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# In MB. What a run costs beside reading, its start above all, is the same for both, and falls out of the difference.
+# In MB. The difference of the two sizes cancels the fixed costs, above all the start of the program.
 SMALL_MB, LARGE_MB = 5, 65
-# Lines of which this share tells the reader something.
+# The share of lines that matter to the reader.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}
 _BATCH = 1000
-# A line each millisecond; a log goes on after midnight.
+# One line per millisecond; a log continues after midnight.
 _DAY_MS = 86_400_000
 
 
 def write_log(kind: str, target: Path, megabytes: float) -> None:
-    """Write a log of a ``kind`` of ``SHARES``, always the same."""
+    """Write a log of a ``kind`` of ``SHARES``; the same in every run."""
     lines = _lines(kind)
     left = int(megabytes * 1e6)
     with target.open("w", encoding="ascii") as log:
@@ -39,7 +39,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _console(dice: random.Random) -> str:
-    """A line of a script or of a library that has nothing to do with performance."""
+    """A line of a script or a library that is unrelated to performance."""
     number, share = dice.randrange(100_000), dice.random()
     return dice.choice((
         f"epoch 3: iteration {number}, {share * 1000:.2f} samples/s, gradient norm {share:.4f}",
@@ -51,7 +51,7 @@ def _console(dice: random.Random) -> str:
 
 
 def _debug(dice: random.Random) -> str:
-    """A line as the bridge and what is below it write them for each op, at their finest level."""
+    """A line as the bridge and Synapse write it for each op at their most verbose level."""
     number, place = dice.randrange(100_000), dice.randrange(1 << 40)
     return f"[TIME][{dice.choice(_LOGGERS):<19}][debug   ][tid:{number % 16:X}] " + dice.choice((
         f"adding node {number} of type add with shape [{number % 512}, 512]",
@@ -62,7 +62,7 @@ def _debug(dice: random.Random) -> str:
 
 
 def _telling(dice: random.Random) -> str:
-    """A line that counts."""
+    """A line that matters."""
     number = dice.randrange(100_000)
     return f"[TIME][PT_BRIDGE          ][debug   ][tid:{number % 16:X}] " + dice.choice((
         "recipe cache hit :: static shapes",

@@ -13,7 +13,7 @@ from threading import Timer
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took, with all threads and child processes, from the start of the process to its end.
+    """The cost of a run with all its threads and child processes, from the start of the process to its end.
 
     ``cpu`` is processor time, user and system, and ``wall`` the time that passed, both in s; ``peak`` is the
     resident memory of the largest process in bytes.
@@ -55,7 +55,7 @@ def run(command: Sequence[str], limit: float, environment: Mapping[str, str]) ->
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         text = output.read().decode(errors="replace")
-    # Linux counts kilobytes of 1024.
+    # Linux reports this in units of 1024 bytes.
     cost = Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024)
     return Ran(cost, None if wall > limit else process.returncode, text)
 
@@ -71,5 +71,5 @@ def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]
 
 
 def best(costs: Sequence[Cost]) -> Cost:
-    """The least of several runs in each respect: what the program takes when nothing disturbs it."""
+    """The minimum of several runs in each column: the cost on an undisturbed machine."""
     return Cost(min(c.cpu for c in costs), min(c.wall for c in costs), min(c.peak for c in costs))

@@ -1,4 +1,4 @@
-"""Measures this program beside other readers of PyTorch traces; the figures of docs/peers.md.
+"""Compares this program with other readers of PyTorch traces; makes the figures of docs/peers.md.
 
 usage: python benchmarks/peers.py [PART...] --traces DIR [--python PROGRAM=PATH]... [--megabytes MB]
 
@@ -31,7 +31,7 @@ ANALYSERS = ("perftool", "torch-tb-profiler", "HTA", "gpu-idle", "Perfetto")
 # Generous: on a shared machine a run may have to wait.
 LIMIT = 600.0
 LARGE = ("h100_qwen_chat", "cuda_a100_train_rank0")
-# What is tried on all: a name, where it is, and what it is.
+# The traces that every program reads: name, path, description.
 RUNS = (
     ("v100_dlrm_8ranks", "traces", "8 ranks of DLRM on V100"),
     ("mi300_vllm_decode.json.gz", "traces", "a decode of vLLM on an MI300"),
@@ -42,7 +42,7 @@ RUNS = (
     ),
     ("gaudi3_conv_hw_prof_accel0_001.csv", "traces", "the hardware trace of a Gaudi 3, as CSV"),
 )
-# Small, whole, and read by every program.
+# Small, undamaged, and readable by every program.
 BASE = "v100_dlrm_8ranks/rank0.pt.trace.json.gz"
 NUMBERS = "cuda_a100_train_rank0.json.gz"
 BAD_KERNELS, BAD_US = 7, 500_000
@@ -50,28 +50,28 @@ BAD_KERNELS, BAD_US = 7, 500_000
 
 @dataclass(frozen=True)
 class Places:
-    """Where the traces are, which interpreter has which program, and where unpacked traces may lie."""
+    """Where the traces are, which interpreter has which program, and a folder for unpacked traces."""
 
     traces: Path
     options: Options
     folder: Path
 
     def run(self, program: str, *paths: Path) -> Ran:
-        """``program`` on the traces, once."""
+        """Run ``program`` once on the traces."""
         script = str(ROOT / "benchmarks" / "contenders.py")
         ran = run([self.options.python(program), script, program, *map(str, paths)], LIMIT, environment())
         print(f"  {program}: {ran.code} {ran.last_line[:100]}", file=sys.stderr, flush=True)
         return ran
 
     def plain(self, source: Path) -> Path:
-        """The trace unpacked: one of the programs reads nothing else."""
+        """The unpacked trace: one of the programs reads nothing else."""
         target = self.folder / source.name.removesuffix(".gz")
         target.write_bytes(gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes())
         return target
 
 
 def said(ran: Ran) -> dict[str, Any]:
-    """What became of one run, for the page."""
+    """The result of one run, in words for the page."""
     traceback = "Traceback (most recent call last)" in ran.output and ran.code != 0
     return {"code": ran.code, "traceback": traceback, "says": ran.last_line[:300], **_figures(ran.cost)}
 
@@ -81,7 +81,7 @@ def _figures(cost: Cost) -> dict[str, Any]:
 
 
 def speed(places: Places, megabytes: float) -> dict[str, Any]:
-    """Two traces, repeated up to a size: the whole analysis of every program, in turns."""
+    """Two traces, repeated up to a size: every program analyses them in full, in turns."""
     found = {}
     for name in LARGE:
         trace = places.folder / f"{name}.json"
@@ -95,7 +95,7 @@ def speed(places: Places, megabytes: float) -> dict[str, Any]:
 
 
 def runs(places: Places, _: float) -> dict[str, Any]:
-    """Runs of several kinds: what each program takes, how it ends, and what it says."""
+    """Runs of several kinds: each program's cost, exit code and output."""
     found = {}
     for name, where, what in RUNS:
         source = (places.traces if where == "traces" else ROOT) / name
@@ -148,7 +148,7 @@ def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes
 
 
 def _first(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """A damage that replaces the first ``old`` after the first half."""
+    """A damage that replaces the first ``old`` after the middle."""
 
     def damage(whole: bytes) -> bytes:
         at = whole.index(old, len(whole) // 2)
@@ -196,7 +196,7 @@ PARTS = {"speed": speed, "runs": runs, "numbers": numbers, "broken": broken}
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the parts asked for, and keep them."""
+    """Measure the requested parts, and save them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--traces", type=Path, required=True, help="folder with the public traces")

@@ -34,7 +34,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ``command``: wall and processor time in s, the most memory that all its processes held at once, and
+    """One run of ``command``: wall and processor time in s, the peak memory of all its processes together, and
     the size of its document, in bytes.
 
     Times and memory count every process. Memory is the proportional set size: pages that processes share count once.
@@ -77,7 +77,7 @@ def write_rank(grown: Path, target: Path, rank: int, ranks: int, ahead_ns: int) 
 
 
 def head_of(head: str, rank: int, ranks: int, ahead_ns: int) -> str:
-    """What comes before the events, for another rank."""
+    """The text before the events, for another rank."""
     if '"distributedInfo"' not in head:
         head = head.replace("{", f'{{\n  "distributedInfo": {{"rank": {rank}, "world_size": {ranks}}},', 1)
     if '"baseTimeNanoseconds"' not in head:
@@ -96,7 +96,7 @@ def make_small(folder: Path, ranks: int) -> int:
 
 
 def make_parts(folder: Path, target: Path) -> None:
-    """Write a part for each host, a folder below ``folder``, into ``target``."""
+    """Write a part for each host (a subfolder of ``folder``) into ``target``."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -109,7 +109,7 @@ def make_parts(folder: Path, target: Path) -> None:
 
 
 def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:
-    """Run the program with ``arguments`` over so many ``ranks``; its document, on stdout, must show them all."""
+    """Run the program with ``arguments`` over that many ``ranks``; its document, on stdout, must show them all."""
     peaks = [0]
     before, started = cpu_time(), time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "perftool", *arguments], stdout=subprocess.PIPE)
@@ -123,19 +123,19 @@ def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:
 
 
 def over(folder: Path, ranks: int, jobs: int, report: bool) -> list[str]:
-    """The arguments that look at the first ``ranks`` of ``folder`` with ``jobs`` processes."""
+    """The arguments that analyse the first ``ranks`` of ``folder`` with ``jobs`` processes."""
     traces = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
     return [*(["report", *traces] if report else ["analyze", *traces, *JSON]), "--jobs", str(jobs)]
 
 
 def cpu_time() -> float:
-    """Processor time of all processes that were started from here and have ended, in s."""
+    """Processor time of all finished child processes, in s."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def require_all(output: bytes, ranks: int) -> None:
-    """Raise ValueError unless the document shows every rank: a fast failure is no result."""
+    """Raise ValueError unless the document shows every rank: a run that failed fast is no result."""
     if output.startswith(b"<!doctype html>"):
         if ranks > 1 and f"({ranks} ranks)".encode() not in output:
             raise ValueError(f"the page shows other ranks than {ranks}")
@@ -146,7 +146,7 @@ def require_all(output: bytes, ranks: int) -> None:
 
 
 def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
-    """The memory of all processes of a run, again and again until it ends."""
+    """The memory of all processes of a run, sampled until it ends."""
     # Not poll(): it would reap the process before communicate() does.
     while process.returncode is None:
         yield sum(memory_of(pid) for pid in family(process.pid))
@@ -154,7 +154,7 @@ def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
 
 
 def family(pid: int) -> list[int]:
-    """A process, and those that it and its children started."""
+    """A process and its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     except OSError:
@@ -176,7 +176,7 @@ HEAD = """| command | ranks | text | jobs | wall s | CPU s | CPU s per rank | pe
 
 
 def row(run: Run, size: int) -> str:
-    """A run over traces of ``size`` bytes as a row of Markdown."""
+    """A Markdown row for a run over traces of ``size`` bytes."""
     text = f"{run.ranks * size / 1e6:,.0f} MB"
     times = f"{run.wall:.0f} | {run.cpu:.1f} | {run.cpu / run.ranks:.3f}"
     ends = f"{run.peak / 2**20:,.0f} | {run.document / 1e6:.2f} MB |"
@@ -184,7 +184,7 @@ def row(run: Run, size: int) -> str:
 
 
 def main() -> None:
-    """Measure as the command line asks."""
+    """Run the measurements that the command line asks for."""
     given = arguments()
     print(HEAD, flush=True)
     for run, size in (large if given.trace else small)(given):
@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trace", type=Path, nargs="?")
     parser.add_argument("--megabytes", type=float, default=60)

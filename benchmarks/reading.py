@@ -21,9 +21,9 @@ from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
-# Decoding into dictionaries is what every script over a trace begins with.
+# Every script over a trace begins by decoding it into dictionaries.
 YARDSTICK = "json"
-# These hold all of a trace in memory, up to seven times its size.
+# These keep a whole trace in memory, at up to seven times its size.
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
 IN_MEMORY = {"msgspec", "orjson", "json"}
 PACKAGES = {
@@ -58,7 +58,7 @@ class Options:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the package of this checkout before an installed one, and with byte code kept, as users have it."""
+    """This program: this checkout before an installed package, and with cached bytecode, as users have it."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
@@ -83,7 +83,7 @@ def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
 
 
 def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[Cost]], notes: dict[str, str]) -> None:
-    """Add the cost of one more run of ``program``, or the note why there is none."""
+    """Run ``program`` once more and add its cost, or the reason why there is none."""
     try:
         costs[program].append(measure(contender(program, trace, options), options.limit, environment()))
     except RunError as error:
@@ -97,7 +97,7 @@ def contender(program: str, trace: Path, options: Options) -> list[str]:
 
 
 def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results]:
-    """What every program took, for each source and size in MB."""
+    """Every program's cost, for each source and size in MB."""
     found = {}
     for source in options.sources:
         for megabytes in options.sizes:
@@ -111,7 +111,7 @@ def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results
 
 
 def unpacking(trace: Path, options: Options) -> Packed:
-    """What the analysis of ``trace`` takes when gzip has packed it, and what gzip takes to unpack it."""
+    """The cost of analysing ``trace`` packed by gzip, and of unpacking it with gzip."""
     subprocess.run(["gzip", "-k", str(trace)], check=True)
     packed = Path(f"{trace}.gz")
     command = contender("perftool", packed, options)
@@ -124,7 +124,7 @@ def unpacking(trace: Path, options: Options) -> Packed:
 
 
 def tables(options: Options, folder: Path) -> Iterator[str]:
-    """The Markdown tables: the goals, the small things, and one for each source and size."""
+    """The Markdown tables: the goals, the small tasks, and one for each source and size."""
     found, small = measured(options, folder), small_things(options, folder)
     logs = {kind: log_rate(kind, options, folder) for kind in SHARES}
     yield f"## Goals\n\n{goal_table(found, options.slow, small, logs)}"
@@ -169,7 +169,7 @@ def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
 
 
 def small_things(options: Options, folder: Path) -> dict[str, Cost]:
-    """The start of the program, and a small trace from the command to the printed report."""
+    """The start of the program, and the way from the command to the printed report for a small trace."""
     trace = folder / "small.json"
     grown(SAMPLE, trace, 0.006)
     module = [options.python("perftool"), "-m", "perftool"]
@@ -179,7 +179,7 @@ def small_things(options: Options, folder: Path) -> dict[str, Cost]:
 
 
 def log_rate(kind: str, options: Options, folder: Path) -> float:
-    """How many MB of a log a second of processor time reads: the difference between a small and a large one."""
+    """MB of log per second of processor time, from the difference between a small and a large log."""
     costs = []
     for megabytes in (SMALL_MB, LARGE_MB):
         log = folder / "console.log"
@@ -199,7 +199,7 @@ def small_table(small: Mapping[str, Cost]) -> str:
 
 
 def method(options: Options) -> str:
-    """When, where, on what and how it was measured."""
+    """Date, machine, versions and method of the measurement."""
     day = datetime.date.today().isoformat()
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     sources = ", ".join(f"`{source.name}`" for source in options.sources)
@@ -220,7 +220,7 @@ def processor() -> str:
 
 
 def versions(options: Options) -> str:
-    """The packages that are measured, each asked from the interpreter that runs it."""
+    """The versions of the measured packages, asked from the interpreter that runs each."""
     script = "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
     commands = (
         [options.python(program), "-c", script, *PACKAGES[program]] for program in options.programs if PACKAGES[program]
@@ -266,7 +266,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def write(parts: Iterable[str], output: Path | None) -> None:
-    """Print the parts as they come, and keep them in ``output``."""
+    """Print the parts as they arrive, and save them in ``output``."""
     kept = []
     for part in parts:
         print(part + "\n", flush=True)
@@ -276,7 +276,7 @@ def write(parts: Iterable[str], output: Path | None) -> None:
 
 
 def main() -> None:
-    """Measure as the command line asks."""
+    """Run the measurements that the command line asks for."""
     options, folder, output = parse()
     with tempfile.TemporaryDirectory(dir=folder) as place:
         write(["# Reading a trace", method(options), *tables(options, Path(place))], output)

@@ -36,7 +36,7 @@ _MODEL = {
 
 @dataclass(frozen=True)
 class Case:
-    """A server's options and the load on it. ``load`` lists runs of ``vllm bench serve``, all at the same time.
+    """A server's options and its load. ``load`` lists runs of ``vllm bench serve`` that run at the same time.
 
     ``profile_s`` is the time that the profiler runs, 0 for a run without it, and ``asks`` what a request that comes
     just after its start asks for; ``warm`` sends the same before the load.
@@ -72,47 +72,47 @@ _INSTRUCTIONS = (
 CASES = {
     # A traced server in order: short prompts, decodes of a batch of 16.
     "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
-    # The client gets eight tokens at once, so the processes beside the worker have less to do.
+    # The client gets eight tokens at once, so the worker's neighbour processes have less to do.
     "streamed": Case(f"{_EAGER} --max-num-seqs 64 --stream-interval 8", (_CHAT,), 2),
     # Two workers share the model.
     "two_ranks": Case(f"{_EAGER} --max-num-seqs 64 --tensor-parallel-size 2", (_CHAT,), 1, stacks=False),
-    # Long prompts come between the decodes; each is one prefill.
+    # Long prompts arrive between the decodes; each is one prefill.
     "long_prompts": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 4096", (_CHAT, _LONG), 3),
     "long_prompts_chunked": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 512", (_CHAT, _LONG), 3),
     # 16 clients, a batch of two.
     "small_batch": Case(f"{_EAGER} --max-num-seqs 2", (_CHAT,)),
     "larger_batch": Case(f"{_EAGER} --max-num-seqs 16", (_CHAT,)),
-    # Nothing waits: one client. The small batch is no fault.
+    # One client, so no request waits. The small batch is no fault.
     "no_load": Case(f"{_EAGER} --max-num-seqs 64", (_random(12, 64, 64, 1),)),
     # 96 blocks of 32 tokens for 16 requests of up to 512 tokens each.
     "small_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 96",
                         (_random(32, 64, 448, 16),)),
     "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
                          (_random(32, 64, 448, 16),)),
-    # 48 tokens per iteration, of which 16 requests that generate take a third, for prompts of 512.
+    # 48 tokens per iteration; the 16 generating requests take a third of them, prompts of 512 the rest.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
     # Prompts that share 1500 of 1532 tokens.
     "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
     "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
-    # Prefix caching on, prompts that share nothing.
+    # Prefix caching is on, but the prompts share nothing.
     "prefix_cache_without_hits": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                       (_random(48, 512, 32, 8),)),
-    # The same instructions in each prompt, behind and before what varies.
+    # The same instructions in each prompt, after and before the varying part.
     "instructions_last": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                               (_INSTRUCTIONS % "instructions_last",)),
     "instructions_first": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                (_INSTRUCTIONS % "instructions_first",)),
-    # N-grams of random text: drafts that are not accepted.
+    # N-grams of random text: the drafts are rejected.
     "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
-    # The first request for probabilities of tokens comes while others generate, and the function that ranks them is
-    # compiled then. Without stacks, which a compiler has too many of.
+    # The first request for log probabilities arrives while others generate; the function that ranks the tokens is
+    # compiled then. Without stacks, because the compiler's are too many.
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}, warm=True),
 }  # fmt: skip
-# In one process, one thread also schedules and turns tokens into text.
+# In a single process, one thread also schedules and detokenizes.
 _OFFLINE_CASES: dict[str, dict[str, str]] = {
     "offline": {},
     "offline_one_process": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
@@ -136,7 +136,7 @@ if __name__ == "__main__":
 
 
 def make_model(folder: Path) -> Path:
-    """Write a model of random weights and a tokenizer of numbered words into ``folder``."""
+    """Write a model with random weights and a tokenizer of numbered words into ``folder``."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -194,7 +194,7 @@ def record_offline(model: Path, folder: Path, settings: Mapping[str, str]) -> No
 
 
 def record(name: str, case: Case, model: Path, folder: Path) -> None:
-    """Run one server with its load; ``folder`` is made anew."""
+    """Run one server with its load; ``folder`` is created anew."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "traces").mkdir(parents=True)
     with serve(case, model, folder):
@@ -220,8 +220,8 @@ def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
-    """The load of ``case``, until it ends; ``folder`` gets the metrics pages around it and what the clients measure."""
-    # Else a second run of the same prompts finds them all.
+    """Run the load of ``case``; ``folder`` gets the metrics pages before and after it, and the clients' results."""
+    # Otherwise a second run of the same prompts finds them all in the cache.
     _post("/reset_prefix_cache")
     _fetch("/metrics", folder / "metrics_before.txt")
     clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
@@ -256,7 +256,7 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """One thread for compute, a cache of 1 GiB, a line of the log every second, and no request to the outside."""
+    """One compute thread, a cache of 1 GiB, a log line every second, and no outgoing request."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     # Development mode offers /reset_prefix_cache.
     own["VLLM_SERVER_DEV_MODE"] = "1"
@@ -304,14 +304,14 @@ def _profile(case: Case, model: Path) -> None:
 
 
 def await_requests() -> None:
-    """Return when requests run."""
+    """Return once requests are running."""
     until = time.monotonic() + _READY_S
     while time.monotonic() < until and not _running():
         time.sleep(0.2)
 
 
 def ask(case: Case, model: Path) -> None:
-    """Send one request that asks for what ``case.asks`` has."""
+    """Send one request with the parameters ``case.asks``."""
     _post("/v1/completions", {"model": str(model), "prompt": "w5 w6 w7", "max_tokens": 4, **(case.asks or {})})
 
 

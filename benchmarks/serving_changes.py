@@ -30,7 +30,7 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Change:
-    """A change that a finding advises, from the case ``before`` to ``after``.
+    """A change that a finding advises to the case ``before``, which makes it ``after``.
 
     ``promise`` is what the finding predicts, with its evidence in braces. ``shown`` are numbers of the summary.
     ``asked`` is a query of a recording and what it finds, for findings that need a trace.
@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--rule", nargs="*", default=[*CHANGES], choices=[*CHANGES])
     parser.add_argument("--tool", default="habana_perf_tool", help="the program, if it is in another environment")
     args = parser.parse_args()
-    # Else the servers outlive a program that is stopped.
+    # Otherwise the servers outlive a program that is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     model = make_model(args.folder / "model")
     for rule in args.rule:
@@ -109,7 +109,7 @@ def main() -> int:
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
     """The folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.asked else replace(CASES[name], profile_s=0)
-    # What one request made the server compile, the next one finds compiled.
+    # Whatever one request made the server compile is already compiled for the next one.
     servers = _RUNS if case.asks else 1
     return [
         run
@@ -119,7 +119,7 @@ def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> li
 
 
 def _served(tool: str, change: Change, case: Case, model: Path, place: Path, runs: int) -> list[Path]:
-    """The folders of ``runs`` on one server; those of an earlier call of the program if they are complete."""
+    """The folders of ``runs`` on one server; reuses complete ones of an earlier call."""
     if not place.exists():
         begun = place.with_suffix(".begun")
         shutil.rmtree(begun, ignore_errors=True)
@@ -134,7 +134,7 @@ def _served(tool: str, change: Change, case: Case, model: Path, place: Path, run
 
 
 def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> None:
-    """One load for the clients' numbers, and another one that is recorded, as far as ``change`` shows these."""
+    """One load for the clients' numbers, and a second one that is recorded, as far as ``change`` shows in these."""
     run.mkdir()
     log = run.parent / "server.log"
     begin = log.stat().st_size
@@ -157,7 +157,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
 
 
 def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """What the first run of the side before predicts."""
+    """The prediction of the first run before the change."""
     findings = [one for report in reports for one in report["findings"] if one["code"] == rule]
     if not findings:
         return f"[{rule}](rules/{rule}.md) does not fire"
@@ -188,7 +188,7 @@ def _reports(tool: str, run: Path) -> list[dict[str, Any]]:
 
 
 def _recordings(run: Path) -> list[Path]:
-    """The folder of the recording, which ``record`` names after the time; none for a run without."""
+    """The folder of the recording, which ``record`` names after the time; None for a run without one."""
     return sorted((run / "recording").glob("*"))
 
 
@@ -206,7 +206,7 @@ def _ask_tool(tool: str, *words: str) -> str:
 
 
 def _told(name: str, value: Any) -> str:
-    """``value`` with its unit, which is in ``name``."""
+    """``value`` with the unit that ends ``name``."""
     if value is None:
         return "unknown"
     if name.endswith(("_ns", "_ms")):

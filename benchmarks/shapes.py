@@ -1,4 +1,4 @@
-"""The parameter shapes of named models, made from their configurations, by the names that the tables use."""
+"""The parameter shapes of named models, generated from their configurations and named as in the tables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from perftool.bench.workloads.weights import Shape, bert_base_shapes, resnet50_s
 
 __all__ = ["SETS", "Shape"]
 
-# Expansion, size of the kernel, channels and repetitions of the inverted blocks.
+# Expansion, kernel size, channels and repetitions of the inverted blocks.
 _MOBILENET = ((1, 3, 16, 1), (6, 3, 24, 2), (6, 3, 32, 3), (6, 3, 64, 4), (6, 3, 96, 3), (6, 3, 160, 3), (6, 3, 320, 1))
 
 
 def _convolution(*shape: int) -> list[Shape]:
-    """Weights, and the normalisation after them."""
+    """A weight, and the normalisation after it."""
     return [shape, (shape[0],), (shape[0],)]
 
 

@@ -15,8 +15,8 @@ from stores import Rows
 
 from perftool.store.trace_store import TraceStore
 
-# One thread for each process, those that tests start included: ``pytest -n`` gives each core a worker, which inherits
-# this, and more threads than cores wait for each other.
+# One thread per process, child processes included: ``pytest -n`` starts a worker per core, and more threads than cores
+# would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -29,13 +29,13 @@ settings.register_profile("repeatable", settings.get_profile("searching"), deran
 settings.load_profile("repeatable")
 
 
-# The heart of the program: what a change to a rule, a table or a reader can break, in under a minute.
+# The core of the program: what a change to a rule, a table or a reader can break, in under a minute.
 _QUICK = ("engine", "model", "readers", "rules", "store")
 _FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``_QUICK`` that do not take minutes: ``pytest -m quick``."""
+    """Mark the tests of ``_QUICK`` that take less than minutes: ``pytest -m quick``."""
     for item in items:
         within = item.path.relative_to(_FOLDER).parts
         if within[0] in _QUICK and not item.get_closest_marker("slow"):
@@ -43,13 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Search for garbage seldom, and not in modules and tests, which stay: it took a tenth of the time."""
+    """Collect garbage rarely, and skip modules and tests, which live on: collection took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 
 
 def pytest_unconfigure() -> None:
-    """Let Python find what stays at its end: the binding of DuckDB complains of what is alive then."""
+    """Collect garbage before the interpreter exits: DuckDB's binding complains about objects that live longer."""
     gc.unfreeze()
 
 
@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """80 columns, no colour wishes: the same output on every machine."""
+    """80 columns and no colour variables: the same output on every machine."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM", "GITHUB_ACTIONS", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
@@ -67,7 +67,7 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def write_trace(tmp_path: Path) -> WriteTrace:
-    """A function that writes events as a trace file and returns its path."""
+    """Returns a function that writes events as a trace file and returns its path."""
 
     def write(events: list[Event], *, file: str = "trace.json", **metadata: Any) -> str:
         path = tmp_path / file
@@ -79,7 +79,7 @@ def write_trace(tmp_path: Path) -> WriteTrace:
 
 @pytest.fixture
 def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
-    """A function that opens a store over one trace per list of events; each list is a rank."""
+    """Returns a function that opens a store over one trace per list of events; each list is a rank."""
     opened: list[TraceStore] = []
 
     def make(*traces: list[Event], **metadata: Any) -> TraceStore:
@@ -95,7 +95,7 @@ def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
 
 @pytest.fixture
 def rows(store: Callable[..., TraceStore]) -> Rows:
-    """A function that gives the rows of a table over the events of one trace."""
+    """Returns a function that gives the rows of a table over the events of one trace."""
 
     def read(table: str, events: list[Event], **metadata: Any) -> list[dict[str, Any]]:
         return store(events, **metadata).rows(table)

@@ -1,4 +1,4 @@
-"""The reader's result for a file, as plain values."""
+"""A reader's result for a file, as plain values."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def read_path(path: str) -> Reading:
 
 
 def load(path: str) -> tuple[InputFile, dict[str, Any]]:
-    """What the reader says about the trace file at ``path``, and its metadata."""
+    """The reader's messages about the trace file at ``path``, and its metadata."""
     _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
     return load_trace(_connection, lambda work: work.do(), path, lambda metadata: 0)
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One database for all readings: opening one takes longer than reading a small file."""
-    # DuckDB complains about what is still open when Python ends.
+    """One database for all readings: opening one costs more than reading a small file."""
+    # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_connection.cache_clear)
     return duckdb.connect()
 
@@ -88,7 +88,7 @@ def rows_of(events: Iterable[Event]) -> list[Row]:
 
 
 def _args(text: str | None) -> Any:
-    """The arguments as values; text that only DuckDB takes for JSON (nan, inf) stays text."""
+    """The arguments as values; text that is JSON only to DuckDB (nan, inf) stays text."""
     try:
         return None if text is None else orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -25,7 +25,7 @@ class Scanner(Protocol):
 
 
 def read_with(make: Callable[[IssueTally], Sequence[Scanner]], source: Source, rank: int | None = None) -> LogReading:
-    """The records of the scanners that ``make`` gives, and the import issues."""
+    """The records of the scanners that ``make`` returns, and the import issues."""
     tally = IssueTally()
     scanners = make(tally)
     for line in read_log_lines(source, tally, rank):

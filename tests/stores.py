@@ -1,4 +1,4 @@
-"""Stores over inline events for property tests, where fixtures would live too long."""
+"""Stores over inline events, for property tests, where fixtures would live too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from events import Event, document
 
 from perftool.store.trace_store import TraceStore
 
-# The fixture ``rows``: the rows of a table over inline events.
+# Like the fixture ``rows``: the rows of a table over inline events.
 Rows = Callable[..., list[dict[str, Any]]]
 
 

@@ -1,4 +1,4 @@
-"""The steps of the action do with their inputs what they say, in the shell that runs them."""
+"""The steps of the action use their inputs as documented, in the shell that runs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ exit 1
 
 
 def step(name: str, folder: Path, checkout: Path | None = None, **env: str) -> tuple[int, dict[str, str]]:
-    """Run the step ``name`` in ``checkout``; its exit code, and its outputs."""
+    """Run the step ``name`` in ``checkout``; returns its exit code and outputs."""
     script = next(one["run"] for one in STEPS if one["name"] == name)
     out = folder / "output"
     out.write_text("")
@@ -73,7 +73,7 @@ def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path
 
 
 def planted(checkout: Path) -> None:
-    """Modules of a pull request, by the names of those that the action imports; each leaves a mark."""
+    """A pull request's modules, named like those that the action imports; each leaves a mark when imported."""
     checkout.mkdir()
     for name in ("hashlib", "venv", "pathlib", "pip", "perftool", "encodings", "sitecustomize", "_collections_abc"):
         (checkout / f"{name}.py").write_text("import sys, os; os.open(__file__ + '.ran', os.O_CREAT)\n")
@@ -89,7 +89,7 @@ def test_nothing_of_the_checkout_is_imported(tmp_path: Path) -> None:
 
     step("Choose", tmp_path, checkout, **runner, PYTHONPATH=".")
     install = next(one["run"] for one in STEPS if one["name"] == "Install")
-    # The step up to the installation, which would need an index of packages; pip itself is run.
+    # The step up to the installation, which would need a package index; pip itself runs.
     given = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "FOLDER": str(folder), "PYTHONPATH": "."}
     command = install.replace('install --quiet --disable-pip-version-check "$package"', "--version")
     assert command != install

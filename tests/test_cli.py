@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """A function that runs the program in this process, through the function the console scripts call."""
+    """Returns a function that runs the program in this process, through the console scripts' entry point."""
 
     def run(*arguments: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["habana_perf_tool", *arguments])
@@ -86,7 +86,7 @@ def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
 
 
-# Named as their files; every text here is ours, so it does not change with a library.
+# Named like their files; every text here is ours, so libraries cannot change it.
 CASES: dict[str, tuple[str, ...]] = {
     "no-such-file": ("--trace", "none.json"),
     "empty-file": ("--trace", "empty.json"),
@@ -134,7 +134,7 @@ def quoted(argument: str) -> str:
 
 
 def stable(text: str) -> str:
-    """Without what changes with every new rule and every release."""
+    """Without the parts that change with every new rule and every release."""
     text = re.sub(r"\d+ rules applied", "N rules applied", text)
     text = re.sub(r"(Not applicable to this input:)[^\n]*(\n[A-Z]{1,4}\d{3}[^\n]*)*", r"\1 ...", text)
     text = re.sub(r'"not_applicable": \[[^]]*\]', '"not_applicable": [...]', text)
@@ -336,7 +336,7 @@ def test_examples_and_names_of_the_help_are_whole_in_80_columns(command: tuple[s
 
 @pytest.mark.parametrize("name", ["--output-file=package.json", "--baseline=all.json", "-q"])
 def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> None:
-    """pre-commit and shells pass names of files where options are read."""
+    """pre-commit and shells pass file names where options are parsed."""
     (tmp_path / name).write_text('{"traceEvents": []}')
     (tmp_path / "package.json").write_text("precious")
 

@@ -1,4 +1,4 @@
-"""What the shell offers after a tab, and help that fills the terminal."""
+"""Shell completion, and help that fills the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md promises of additions: a rule and a number of the summary, added to a copy of the program."""
+"""CONTRIBUTING.md's instructions work: add a rule and a metric of the summary to a copy of the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ meaning = "kernels on the device"
 
 
 def added(copy: Path, file: str, text: str, before: str | None = None) -> None:
-    """Add ``text`` to ``file`` of the copy, in front of ``before`` or at the end."""
+    """Add ``text`` to ``file`` of the copy, before ``before`` or at the end."""
     path = copy / file
     old = path.read_text(encoding="utf-8") if path.is_file() else ""
     assert before is None or old.count(before) == 1

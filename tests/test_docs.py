@@ -1,4 +1,4 @@
-"""Generated pages are current, and what the guides tell a reader to write works."""
+"""Generated pages are current, and the guides' instructions work."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_ci_builds_the_site_and_a_warning_fails_it() -> None:
 @pytest.mark.parametrize(("page", "words"), shown_commands(), ids=lambda value: str(value)[:60])
 def test_a_command_that_a_page_shows_is_one_that_the_program_takes(page: str, words: list[str]) -> None:
     program = typer.main.get_command(app)
-    # --version answers while it is parsed.
+    # --version answers while the arguments are parsed.
     with suppress(typer.Exit), program.make_context("habana_perf_tool", list(words)) as context:
         rest = [*context._protected_args, *context.args]
         if rest:

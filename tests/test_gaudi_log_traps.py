@@ -1,4 +1,4 @@
-"""Awkward and damaged logs and metrics, alone and beside a trace: nothing lost, nothing counted twice."""
+"""Awkward and damaged logs and metrics, alone and with a trace: nothing is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | N
         (folder / "trace.pt.trace.json").write_bytes(trace)
         traced.append(str(folder / "trace.pt.trace.json"))
     with analysed(find_inputs(traced, files)) as run:
-        # Asked as a shipped rule asks: in this process.
+        # Queried as by a shipped rule: in this process.
         return run.whole.timed(sql, {}, 60)[1]
 
 

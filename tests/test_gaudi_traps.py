@@ -1,4 +1,4 @@
-"""Every trap of the Gaudi trace formats, against facts that plain interval sums over the builder's events give."""
+"""Every trap of the Gaudi trace formats, checked against facts from plain interval sums over the builder's events."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
 from perftool.store.trace_store import TraceStore
 
-# The first Gaudi counts its recipes there, whatever their ids.
+# The first Gaudi counts its recipes in this argument, whatever their ids.
 GAUDI_1_LAUNCH = "enqueueWithExternalEvents seqId:{} recipeId:1"
 GAUDI_2_LAUNCH = "enqueueWithExternalEvents recipeHandle 0x5b recipeSeqNum 1 seqId {} inFlight 0"
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
-# Where a reader may choose, ours keeps: a repaired record is work on its lane, a call that lost its end still began.
+# Our choices where the format allows several: a repaired record is work on its lane, and a call without an end counts
+# as begun.
 _KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
     traps.unescaped_strings: {"lanes": {"MME": 2, "TPC": 1}, "dropped_events": 0},
     traps.nested_calls_with_a_skipped_end: {"compilations": 1},
-    # A first step that compiles is no part of the steady run.
+    # A first step that compiles is not part of the steady run.
     traps.first_step_is_compilation: {"window_ns": 1_000_000},
 }
 _UNIONS = {
@@ -66,7 +67,7 @@ def nanoseconds(store: TraceStore, metric: str) -> int | None:
 
 
 def asked(store: TraceStore, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of ``sql``, asked as a shipped rule asks: in this process."""
+    """The rows of ``sql``, queried as by a shipped rule: in this process."""
     return store.timed(sql, {}, 60)[1]
 
 
@@ -85,7 +86,7 @@ def host_ns(store: TraceStore, names: list[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the tables say of a trap, in the terms of Facts; ``damage`` counts issues but repairs."""
+    """The tables' content for a trap, in the terms of Facts; ``damage`` counts issues except repairs."""
 
     steps: int
     window_ns: int
@@ -177,7 +178,7 @@ def test_a_repaired_record_is_reported_with_its_place(tmp_path: Path) -> None:
         names = asked(store, "SELECT DISTINCT name FROM device_ops WHERE engine = 'MME'")
     assert [(kind, count) for kind, count, _ in found] == [("repaired events", 1)]
     assert facts.bad_offset is not None
-    # The place is that of the record, the fault lies within it.
+    # The offset is the record's; the fault is inside it.
     assert 0 <= facts.bad_offset - found[0][2] < 400
     assert sorted(names) == [("GEMM",), ('node "gemm" 12',)]
 
@@ -254,7 +255,7 @@ def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path
 def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(text: str, tmp_path: Path) -> None:
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
-    # The device works off two graphs from before the recording; of launch 12 the profiler lost the record.
+    # The device finishes two graphs from before the recording; the profiler lost the record of launch 12.
     for number, recipe in ((10, 1), (11, 2), (13, 2)):
         trace.annotation(text.format(number), 1000 + 10 * number, 5, recipe=recipe)
     for number, recipe in ((8, 1), (9, 2), (10, 1), (11, 2), (12, 1), (13, 2)):

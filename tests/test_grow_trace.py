@@ -1,4 +1,4 @@
-"""The generator of large traces: whole repetitions, apart in time and ids, every digit kept."""
+"""The generator of large traces: whole repetitions, separate in time and ids, every digit kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, links and patterns of strangers that once crashed the program or kept it busy."""
+"""Foreign numbers, links and patterns that once crashed the program or kept it busy."""
 
 from __future__ import annotations
 

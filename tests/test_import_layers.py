@@ -14,7 +14,7 @@ import pytest
 import perftool
 
 PACKAGE = Path(perftool.__file__).parent
-# What each part may import of the program, besides itself.
+# The parts of the program that each part may import, besides itself.
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
@@ -22,7 +22,7 @@ BELOW: dict[str, set[str]] = {
     "signals": set(),
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
-    # What an op needs, from its shapes alone.
+    # The cost of an op, from its shapes alone.
     "op_costs": set(),
     "store": {"op_costs", "readers", "model", "errors", "units"},
     "replay": {"store", "model", "errors", "units"},
@@ -33,11 +33,12 @@ BELOW: dict[str, set[str]] = {
     "bench": {"fused", "model", "output_file", "errors", "units"},
     # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
     "sim": {"fused", "model", "output_file", "errors", "units"},
-    # Records inside other people's programs and shows the result there: above the analysis, beside the commands.
+    # Records inside other people's programs and shows the result there: above the analysis, at the level of the
+    # commands.
     "integrations": {"api", "reporters", "readers", "model", "output_file", "errors", "units"},
 }
-# ``api`` and ``pytest_plugin`` are for Python what ``commands`` are for the shell; ``proof`` joins
-# the wings with the rules; the package hands out its names.
+# ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``; ``proof`` joins the wings with the rules;
+# the package exports its names.
 TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
@@ -57,7 +58,7 @@ def part(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of all that ``path`` imports anywhere, also inside functions and for type checking."""
+    """Full names of all imports in ``path``, including those inside functions and for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -69,14 +70,14 @@ def imports(path: Path) -> set[str]:
 
 
 def wrong_imports(path: Path) -> list[str]:
-    """The imports of ``path`` that go up or sideways, or bring a library where it does not belong."""
+    """The imports of ``path`` that go up or sideways, or that load a library where it is not allowed."""
     here = part(path)
     wrong = []
     for name in sorted(imports(path)):
         library, _, rest = name.partition(".")
         if library == "perftool" and rest and here not in TOP:
             target = rest.split(".")[0]
-            # ``from perftool import __version__`` is a fact of the package, not of a part.
+            # ``from perftool import __version__`` belongs to the package, not to a part.
             if target not in BELOW[here] | {here, "__version__"}:
                 wrong.append(name)
         if here not in ONLY_IN.get(library, {here}):
@@ -94,7 +95,7 @@ def test_imports_go_down_only() -> None:
 
 
 def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
-    """For each import of ``path`` from another folder: where the two folders part, below the one they share."""
+    """For each import of ``path`` from another folder: the two folders directly below their common parent."""
     for name in imports(path):
         target = PACKAGE.parent.joinpath(*name.split("."))
         while not (target.is_dir() or target.with_suffix(".py").is_file()) and target != PACKAGE.parent:

@@ -10,7 +10,7 @@ import pytest
 import perftool
 
 PACKAGE = Path(perftool.__file__).parent
-# What writes by other means, and why that is no document of the user's.
+# Modules that write by other means, and why that is no document of the user's.
 OTHERWISE = {
     "cli.py": "the null device, for a closed stream",
     "commands/lint.py": "GITHUB_STEP_SUMMARY, which GitHub wants appended to",
@@ -39,7 +39,7 @@ WRITING = {"write_text", "write_bytes", "copyfile", "move", "mkstemp", "rename",
 
 
 def writers(path: Path) -> list[int]:
-    """The lines on which ``path`` opens a file to write, or writes one at once."""
+    """The lines on which ``path`` opens a file for writing, or writes one in one call."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""How the process ends: with its code, after all that is registered for the end, without taking itself apart."""
+"""How the process ends: with its exit code, after all exit handlers, and without tearing itself down."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # What a shell starts in the background ignores it, and so would this.
+        # A background process of a shell ignores it, and this one would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        # More than a pipe holds: once this is written, it reads.
+        # More than a pipe's capacity: the other side reads once this is written.
         process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
@@ -84,7 +84,7 @@ def test_a_second_signal_does_not_disturb_the_removal_of_temporary_files(monkeyp
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
             assert (ending.code, ending.word) == (130, "interrupted")
-            # Whoever waits is heard again.
+            # Signals are handled again while the program waits.
             monkeypatch.setattr("perftool.commands.ending._UNWINDING_S", 0)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
     assert (ended.value.code, capsys.readouterr().err) == (128 + number, f"habana_perf_tool: {word}\n")
 
 
-# Sends a signal as soon as the native part of DuckDB calls Python while it is loaded.
+# Sends a signal the first time DuckDB's native part calls Python while it is loaded.
 _SIGNAL_WHILE_LOADING = """
 import signal, sys
 from importlib.machinery import ExtensionFileLoader
@@ -155,7 +155,7 @@ def watch(frame, event, _):
             try:
                 signal.raise_signal(signal.SIGTERM)
                 for _ in range(100):
-                    # Here Python looks for signals.
+                    # Python checks for signals here.
                     pass
             except KeyboardInterrupt:
                 print("raised inside DuckDB")
@@ -171,7 +171,7 @@ try:
         signal.pause()
 except KeyboardInterrupt:
     print(ending.word)
-    # Python remembers an interrupt that passed through an exec, as in dataclasses, and would end by SIGINT.
+    # Python remembers an interrupt raised inside exec(), as dataclasses use it, and would end by SIGINT.
     sys.exit(0)
 """
 

@@ -130,7 +130,7 @@ def test_the_loop_closes(tmp_path: Path) -> None:
 
     assert stages == ["measuring, small", "showing the rules both traces"]
     assert result.proof is not None
-    # Whether the measured gain agrees with the claim depends on what else the machine does.
+    # Whether the measured gain confirms the claim depends on the load of the machine.
     assert result.status in ("validated", "measured")
     assert (result.proof.fired_before, result.proof.fired_after) == (("FUS101",), ())
     assert sorted(path.name for path in (tmp_path / "fused_adamw").glob("*.gz")) == [

@@ -1,4 +1,4 @@
-"""What ``import perftool`` gives: few names, each with a short repr."""
+"""The public names of ``import perftool``: few, each with a short repr."""
 
 from __future__ import annotations
 

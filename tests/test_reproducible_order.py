@@ -1,4 +1,4 @@
-"""Where several rows would do, the same one is taken each time: the same input gives the same bytes."""
+"""Where several rows would do, the same one is chosen each time: the same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# The place in a list (of snapshots, of patterns) is taken once, and equal values make equal texts.
+# The position in a list (of snapshots, of patterns) is unique, and equal values give equal texts.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
@@ -35,7 +35,7 @@ def queries() -> dict[str, str]:
 
 
 def inside(text: str) -> str:
-    """``text`` up to the parenthesis that closes the one before it."""
+    """``text`` up to the parenthesis that matches the one before it."""
     depth = 1
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -45,7 +45,7 @@ def inside(text: str) -> str:
 
 
 def arguments(text: str) -> list[str]:
-    """``text`` cut at the commas that stand in no parentheses, brackets or braces."""
+    """``text`` split at the commas outside parentheses, brackets and braces."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -57,7 +57,7 @@ def arguments(text: str) -> list[str]:
 
 
 def loose_choices(sql: str) -> Iterator[str]:
-    """The aggregates in ``sql`` that take one row of several equal ones."""
+    """The aggregates in ``sql`` that pick one of several equal rows."""
     for call in CHOICES.finditer(sql):
         text = inside(sql[call.end() :])
         if call[1].startswith("arg_") or call[1].endswith("_by"):
@@ -66,9 +66,9 @@ def loose_choices(sql: str) -> Iterator[str]:
         else:
             values, _, order = text.partition(" ORDER BY ")
             keys = arguments(order)
-            # Equal values are one and the same.
+            # Equal values are interchangeable.
             itself = keys[0] == arguments(values.removeprefix("DISTINCT "))[0]
-            # What is sorted afterwards may be collected in any order.
+            # What is sorted later may be collected in any order.
             sorted_after = sql[: call.start()].endswith("list_sort(")
             total = sorted_after or itself or keys[0] in UNIQUE or len(keys) > 1
         if not total:
@@ -112,7 +112,7 @@ def test_neither_the_order_of_complete_events_nor_the_number_of_threads_shows(tm
 
 
 def rendered(folder: Path, trace: dict[str, Any], threads: int) -> bytes:
-    """The JSON report over ``trace``, without its inputs, whose sizes depend on how they are written."""
+    """The JSON report on ``trace`` without its inputs, whose sizes depend on the formatting."""
     path = folder / "rank0.pt.trace.json"
     path.write_text(json.dumps(trace), encoding="utf-8")
     with analysed(find_inputs([str(path)])) as run:

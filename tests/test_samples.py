@@ -1,4 +1,4 @@
-"""Every sample trace yields the findings listed for it, breaks no invariant, and tells nothing about its recorder."""
+"""Every sample trace yields its listed findings, breaks no invariant, and reveals nothing about its recorder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BENCHMARK_FILES = sorted((SAMPLES / "benchmarks").rglob("*.json.gz"))
 SERVING_FILES = sorted((SAMPLES / "serving").rglob("*.json.gz"))
 RECORDINGS = CPU_FILES + BENCHMARK_FILES + SERVING_FILES
 MAX_BYTES = 150_000
-# A slash that begins a path: not the one between two words, as in torch/nn/modules, or in the name of a device.
+# A slash that begins a path, unlike the one between two words, as in torch/nn/modules, or in a device's name.
 ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/(?!device:)\w|(?<!\w)[A-Za-z]:\\|~/")
 
 

@@ -1,4 +1,4 @@
-"""The published schemas fit what the program really writes and reads, to the last key."""
+"""The published schemas match what the program writes and reads, down to the last key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def strict(part: Any) -> Any:
-    """A schema that allows no key that it does not name: what it leaves open is for later versions."""
+    """The schema with unknown keys forbidden: it leaves some open for later versions."""
     if isinstance(part, list):
         return [strict(one) for one in part]
     if not isinstance(part, dict):

@@ -79,7 +79,7 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
     """The measurements and traces of each team of processes; one process per rank runs all benchmarks."""
     orders = {}
     for each in TEAMS:
-        # One round is enough to see whether results agree; no time counts here.
+        # One round is enough to compare results; times do not matter here.
         rounds, size = 1, each.traced_size
         folder = str(tmp_path_factory.mktemp(each.name))
         orders[each.name] = Order(each.name, each.timed_forms, "cpu", size, size, rounds, 0.0, folder, ranks=each.ranks)
@@ -134,7 +134,7 @@ def test_the_loop_closes_on_a_simulated_device(
 
 
 def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) -> None:
-    """The rules fire on the naive traces and are quiet on the advised; recorded ones have all their steps."""
+    """The rules fire on the naive traces and are silent on the advised ones; recorded traces have all their steps."""
     pack = [rule for rule in shipped_rules() if rule.code in benchmark_.rules]
     if not pack:
         assert all(Path(path).exists() for path in (*naive, *advised))

@@ -1,4 +1,4 @@
-"""Processes that measure: their orders, and the handling of failures."""
+"""Measuring processes: their orders, and what happens when they fail."""
 
 from __future__ import annotations
 

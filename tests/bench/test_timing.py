@@ -1,4 +1,4 @@
-"""Timing of forms: alternately, until the ratio is known or the effort is used up."""
+"""Timing of forms: in turns, until the ratio is known or the effort is used up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FakeClock(Clock):
         self._now = lambda: self.now
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run; a pass over memory takes none of this clock, and counts as one."""
+        """Seconds per run; a pass over memory takes no time by this clock, and counts as one."""
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
@@ -39,7 +39,7 @@ class FakeClock(Clock):
         return run
 
     def always(self, name: str, seconds: float) -> Callable[[], None]:
-        """A form that always takes as long."""
+        """A form that always takes the same time."""
         return self.taking(name, iter(lambda: seconds, None))
 
 
@@ -48,7 +48,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
 
     outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
-    # Two runs of each to warm up; then six rounds, each begun by the other form.
+    # Two runs of each to warm up; then six rounds, which the forms begin in turns.
     assert clock.ran == "nnaa" + "naan" * 3
     assert outcome.timed[0].seconds == (0.5,) * 6
     (ratio,) = outcome.ratios

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.proof import Request, prove
 
-# Simulated in processes of its own, which take the least; tests/test_proof.py has one that is measured and recorded.
+# Simulated in its own processes, which is cheapest; tests/test_proof.py has a benchmark that is measured and recorded.
 BRIEF = ("small_copies",)
 
 

@@ -29,7 +29,7 @@ def measurement(
 
 
 def proof(before: tuple[str, ...] = ("FUS101",), after: tuple[str, ...] = (), simulated: bool = False) -> Proof:
-    """A finding that promised at most 60 % and gave 50 %."""
+    """A finding that promised at most 60 %, where the change gained 50 %."""
     return Proof(
         simulated=simulated, fired_before=before, fired_after=after, gain_estimated=0.6, gain_predicted=0.55, ratio=2.0
     )

@@ -26,7 +26,7 @@ DEVICE_FLOPS_PER_US = 312e6
 
 
 class World:
-    """All activities, as nodes that begin when their predecessors are done."""
+    """All activities, as nodes that begin when their predecessors end."""
 
     def __init__(self) -> None:
         self.lengths: list[float] = []
@@ -72,7 +72,7 @@ class World:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What goes wrong on ``ranks``: every ``every``-th step, beginning with ``first``.
+    """A trouble on ``ranks``: every ``every``-th step, starting at ``first``.
 
     ``device``: kernels take ``amount`` times as long. ``tokens``: there are so many times as many of them. ``host``:
     launching and Python take so many times as long. ``link``: so do the collectives of the group that ``ranks`` are.
@@ -92,7 +92,7 @@ class Trouble:
 
 @dataclass
 class Slice:
-    """An event of a trace, from the begin of one node to the end of another."""
+    """A trace event from the begin of one node to the end of another."""
 
     name: str
     cat: str
@@ -104,7 +104,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Group:
-    """A process group: what it is for, its name and its ranks."""
+    """A process group: its role, name and ranks."""
 
     role: str
     name: str
@@ -112,7 +112,7 @@ class Group:
 
 
 class Rank:
-    """A rank whose program calls these methods in order; each adds to the world what it does."""
+    """A rank whose program calls these methods in order; each adds activities to the world."""
 
     def __init__(self, world: World, number: int, troubles: Sequence[Trouble]) -> None:
         self.world, self.number, self.troubles = world, number, troubles
@@ -132,7 +132,7 @@ class Rank:
     # Host activities.
 
     def work(self, us: float, name: str = "", cat: str = "cpu_op") -> None:
-        """The host works for ``us``, seen as ``name``."""
+        """The host works for ``us``, recorded as ``name``."""
         before = self.host
         self.host = self.world.node(us * self._times("host"), before)
         if name:
@@ -150,18 +150,18 @@ class Rank:
         )
 
     def sync(self) -> None:
-        """The host waits until the compute stream has done what was launched."""
+        """The host waits until the compute stream has finished all launched work."""
         begin = self.world.node(0.0, self.host)
         self.host = self.world.node(2.0, begin, (self.tails.get(COMPUTE, begin), 3.0))
         self._seen("cudaDeviceSynchronize", "cuda_runtime", (1, 1), begin, self.host)
 
     def pause(self) -> None:
-        """What stops the host in the middle of a step: garbage collection, another job."""
+        """Something stops the host in the middle of a step: garbage collection, another job."""
         if longer := self._longer("pause"):
             self.host = self.world.node(longer, self.host)
 
     def save(self) -> None:
-        """A checkpoint: the weights come to the host, and it writes them."""
+        """A checkpoint: the weights are copied to the host, which writes them."""
         if longer := self._longer("save"):
             self.copy("Memcpy DtoH (Device -> Pageable)", 0.2 * longer)
             self.sync()
@@ -191,7 +191,7 @@ class Rank:
             self._seen(op, "cpu_op", (1, 1), begin, self.host, self._shapes(op, us))
 
     def _shapes(self, op: str, us: float) -> dict[str, Any]:
-        """The operands of a product that takes ``us`` at four fifths of the rate of the device."""
+        """The operands of a product that takes ``us`` at four fifths of the device's peak rate."""
         if op != "aten::mm":
             return {}
         rows = max(1, round(0.8 * us * DEVICE_FLOPS_PER_US / (2 * 4_096 * 4_096))) + self.number
@@ -202,7 +202,7 @@ class Rank:
         self._launch("cudaMemcpyAsync", name, "gpu_memcpy", COMPUTE, us, {})
 
     def collective(self, operation: str, group: Group, wire: float, stream: int) -> None:
-        """Follows the work of the compute stream so far; ``wait`` makes that stream wait for it."""
+        """Follows the work of the compute stream so far; with ``wait`` that stream waits for it."""
         self._groups[group.name] = group
         nth = self._called[group.name]
         self._called[group.name] += 1
@@ -233,7 +233,7 @@ class Rank:
         self._pass("recv", sender, self.number, group, wire, elements)
 
     def wait(self, stream: int) -> None:
-        """The compute stream continues when the work of ``stream`` so far is done."""
+        """The compute stream waits for the work of ``stream`` so far."""
         follows = [self.tails[one] for one in (COMPUTE, stream) if one in self.tails]
         self.tails[COMPUTE] = self.world.node(0.0, *follows)
 
@@ -305,10 +305,10 @@ class Rank:
     # What is left of it.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
-        """Its trace, of the first ``steps`` recorded ones (None: of all), by a clock that gains ``drift``."""
+        """Its trace of the first ``steps`` recorded steps (None: of all), by a clock that drifts by ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
-        # It shows device work after the begin of the recording even if it was launched before.
+        # A recording includes device work that starts in it, even if it was launched before.
         since = begins[self._marks[1][0]]
         return [
             {"ph": "X", "cat": one.cat, "name": one.name, "pid": one.lane[0], "tid": one.lane[1],
@@ -337,7 +337,7 @@ class Rank:
         )
 
     def last_of(self, step: int) -> float:
-        """When the host finishes ``step``, and the device the work launched there."""
+        """When the host finishes ``step``, and the device the work that was launched in it."""
         return self.world.ends[self._marks[step][1]]
 
 
@@ -363,7 +363,7 @@ class Layout:
         return Group(role, f"{role}{first}", tuple(range(first, min(first + self.size, self.ranks))))
 
     def outer(self, rank: int) -> Group:
-        """The group of those that hold the same part of the model."""
+        """The group of ranks that hold the same part of the model."""
         if self.kind == "ddp":
             return Group("default_pg", "0", tuple(range(self.ranks)))
         if self.kind == "pp":
@@ -397,7 +397,7 @@ class Simulated:
         steps: Mapping[int, int] = MappingProxyType({}), kept: Mapping[int, float] = MappingProxyType({}),
         drift: float = 0.0,
     ) -> None:  # fmt: skip
-        """A file for each rank in the folder of its host; every clock differs by up to 40 ms, and its rate by up to
+        """A file for each rank in the folder of its host; clocks differ by up to 40 ms, and in rate by up to
         ``drift``.
 
         Of the ranks in ``steps`` only so many steps were recorded, of the files in ``kept`` only that share is left.
@@ -415,13 +415,13 @@ class Simulated:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """As PyTorch lists the ranks of a group: of more than thirty the first ones and the last."""
+    """As PyTorch lists the ranks of a group: only the first and last ones of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"
 
 
 def simulate(layout: Layout, troubles: Sequence[Trouble] = (), steps: int = 5) -> Simulated:
-    """The run: one step to come to a steady state, then ``steps`` that are recorded."""
+    """The run: one step to reach a steady state, then ``steps`` that are recorded."""
     world = World()
     ranks = [Rank(world, number, troubles) for number in range(layout.ranks)]
     for rank in ranks:

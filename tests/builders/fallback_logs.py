@@ -42,13 +42,13 @@ def table_f1(counts: Mapping[str, int]) -> str:
 
 
 def table_f2(counts: Mapping[str, int]) -> str:
-    """Around 2021: the hint stands on the line of the header."""
+    """Around 2021: the hint is on the header line."""
     hint = "(Set env var PT_HABANA_LOG_TYPE_MASK=0 to disable this print)"
     return "\n".join([f"{HEADER} {hint}", *rows(counts)]) + "\n"
 
 
 def table_f3(counts: Mapping[str, int]) -> str:
-    """Later: the hint stands on a line of its own."""
+    """Later: the hint is on a line of its own."""
     hint = "(Set env var PT_HPU_LOG_TYPE_MASK=0 to disable this print)"
     return "\n".join([HEADER, hint, *rows(counts)]) + "\n"
 

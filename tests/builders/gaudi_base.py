@@ -1,4 +1,4 @@
-"""Shared by the parts of the trace builder: the events so far, and the lanes and planes they opened."""
+"""Shared by the parts of the trace builder: the events so far, and their lanes and planes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _TAIL_KEYS = ("traceName",)
 
 @dataclass(frozen=True)
 class Document:
-    """A whole trace: the top-level fields and the events in writing order."""
+    """A whole trace: the top-level fields, and the events in the writer's order."""
 
     top: Mapping[str, object]
     events: tuple[Event, ...]

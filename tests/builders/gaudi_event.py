@@ -1,4 +1,4 @@
-"""One event of a Gaudi trace before it is written, and the names its category gets per generation."""
+"""One event of a Gaudi trace before it is written, and the category names of each generation."""
 
 from __future__ import annotations
 

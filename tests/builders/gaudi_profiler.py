@@ -15,7 +15,7 @@ ORIGIN_NS = 554_804_519_937
 RECIPE, RECIPE_NAME, HANDLE = 61055, "debug.g_1", "0x55ce83ed6490"
 CONVOLUTION, PACKING = "g_1_conv_0", "g_1_conv_0_tpc_packing"
 _PACKING_OP = "conv_weight_packing_fwd_f32"
-# Monitor points at the begin and the end of the work of an engine.
+# Monitor points at the begin and the end of an engine's work.
 _POINTS = {"MME": ("SB0_START_EVT", "WB0_END"), "TPC": ("TPC_SPU_START", "TPC_SPU_START_TO_SPU_HALT")}
 # Half-die core, lane of the engine there, start, length.
 _MME = (
@@ -101,7 +101,7 @@ class Work:
 
 
 def works() -> list[Work]:
-    """The work of the recording in the order of its starts."""
+    """The work of the recording, ordered by start."""
     mme = [Work("MME", f"[HD{core}] MME", CONVOLUTION, "Convolution", ORIGIN_NS + at, dur) for core, _, at, dur in _MME]
     tpc = [Work("TPC", f"[HD{core}] TPC {n}", PACKING, _PACKING_OP, ORIGIN_NS + at, dur) for core, n, at, dur in _TPC]
     return sorted((*mme, *tpc), key=lambda work: work.ts)
@@ -189,7 +189,7 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-# Node, run, start and end after ORIGIN_NS, then what Intel's analyzer says: active, least, most, mean (us), lanes.
+# Node, run, start and end after ORIGIN_NS, then the figures of Intel's analyzer: active, min, max, mean (us), lanes.
 _ANALYZED = (
     ("MME", CONVOLUTION, "Convolution", 7_349, 26_163, "18.814000", "16.884000", "18.444000", "17.747000", 8),
     ("TPC", PACKING, _PACKING_OP, 0, 2_739, "1.131000", "0.158000", "0.238000", "0.168000", 8),
@@ -205,7 +205,7 @@ _ANALYZED_HEADER = (
 
 
 def as_analyzed_nodes() -> str:
-    """As the trace analyzer writes ``*_analyzed_nodes.csv``, with the columns that matter and two that fail."""
+    """As the trace analyzer writes ``*_analyzed_nodes.csv``: the relevant columns, and two that it fails to compute."""
     rows = [_ANALYZED_HEADER]
     for unit, node, op, start, end, active, least, most, mean, lanes in _ANALYZED:
         exposed = f"nan,{active}" if unit == "MME" else f"{active},nan"

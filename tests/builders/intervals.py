@@ -25,7 +25,7 @@ def union_ns(intervals: Iterable[Interval]) -> int:
 
 
 def overlap_ns(left: Iterable[Interval], right: Iterable[Interval]) -> int:
-    """Time covered by both sides, by inclusion and exclusion."""
+    """Time covered by both sides, by inclusion-exclusion."""
     first, second = list(left), list(right)
     return union_ns(first) + union_ns(second) - union_ns(first + second)
 

@@ -1,4 +1,4 @@
-"""Lint reports made by hand for the tests of the formats."""
+"""Hand-made lint reports for the tests of the output formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small run with content for every part of a report, and its report and pictures."""
+"""A small run with content for every section of a report, and its report and pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]
 
 
 def finding(**changes: Any) -> Finding:
-    """A finding about the second batch of ``starved``, of the rule ``RULE``; no rule of the pack changes it."""
+    """A finding about the second batch of ``starved`` by the rule ``RULE``, which no other rule of the pack affects."""
     made = Finding(
         code=RULE.code, name=RULE.name, severity=RULE.severity, confidence=RULE.confidence, subject="loader",
         message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix.whole,

@@ -1,4 +1,4 @@
-"""Lines that a Gaudi run prints on the console besides its fallbacks."""
+"""Lines that a Gaudi run prints on the console, fallbacks aside."""
 
 from __future__ import annotations
 

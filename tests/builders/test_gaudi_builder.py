@@ -1,4 +1,4 @@
-"""The builder writes what the real writers write."""
+"""The builder writes the same as the real writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Gaudi samples are what their script makes, and no file of a run contradicts another."""
+"""The Gaudi samples are their script's output, and the files of a run do not contradict each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def regenerated(tmp_path_factory):
 
 
 def content(path: Path) -> bytes:
-    # Compressed bytes depend on the zlib at hand; what they hold does not.
+    # Compressed bytes depend on the installed zlib; the content does not.
     data = path.read_bytes()
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
@@ -72,7 +72,7 @@ def test_samples_say_that_they_are_hand_made_and_run_one_kernel_per_lane_at_a_ti
     for event in trace["traceEvents"]:
         if event["ph"] == "X" and event["pid"] == 0:
             start = round(event["ts"] * 1000)
-            # Two monitors of a lane may tell the same work.
+            # Two monitors of a lane may report the same work.
             lanes[event["tid"], event["args"].get("HW event name")].append((start, start + round(event["dur"] * 1000)))
     # Microseconds near 1.5e12 have a quarter of a nanosecond of resolution in a double.
     assert all(sum(e - s for s, e in lane) - union_ns(lane) <= len(lane) for lane in lanes.values())

@@ -43,7 +43,7 @@ def calls_without_table() -> LogTrap:
 
 
 def duplicated_table() -> LogTrap:
-    """Console and file log concatenated: the same record, time stamp included, stands there twice."""
+    """Console and file log concatenated: the same record, time stamp included, appears twice."""
     return (table_f4(_COUNTS) * 2).encode(), LogFacts(_COUNTS)
 
 
@@ -69,7 +69,7 @@ def wide_encoding() -> LogTrap:
 
 
 def evictions() -> LogTrap:
-    """Evictions without the space (1.19) and with the one that documentation shows."""
+    """Evictions in the form of 1.19, without the space, and in the documented form with it."""
     spaced = eviction(9002, 900_000).replace("9002success", "9002 success")
     return (eviction(9001, 1_000_000) + spaced).encode(), LogFacts(evicted=("9001", "9002"))
 

@@ -51,7 +51,7 @@ def dead_tpc_lane() -> Trap:
 
 
 def unnamed_lane() -> Trap:
-    """A lane without metadata: only its tid base says that it is a TPC."""
+    """A lane without metadata: only its tid base marks it as a TPC."""
     trace = _one_step()
     trace.device_op("TPC", "relu_fwd_bf16", 1100, 30, lane=5, recipe=2, named=False)
     trace.mme("GEMM", 1200, 30, recipe=2, dtype="bf16")
@@ -173,7 +173,7 @@ def unescaped_strings() -> Trap:
     trace.device_op("MME", 'node "gemm" 12', 1100, 300, lane=1, recipe=1, dtype="bf16")
     trace.tpc("relu_fwd_bf16", 1500, 100, recipe=1, dtype="bf16")
     data = trace.to_bytes()
-    # JSON breaks at the first character after the quote that ends the name too early.
+    # JSON breaks after the quote that ends the name too early.
     offset = data.index(b'"node "gemm') + len(b'"node "')
     return data, facts_of(trace, dropped_events=1, bad_offset=offset, lanes={"MME": 1, "TPC": 1})
 

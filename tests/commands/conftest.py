@@ -1,4 +1,4 @@
-"""Tests every command without configuration, repository or CI variables around it."""
+"""Runs the tests of commands without any configuration, repository or CI variables around them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builders.program import Run
 
 @pytest.fixture(autouse=True)
 def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration, no repository and no CI around the run; the caller's environment does not matter."""
+    """No configuration, repository or CI around the run; the caller's environment does not matter."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("GITHUB_", "CI_", "HABANA_PERF_TOOL_")):

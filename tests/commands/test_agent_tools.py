@@ -1,4 +1,4 @@
-"""The tools for agents: their answers, and their limits."""
+"""The tools for agents: answers and limits."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_the_workers_of_a_call_end_with_it() -> None:
 
     end(child)
 
-    # The pipe ends when every process that holds it has ended.
+    # The pipe ends when the last process that holds it ends.
     assert os.read(read, 1) == b""
     os.close(read)
 

@@ -126,7 +126,7 @@ def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Pat
 
 
 def test_redact_leaves_out_members_that_another_one_of_their_name_hides(tmp_path: Path, run: Run) -> None:
-    """Only the last member of a name is read, and searched for secrets."""
+    """Only the last of several members with one name is read and searched for secrets."""
     text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])
     hidden, shown = b'{"env":{"API_TOKEN":"hidden-secret"},', b'"env":{"API_TOKEN":"sho\\u0077n-secret"},'
     (tmp_path / "run.json").write_bytes(hidden + shown + text[1:])
@@ -210,7 +210,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request of the Perfetto UI, or of somebody else."""
+    """A request from the Perfetto UI, or from somebody else."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

@@ -74,7 +74,7 @@ def test_a_report_leads_to_the_benchmarks_of_its_findings(tmp_path: Path) -> Non
 
 
 def test_the_benchmark_that_a_rule_names_proves_it() -> None:
-    """Each row holds its rules to firing on the naive form and to silence on the advised one."""
+    """The rules of a row must fire on its naive form and stay silent on the advised one."""
     rules = {rule.code: rule for rule in shipped_rules()}
     proved = {name: find_benchmark(name).rules for name in benchmark_names()}
     named = [(code, rule.benchmark) for code, rule in rules.items() if rule.benchmark]

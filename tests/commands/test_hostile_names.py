@@ -41,7 +41,7 @@ def hostile_trace(scale: int = 1) -> bytes:
 
 
 def pack(folder: Path) -> Path:
-    """A rule of a stranger, every text of which is hostile."""
+    """A third-party rule in which every text is hostile."""
     folder.mkdir()
     text = json.dumps(HOSTILE)
     (folder / "ACM901.toml").write_text(f"""

@@ -50,7 +50,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# A value for each row, and what shows that it was honoured.
+# A value for each row, and the sign that it was honoured.
 CASES: dict[str, tuple[str, Any]] = {
     "log": ("console.log", lambda seen: seen.inputs.texts == ("console.log",)),
     "metrics": ("metrics.json", lambda seen: seen.inputs.texts == ("metrics.json",)),
@@ -75,7 +75,7 @@ class Seen(PerfToolError):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
-    """What commands ask for, in a folder with two runs."""
+    """The requests of commands in a folder with two runs."""
     found: list[Seen] = []
 
     @contextmanager
@@ -85,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
         yield
 
     monkeypatch.setattr(analysis, "analysed", analysed)
-    # The saved report that diff compares with.
+    # The saved report to compare with.
     monkeypatch.setattr(saved_report, "read_saved", lambda path: object() if path == "saved.json" else None)
     for folder in ("box", "pack"):
         Path(folder).mkdir()

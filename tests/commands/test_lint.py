@@ -15,7 +15,7 @@ import pytest
 from builders.program import Run
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-# Two warnings, RCP102 and RCP106, and two findings that are worth an info.
+# Two warnings, RCP102 and RCP106, and two findings of level info.
 SLOW = str(SAMPLES / "cpu" / "torch_compile_recompile.json.gz")
 GOOD = str(SAMPLES / "cpu" / "healthy.json.gz")
 

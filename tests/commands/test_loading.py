@@ -1,4 +1,4 @@
-"""Commands and the types of their options are created on demand."""
+"""Commands and the types of their options are loaded on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.commands.numpy_first import load_numpy
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """typer without what it converts values with."""
+    """typer without the modules that convert values."""
 
     def refuse(param: object) -> None:
         raise AssertionError(f"{param} would be converted")

@@ -1,4 +1,4 @@
-"""What ``-o`` may replace: regular files that the run does not read, and nothing else."""
+"""What ``-o`` may replace: only regular files that the run does not read."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COMMANDS = {
     "annotate": ["annotate", "run.json"],
     "whatif": ["whatif", "run.json"],
 }
-# These read nothing of the user's but a script, which tests/sim/test_files.py tries.
+# These read no input but a script; tests/sim/test_files.py covers that.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
-# Writes only what ends in .duckdb, .xlsx or /, which no input does.
+# Writes only files that end in .duckdb, .xlsx or /, which no input does.
 OF_TABLES = {"export"}
-# Reads parts only, which are tried below.
+# Reads parts only; a test below covers them.
 OF_PARTS = {"merge"}
 # Reads summary files only.
 OF_SUMMARIES = {"trend"}
@@ -58,7 +58,7 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
     assert Path("run.json").read_bytes() == TRACE
 
 
-# Those that take a folder of ranks.
+# Commands that take a folder of ranks.
 OF_FOLDERS = {
     "analyze": ["analyze", "."],
     "analyze --each": ["analyze", ".", "--each"],
@@ -150,7 +150,7 @@ def test_a_link_is_followed_and_stays_one(run: Run) -> None:
     os.symlink("real.csv", "link.csv")
     assert run("query", "run.json", "SELECT 1 AS one", "--output-format", "csv", "-o", "link.csv") == 0
     assert (os.readlink("link.csv"), Path("real.csv").read_text()) == ("real.csv", "one\n1\n")
-    # Who could not read the old one cannot read the new one.
+    # A user who could not read the old file cannot read the new one.
     assert stat.S_IMODE(os.stat("real.csv").st_mode) == 0o600
 
 

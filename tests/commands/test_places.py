@@ -31,7 +31,7 @@ def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A function that makes a file one that nobody may open, not even root, who may open all."""
+    """Makes a file unreadable even for root, who may normally open every file."""
 
     def apply(name: str) -> None:
         opened = builtins.open
@@ -132,7 +132,7 @@ def test_ctrl_c_in_a_query_is_no_failure() -> None:
     assert not is_interrupt(RuntimeError("another"))
 
 
-# What DuckDB makes of Ctrl-C, and what Python does; typer answers that by itself, without a word.
+# DuckDB's and Python's exceptions for Ctrl-C; typer handles that silently by itself.
 @pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
 def test_ctrl_c_ends_the_run(place: str, error: BaseException, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perftool", "query", "run.json", endless]
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    # The table is handed over once the room is about to be asked.
+    # The table is exported just before the sandbox is asked.
     wait_for(lambda: list(temporary.glob("perftool-*/handed/ops.duckdb")), 60)
     time.sleep(1)
     child.terminate()

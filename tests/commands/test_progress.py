@@ -14,7 +14,7 @@ def test_a_log_gets_a_line_each_time_that_a_while_has_gone_by(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 30.0])
-    # A clock of the module alone: others read the real one meanwhile.
+    # A clock for this module alone, because other threads read the real one meanwhile.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     with progress() as show:

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""The pytest plugin, in nested runs of pytest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from importlib.metadata import entry_points
 from pathlib import Path
 
-# Kept over the inner runs of pytest, which otherwise import these anew: extension modules do not survive that.
+# Kept across the nested runs of pytest, which otherwise import these again; extension modules do not survive that.
 import duckdb  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
@@ -20,7 +20,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 @pytest.fixture
 def outcome(pytester: pytest.Pytester):
     """Runs a test that lints ``trace`` and returns the result."""
-    # Installed, the plugin is found by its entry point; in a bare checkout it has to be named.
+    # An installed plugin is found by its entry point; a bare checkout has to name it.
     loaded = any(point.name == "habana_perf_tool" for point in entry_points(group="pytest11"))
 
     def run(trace: str, *arguments: str, call: str = "") -> pytest.RunResult:

@@ -1,4 +1,4 @@
-"""``report``: the file of the page, and the message if it cannot be written."""
+"""``report``: the HTML file, and the message if it cannot be written."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run, arguments: tuple[str, ..
 
 
 def test_a_source_is_linked_where_it_is(run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In the project, and in a folder of sources outside of it, from a page in a folder of its own."""
+    """Sources inside the project and in a folder outside of it, seen from a page in a third folder."""
     library = tmp_path_factory.mktemp("my lib")
     (tmp_path / "pyproject.toml").write_text(f'[tool.habana_perf_tool]\nsource-roots = ["{library.as_posix()}"]\n')
     (tmp_path / "pages").mkdir()

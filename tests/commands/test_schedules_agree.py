@@ -1,4 +1,4 @@
-"""Every command gives the same answer for one trace, two or nine, read together, in processes or one by one."""
+"""Every command gives the same answer for two or nine traces, whether together, in processes or one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from events import document, kernel, loader, runtime, step, x
 
 import perftool
 
-# Steps and kernels of the rank that was asked about, whatever else lies in the store.
+# Steps and kernels of the requested rank, whatever else the store holds.
 OWN_RULE = """
 code = "USR901"
 name = "counts-its-rank"
@@ -31,7 +31,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# What it says of two ranks.
+# The answer about two ranks.
 OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0 ms"}
 
 
@@ -79,7 +79,7 @@ def test_lint_asks_a_rule_of_a_user_of_each_rank_alone(run: Run, files: list[str
     assert said_by_the_user(report) == OF_EACH_RANK
 
 
-# Nine small traces share a loader; rules of a user are asked in another process.
+# Nine small traces share a loader; a user's rules run in another process.
 @pytest.mark.parametrize(
     ("files", "own"),
     [(1, ()), (9, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],

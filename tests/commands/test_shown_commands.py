@@ -1,4 +1,4 @@
-"""Every command that a page shows runs, on a small recording under the names that the page uses."""
+"""Every command shown on a page runs on a small recording with the page's file names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from builders.program import Run
 from builders.shown_commands import ROOT, shown_commands
 from events import Event, document, kernel, loader, memcpy, runtime, step, x
 
-# Commands that need more than a recording, and why. Other tests run each of them.
+# Commands that need more than a recording, and why. Other tests run them.
 NOT_HERE = {
     "benchmark": "measures for minutes, and what it shows depends on the machine",
     "mcp": "serves until its client leaves",
@@ -42,7 +42,7 @@ def recording() -> list[Event]:
 
 
 def prepare(folder: Path) -> None:
-    """Put what the pages name into ``folder``."""
+    """Create the files that the pages name in ``folder``."""
     made = document(recording())
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def prepare(folder: Path) -> None:
 
 
 def chosen() -> list[tuple[str, ...]]:
-    """The shown commands in the order of a reader, who writes a baseline before using it.
+    """The shown commands in a reader's order: a baseline is written before it is used.
 
     Of those that differ in the names of recordings only, there is one.
     """
@@ -73,7 +73,7 @@ def test_every_command_of_the_pages_runs(run: Run, tmp_path: Path) -> None:
         if words[0] not in NOT_HERE and not prompts:
             here = [word.replace("/var/lib/node_exporter/textfile/", "") for word in words]
             code = run(*here)
-            # A gate that found something ends with 1.
+            # A gate with findings exits with 1.
             assert code == 0 or (code == 1 and words[0] in ("lint", "diff")), (words, run.err)
 
 

@@ -1,4 +1,4 @@
-"""``--summary-jsonl`` and ``trend``: from a run to a gate over many."""
+"""``--summary-jsonl`` and ``trend``: from one run to a gate over many."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
         ([*STEADY, 130], 0, "steady"),
         ([*STEADY, 130, 131, 129], 1, "130 ms since 2026-01-09T02:00, 30.0 % worse than the best level before, 100"),
         ([*STEADY, 70, 71, 69], 0, "70.0 ms since 2026-01-09T02:00, 30.0 % better than"),
-        # Half of a regression mended is still one.
+        # A regression that is half fixed is still a regression.
         ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best level before, 100 ms."),
         ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
         ([100, 150, 150, 150, 150], 0, "cannot be judged, as there are fewer than 6 runs"),
         ([0.0] * 8, 0, "steady"),
-        # The level begins at the run that differs, not at the third one of a level.
+        # The new level begins at the first run that differs, not at the third.
         ([204, 215, 103, 102, 104, 103, 102], 0, "103 ms since 2026-01-03T02:00, 50.8 % better than"),
         ([*STEADY, 130, 131], 0, "steady"),
     ],
@@ -100,7 +100,7 @@ def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
     assert [(level["runs"], level["median"], level["new_codes"]) for level in found["levels"]] == [
         (8, 100.0, []), (4, 150.0, ["SYN101"]),
     ]  # fmt: skip
-    # What is accepted is no longer before.
+    # Accepted runs no longer count as earlier ones.
     assert run("trend", "n.jsonl", "--since", "2026-01-10") == 0
 
 

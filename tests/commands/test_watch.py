@@ -29,7 +29,7 @@ def write(name: str, content: bytes = TRACE, at: int = 1) -> None:
 
 
 def watched(*changes: Change, summaries: str | None = None) -> None:
-    """Look at ``box`` with one of ``changes`` after each look, until they are used up and Ctrl-C is pressed."""
+    """Watch ``box``, apply one of ``changes`` after each scan until they are used up, then press Ctrl-C."""
     left = list(changes)
 
     def wait(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""``whatif``: its predictions, its refusals, and when it is silent."""
+"""``whatif``: its predictions, its refusals, and when it prints nothing."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_best_fixes_together_are_replays_of_their_own() -> None:
     assert [made.codes for made in model.best] == [("SYN101",), ("GAP102", "SYN101"), ("GAP102", "PRC101", "SYN101")]
     steps = [model.replayed_step_ns, *(made.step_ns for made in model.best), model.together.step_ns]
     assert steps == sorted(steps, reverse=True)
-    # What the second gives beside the first is what a replay of both says, and less than it gives alone.
+    # The second fix's extra gain comes from a replay of both, and is less than its gain alone.
     both = perftool.whatif(SAMPLES / "gaudi2_unoptimised", ["GAP102", "SYN101"])
     assert both.predicted_step_ns == model.best[1].step_ns
 

@@ -1,4 +1,4 @@
-"""Runs of many ranks with one culprit put in: steps of loading, copying, computing, and all-reduces that meet."""
+"""Runs of many ranks with one culprit: each step loads, copies, computes and meets in all-reduces."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from events import document, kernel, loader, memcpy, runtime, step, x
 
-# Before loading begins, for the last collective, and after it; how late who is late is.
+# The work before loading, for the last collective, and after it; the delay of a late rank.
 LEAD, WIRE, REST, LATE = 200, 500, 50_000, 40_000
 STEPS = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a rank does in a step, in microseconds; ``link`` is what the all-reduce of its group takes."""
+    """A rank's work in a step, in microseconds; ``link`` is the time of its group's all-reduce."""
 
     load: int = 200
     host: int = 0
@@ -39,7 +39,7 @@ SLOW = {
     "link": Work(link=2_000 + LATE),
 }
 Slow = Callable[[int, int], Work]
-"""What a rank does in a step of this number."""
+"""A rank's work in the step ``number``."""
 
 
 def one_rank(culprit: str, who: int) -> Slow:
@@ -47,7 +47,7 @@ def one_rank(culprit: str, who: int) -> Slow:
 
 
 def one_group(culprit: str, who: int, size: int) -> Slow:
-    """All ranks of the group, or of the host, that rank ``who`` is of."""
+    """All ranks of the group, or of the host, of rank ``who``."""
     return lambda rank, _: SLOW[culprit] if rank // size == who // size else USUAL
 
 
@@ -88,12 +88,12 @@ def write_run(
 
 
 def _jitter(rank: int) -> int:
-    """Nobody computes exactly as long as another."""
+    """No two ranks compute for exactly the same time."""
     return 7 * (rank % 3)
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """When all of ``ranks`` have reduced with their groups, in us since loading began."""
+    """The time at which all of ``ranks`` have reduced with their groups, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 
@@ -130,6 +130,6 @@ def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elem
 
 
 def _listed(ranks: range) -> str:
-    """As PyTorch lists the ranks of a group: of more than thirty the first ones and the last."""
+    """As PyTorch lists the ranks of a group: only the first and last ones of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"

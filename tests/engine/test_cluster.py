@@ -1,4 +1,4 @@
-"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` has a real one."""
+"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` has real ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tell = Callable[["Future"], object]
 
 @dataclass(eq=False)
 class Future:
-    """What the client gives for a task, done when ``end`` is called."""
+    """The client's future for a task, finished when ``end`` is called."""
 
     task: Batch
     tell: list[Tell] = field(default_factory=list)
@@ -49,14 +49,14 @@ class Future:
         return f"{file.place} is done"
 
     def cancel(self) -> None:
-        # A cancelled future is finished as well, for Dask.
+        # Dask counts a cancelled future as finished.
         self.cancelled = True
         self.end()
 
 
 @dataclass
 class Client:
-    """One thread, and all futures that were asked for."""
+    """A client with one thread, and all the futures it was asked for."""
 
     given: list[Future] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Client:
 
 @dataclass(frozen=True)
 class WatchedCluster(Cluster):
-    """Before it waits the oldest future ends, unless its rank ``hangs``: an answer is there, or none will come."""
+    """The oldest future ends before the wait, unless its rank ``hangs``: there is an answer, or there never will be."""
 
     hangs: Callable[[str], bool] = lambda path: False
     outstanding: list[int] = field(default_factory=list)
@@ -82,7 +82,7 @@ class WatchedCluster(Cluster):
         for future in [future for future in left if not self.hangs(future.task.files[0].path)][:1]:
             future.end()
             future.tell.clear()
-            # A worker that dies takes the results it holds with it; those of before should be here by now.
+            # A worker that dies loses its results; those of earlier tasks should have been fetched by now.
             self.ended.append(future)
             for earlier in self.ended[:-1]:
                 earlier.lost = True
@@ -92,7 +92,7 @@ class WatchedCluster(Cluster):
 def run(
     paths: list[str], hangs: Callable[[str], bool] = lambda path: False
 ) -> tuple[WatchedCluster, list[Any], list[str]]:
-    """The cluster, what the tasks gave, and what progress was shown."""
+    """The cluster, the results of the tasks, and the progress shown."""
     cluster, said = WatchedCluster(Client(), 0, hangs), list[str]()
     tasks = [Batch((RankFile(path),)) for path in paths]
     made = list(cluster.run(tasks, lambda task, progress: "", lambda stage, _: said.append(stage)))
@@ -120,13 +120,13 @@ def test_a_rank_that_hangs_or_fails_costs_itself_only() -> None:
 def test_a_cluster_that_stays_silent_is_given_up_as_a_whole() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
     assert made == [TaskFailed("the cluster gave no answer for 0 s")] * 50
-    # It was tried twice, not for every few of the ranks.
+    # It was tried twice, not once for every few ranks.
     assert len(cluster.client.given) == 8
 
 
 @pytest.fixture
 def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the client of a Dask in place of the real one was asked for; its worker has our version."""
+    """The requests to the client of a fake Dask; its worker has our version."""
     asked: dict[str, Any] = {"versions": {"tcp://10.0.0.1:4000": __version__}}
 
     def client(**how: Any) -> SimpleNamespace:
@@ -171,7 +171,7 @@ def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) 
     "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 100, None], ids=repr
 )
 def test_what_is_no_scheduler_is_one_sentence(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``None`` accepts the connection and says nothing."""
+    """``None`` accepts the connection but stays silent."""
     pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
     monkeypatch.setattr("perftool.engine.ranks.cluster._PATIENCE_S", 0)

@@ -1,4 +1,4 @@
-"""The first sentence names who keeps the others waiting; its cost is the time that the run saves without it."""
+"""The first sentence names the culprit; its cost is the time that the run saves without it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
-# A group of all ranks that nobody named says no more than their number.
+# An unnamed group of all ranks only says how many there are.
 PARALLEL = {"ddp": None, "tp": "tp 4 x dp 2", "pp": "dp 2 x pp 4", "ep": "ep 4 x dp 2", "hsdp": "shard 4 x replicate 2"}
 DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp", "pp", "ep", "hsdp"))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run with ``troubles``, the code of the rule that tells of them, and how its first sentence begins."""
+    """A run with ``troubles``, the code of the rule that reports them, and the begin of its first sentence."""
 
     layout: Layout
     troubles: tuple[Trouble, ...]
@@ -92,11 +92,11 @@ def test_who_keeps_the_others_waiting_is_named_with_the_cost(name: str, tmp_path
 @pytest.mark.parametrize("ranks", [64, 256])
 @pytest.mark.parametrize("kind", ["ddp", "tp", "pp", "ep", "hsdp"])
 def test_a_slow_host_of_many_is_named_with_the_cost(kind: str, ranks: int, tmp_path: Path) -> None:
-    # With fewer microbatches the bubble of eight stages hides a slow one.
+    # With fewer microbatches the bubble of eight stages hides a slow stage.
     layout = Layout(kind, ranks, 8, layers=2, micro=16)
     run = simulate(layout, [Trouble("device", tuple(range(8, 16)), 1.3)], steps=2)
     run.write(tmp_path)
-    # In a pipeline of eight stages these eight ranks are one of them.
+    # In a pipeline of eight stages these eight ranks are one stage.
     a_stage = kind == "pp" and ranks == 64
     code, who = ("COL103", "Stage 1 (ranks 8-15; node001)") if a_stage else ("COL110", "Host node001 (ranks 8-15)")
     assert_named(
@@ -116,7 +116,7 @@ def test_slow_links_of_all_groups_are_predicted_together(ranks: tuple[int, ...],
     assert first.code == ("COL116" if len(groups) == 2 else "COL109")
     assert first.gain
     assert first.gain.kind == "predicted"
-    # Links in health carry a little less than half of their rate, which is what the fix is said to give.
+    # Healthy links reach a little less than half of their rate, which is what the fix promises.
     assert first.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - simulate(TP, steps=2).step_us, rel=0.1)
     assert "COL113" not in {found.code for found in report.findings}
 
@@ -237,7 +237,7 @@ class TwoTasks(InProcess):
 
 
 def test_two_tasks_give_the_report_of_one(tmp_path: Path) -> None:
-    # The traces name the backend of their groups, which shows that the run uses a device.
+    # The traces name the backend of their groups, which proves that the run uses a device.
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     one, two = (analyze([str(tmp_path)], schedule=schedule) for schedule in (InProcess(), TwoTasks()))
     assert two.verdict == one.verdict
@@ -250,7 +250,7 @@ def test_without_a_second_group_nobody_is_late_because_of_another(tmp_path: Path
 
 
 def test_the_bound_of_an_unexplained_wait_is_of_the_median_step_that_the_report_shows(tmp_path: Path) -> None:
-    # Rank 0 begins its only step late, for a reason that lies before the recording.
+    # Rank 0 begins its only step late, for a reason from before the recording.
     for rank, (begin, wait) in enumerate([(4_000, 100), (0, 4_100), (0, 4_100)]):
         kernels = [
             ("gemm", begin, 1_000, 7), ("ncclDevKernel_AllReduce_Sum", begin + 1_000, wait, 8),

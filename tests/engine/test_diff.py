@@ -156,7 +156,7 @@ def test_wrong_saved_reports(tmp_path: Path, version: int, message: str) -> None
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The report on 40 launches that find the device idle."""
+    """The report on 40 launches, each of which finds the device idle."""
     trace = tmp_path_factory.mktemp("run") / "trace.json"
     starved = [
         one for at in range(0, 4000, 100) for one in (x("aten::mm", at, 90), *launch(at, at + 5, 5, at + 15, 10))
@@ -241,7 +241,7 @@ def test_ops_compare_by_shapes_whatever_library_ran_them() -> None:
            rated("gemm", None, 900, 0.5, source="graph")]  # fmt: skip
     op, same = rate_changes(base, new)
     assert (op.name, op.shapes, op.factor) == ("convolution", "[[1]]", 1.5)
-    # No shapes of mm agree, so that all its calls stand together and only shares of the best compare.
+    # No shapes of mm match, so its calls are compared as one, and only by their share of the best.
     assert (same.name, same.shapes, same.factor, same.delta_ns) == ("mm", "", None, 400)
     nothing = dict.fromkeys(BREAKDOWN, 0.0)
     sides = [RunSide("a", (), nothing, (), (), (), rates=tuple(ops)) for ops in (base, new)]
@@ -255,7 +255,7 @@ def device_side(device: str, *ops: OpRate) -> RunSide:
 
 
 def test_two_devices_compare_against_the_best_of_each() -> None:
-    # Twice the peak: 100 ns at 80 % of the best are 80 at the peak, which the other device does in 40.
+    # Twice the peak: 100 ns at 80 % of the best are 80 at the peak, for which the other device needs 40.
     base = device_side("Old", rated("aten::mm", "[[1]]", 100, 0.8, calls=1))
     slow = device_side("New", rated("aten::mm", "[[1]]", 80, 0.5, calls=1))
     result = compare(base, slow)
@@ -276,7 +276,7 @@ def test_what_one_run_fuses_and_the_other_does_not() -> None:
     assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
     assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
     assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
-    # Softmax alone is no attention, and neither are ops that the fused side has as often.
+    # Softmax alone is not attention, and neither are ops that the fused side has as often.
     assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
     assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
 

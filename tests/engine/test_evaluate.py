@@ -24,7 +24,7 @@ CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all rules: none of them may spoil it for the next."""
+    """One store for all rules: no rule may spoil it for the next."""
     events = [step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)]
     with store_over(events) as store:
         yield store
@@ -168,5 +168,5 @@ def test_only_what_shipped_to_the_last_character_is_ours() -> None:
     assert all(map(is_shipped, shipped))
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
-    # What a fix changes is asked by SQL as well: a shipped question does not vouch for it.
+    # A rule also says in SQL what its fix changes; that the rule is shipped does not make this SQL safe.
     assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

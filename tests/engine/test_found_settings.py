@@ -25,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.symlink("../outside", FOLDER / "link")
 
 
-# What it says, and whether one that was found may say it.
+# A key's text, and whether a discovered configuration may set it.
 ALLOWED = [
     'select = ["GAP"]', 'ignore = ["GAP101"]', 'fail-on = "never"', "exit-zero = true", 'exclude = ["*"]',
     'output-format = "github"', "preview = true", 'rule-packs = ["rules"]', 'rule-packs = ["./rules/../rules"]',

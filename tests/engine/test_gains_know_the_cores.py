@@ -1,4 +1,4 @@
-"""A gain by worker processes needs cores: if the machine had none, or the trace does not say, it is a bound."""
+"""A gain from worker processes needs cores: if none were free, or the trace does not say, it is a bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def told(cores: float, own_us: int, busy_us: int, delay_us: int = 0) -> dict[str, Any]:
-    """What a recorder writes of six steps of 60 ms."""
+    """A recording of six steps of 60 ms."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
     return {"version": 1, "machine": {"cores_allowed": cores}, "window": window}
@@ -58,7 +58,7 @@ def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
 
 
 def test_busy_cores_make_a_bound_that_says_why(tmp_path: Path) -> None:
-    """Both cores work 95 % of the time: 60 ms of which 57 are work for both, and nothing more can be won."""
+    """Both cores work 95 % of the time: 57 of 60 ms are work for both, so nothing more can be gained."""
     finding = loader(perftool.analyze(trace(tmp_path, told(2, 684_000, 684_000))))
 
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 3_000_000)
@@ -88,7 +88,7 @@ def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> N
 
 
 def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
-    """All of an optimizer is at stake, 30 ms, though a fused one takes a part of that; 20 ms are Python or waiting."""
+    """The whole optimizer counts, 30 ms, though a fused one saves only a part of that; 20 ms are Python or waiting."""
     path = trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]

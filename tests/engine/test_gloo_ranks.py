@@ -1,4 +1,4 @@
-"""Ranks on CPUs, whose hosts reduce (gloo): who keeps the others waiting, and what it costs."""
+"""Ranks on CPUs, whose hosts reduce (gloo): who keeps the others waiting, and at what cost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perftool.model.report import Report
 from perftool.readers.discover import find_inputs
 
 STEPS, RANKS = 5, 3
-# What a rank computes before its first reduction, between the two, and after both; what a reduction takes; in us.
+# A rank's work before the first reduction, between the two, and after both; the time of a reduction; in us.
 FORWARD, BACKWARD, UPDATE, WIRE = 4_000, 2_000, 1_000, 1_500
 SLEEP = 20_000
 
 
 def _write(folder: Path, sleeper: int | None) -> int:
-    """A file for each rank, of which ``sleeper`` sleeps in each step; what a step takes, in us."""
+    """A file for each rank, of which ``sleeper`` sleeps in each step; returns the time of a step, in us."""
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
     for number in range(STEPS):
         ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
@@ -38,7 +38,7 @@ def _write(folder: Path, sleeper: int | None) -> int:
                 x("aten::mm", at, BACKWARD - 20),
                 x("c10d::allreduce_", second[rank] - 10, 5),
                 _gloo(second[rank], second_done, 3),
-                # The program waits here for both. Threads need a moment to wake up.
+                # The program waits for both here. Threads need a moment to wake up.
                 x("torch.distributed.ddp.reducer::copy_bucket_to_grad", second_done + 30, 10),
                 x("aten::add_", second_done + 50, UPDATE),
             ]
@@ -56,7 +56,7 @@ def _gloo(begin: int, end: int, thread: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
-    """A run in which rank 1 sleeps, one in which nobody does, and what the sleep costs in a step, in us."""
+    """A run in which rank 1 sleeps, one in which no rank does, and the cost of the sleep per step, in us."""
     late, well = tmp_path_factory.mktemp("late"), tmp_path_factory.mktemp("well")
     took = _write(late, 1)
     return late, well, took - _write(well, None)
@@ -87,7 +87,7 @@ def test_waiting_in_two_reductions_at_once_counts_once(runs: tuple[Path, Path, i
         _, ranks = opened.query("SELECT rank, waited_ns FROM ranks ORDER BY rank")
         _, pairs = opened.query("SELECT last_rank, waited_ns, exposed_ns FROM waits_for WHERE rank = 0")
     waited = {rank: ns / STEPS for rank, ns in ranks}
-    # From the first reduction to the arrival of rank 1 at the second; rank 0 computes in the beginning.
+    # From the first reduction until rank 1 arrives at the second; rank 0 computes at first.
     assert waited[0] == pytest.approx(1_000 * (SLEEP + BACKWARD), rel=0.01)
     assert waited[1] < 0.01 * waited[0]
     assert [last for last, _, _ in pairs] == [1]

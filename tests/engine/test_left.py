@@ -1,4 +1,4 @@
-"""The end of the answer for a busy device."""
+"""The end of the answer when the device is busy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.engine.report.left import LargeOp, Left
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
 BF16 = "c10::BFloat16"
-# 2 * 4096^3 operations take 138.9 us at the peak of an H100, 173.6 at the 80 % that it reaches.
+# 2 * 4096^3 operations take 138.9 us at an H100's peak, and 173.6 us at the attainable 80 %.
 PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
 
 
@@ -87,7 +87,7 @@ def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> Non
 
 
 def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
-    """What a profiler exports whose schedule has begun its next cycle."""
+    """A profiler's export whose schedule has begun its next cycle."""
     path = tmp_path / "trace.json"
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
     told = analyze(str(path)).verdict

@@ -33,7 +33,7 @@ def part_of(*paths: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The parts of a run of three ranks, made one by one from its traces and the log beside one of them."""
+    """The parts of a run of three ranks, made one by one from the traces and the log next to one of them."""
     here = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("run"))
     write_run(Path(), 3, one_rank("loader", 1), per_host=2, skew=200_000.0, steps=2)
@@ -61,7 +61,7 @@ def test_a_part_is_small_and_says_what_it_is(run: list[str]) -> None:
         head = json.loads(archive.read("part.json"))
     assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
     assert Path(run[1]).stat().st_size < 20_000
-    # Each rank lists the members of all groups: in a part of each they would grow with the square of the ranks.
+    # Each rank lists the members of all groups; if every part kept them, parts would grow with the square of the ranks.
     assert head["parts"][0]["facts"]["metadata"]["1"]["distributedInfo"] == {"rank": 1, "world_size": 3, "pg_count": 2}
 
 
@@ -92,7 +92,7 @@ def with_facts(part: str, **facts: Any) -> bytes:
 
 
 def answers(part: str, **row: Any) -> list[Any]:
-    """The answers of ``part``, of which the first has found ``row``."""
+    """The answers of ``part``; the first has found ``row``."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     first, *others = only["facts"]["answers"]

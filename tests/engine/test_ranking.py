@@ -71,9 +71,9 @@ def test_what_a_run_loses_by_a_rank_comes_before_all_that_ranks_show() -> None:
 
     bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
     assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
-    # Nor does what those show that wait for it come first: it goes when that rank is on time.
+    # Nor do findings about ranks that wait for it come first: their time goes when that rank is on time.
     assert first(500, predicted, rank=2) == "COL103"
-    # Who costs nothing keeps nobody waiting.
+    # A rank that costs nothing keeps nobody waiting.
     assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"
 
 
@@ -119,9 +119,9 @@ def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -
     assert rest(finding("A001", 15)) == ("A001", 85)
     assert rest(finding("A001", 9)) == (None, 100)
     assert rest(finding("B001", 90)) == (None, 100)
-    # Its own evidence is more exact than what its rule explains.
+    # A finding's own evidence is more exact than the findings that it explains.
     own = [{"cause": "copy", "ns": 50}, {"cause": "optimizer", "ns": 300}, {"cause": "queued", "ns": 900}]
     assert rest(replace(finding("A001", 90), evidence={"idle_causes": own})) == ("A001", 75)
-    # Rules from anywhere may put anything there.
+    # Third-party rules may put anything there.
     for wrong in (None, "copy", [1], [{"cause": "copy"}], [{"cause": "copy", "ns": float("nan")}]):
         assert rest(replace(finding("A001", 20), evidence={"idle_causes": wrong})) == ("A001", 80)

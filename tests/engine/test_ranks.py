@@ -27,7 +27,7 @@ A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB"}
 
 
 def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
-    """Steps of 10 ms: a loader, launches, a kernel of ``compute`` us, an all-reduce until 9 ms.
+    """Steps of 10 ms: a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
 
     This rank comes to the all-reduce ``late`` us later than the others, and its clock is ``clock`` us ahead.
     """
@@ -40,7 +40,7 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
             x("aten::mm", at + 600, 400 + number),
             runtime("cudaLaunchKernel", at + 700, 20, 10 * number + 1),
             runtime("cudaLaunchKernel", at + 800, 20, 10 * number + 2),
-            # The host waits for the device: nothing goes on before the all-reduce is done.
+            # The host waits for the device: nothing continues before the all-reduce ends.
             runtime("cudaDeviceSynchronize", at + 1000, 8000 + number),
             kernel("gemm", at + 900, compute - number, 10 * number + 1),
             kernel("ncclDevKernel_AllReduce", at + 5000 + late, 4000 - late + number, 10 * number + 2, stream=9,
@@ -51,7 +51,7 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of four ranks: the second comes late, the clock of the third is 5 ms ahead, the fourth computes more."""
+    """A run of four ranks: the second is late, the clock of the third is 5 ms ahead, the fourth computes more."""
     for rank, events in enumerate(
         [rank_events(), rank_events(late=3000), rank_events(clock=5000), rank_events(compute=4000)]
     ):
@@ -103,7 +103,7 @@ def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
 def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Pinning saves nothing of what the first rank recorded: its device is busy meanwhile. Its steps are short.
+    # Pinning saves nothing on the first rank, whose device is busy meanwhile. Its steps are short.
     for rank, lengths in enumerate([[STEP], [STEP, 3 * STEP], [STEP, 3 * STEP, 2 * STEP]]):
         write(tmp_path / f"rank{rank}.json", uneven(rank, lengths), rank, 3, deviceProperties=[A100])
     rules = only("CPY101", "ENG104", "GAP101", "COL102")
@@ -118,7 +118,7 @@ def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
 
 
 def uneven(rank: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Steps of so many us: products of sizes that differ from rank to rank, and a copy from pageable memory."""
+    """Steps of ``us``: products whose sizes differ between ranks, and a copy from pageable memory."""
     events, at = [], 0
     for number, us in enumerate(lengths):
         first = 100 * number
@@ -196,7 +196,7 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_rank_without_device_work_is_a_finding(tmp_path: Path) -> None:
-    """That the run has a device at all only the other rank shows."""
+    """Only the other rank shows that the run has a device."""
     host = [event for event in rank_events() if event["cat"] != "kernel"]
     paths = [write(tmp_path / f"rank{at}.json", events, at, 2) for at, events in enumerate([rank_events(), host])]
 
@@ -250,7 +250,7 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for rank in range(11):
-        # Names that sort otherwise than numbers.
+        # Names that sort differently from numbers.
         write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
 
     report = analyze([str(tmp_path)], only("COL103"))
@@ -258,14 +258,14 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [rank.rank for rank in report.ranks] == list(range(11))
     assert [rank.offset_ns for rank in report.ranks] == [-rank * 10_000 for rank in range(11)]
     assert report.summary["steps"].value == 11
-    # A rule of the user's makes each trace a task.
+    # A rule of the user makes each trace a task.
     apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
     assert [one.rank for one in apart.steps] == list(range(11))
     assert as_dict(apart) == as_dict(report)
 
 
 def test_every_time_of_a_collective_moves_to_the_zero_of_the_run(tmp_path: Path) -> None:
-    """Times in a trace count from its own zero; those of the second begin one ms later."""
+    """Times in a trace count from its own zero; those of the second trace begin one ms later."""
     paths = [
         write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=10**18 + rank * 1_000_000)
         for rank in range(2)
@@ -304,7 +304,7 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
 
 
 def rule(code: str, sql: str) -> Rule:
-    """A rule of a rank with this query."""
+    """A rule with scope "rank" and this query."""
     pattern = next(rule for rule in RULES if rule.code == "TRC106")
     return replace(pattern, code=code, sql=sql, message="said", needs=(), params=())
 

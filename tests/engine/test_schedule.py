@@ -32,7 +32,7 @@ RANKS = 4
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of four ranks; the last computes most."""
+    """A run of four ranks; the last one computes longest."""
     for rank in range(RANKS):
         (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
     return tmp_path
@@ -112,7 +112,7 @@ def dies_on_rank_2(task: Batch, progress: Any = None, **shared: Any) -> Any:
 
 
 def holds_on(task: Batch, _: Any = None) -> str:
-    """Done at once for rank 0; else works for a minute in a folder that it removes."""
+    """Returns at once for rank 0; otherwise works for a minute in a folder that it removes."""
     if "rank0" in task.files[0].path:
         return "done"
     with tempfile.TemporaryDirectory(dir=Path(task.files[0].path).parent):
@@ -132,12 +132,12 @@ def test_an_interrupt_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         list(Processes(2).run(tasks, holds_on, progress))
 
-    # Without the workers' end it would have come only after their work.
+    # Had the workers not ended, it would have come only after their work.
     assert list(tmp_path.iterdir()) == []
 
 
 def will_not_end(task: Batch, _: Any = None) -> str:
-    """Done at once for rank 0; else leaves a temporary folder behind, and does not hear SIGTERM."""
+    """Returns at once for rank 0; otherwise leaves a temporary folder behind, and ignores SIGTERM."""
     if "rank0" in task.files[0].path:
         return "done"
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -176,7 +176,7 @@ def sends_itself_ctrl_c(task: Batch, _: Any = None) -> str:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Dask cluster of three processes on this machine, which has time to answer however busy that is."""
+    """A Dask cluster of three processes on this machine, with timeouts long enough for a busy one."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 600)
     patience = {f"distributed.comm.timeouts.{what}": "600s" for what in ("connect", "tcp")}
@@ -198,7 +198,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     folder: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
-    # The workers run in another folder than the one that paths count from.
+    # The workers' working directory is not the one that relative paths refer to.
     monkeypatch.chdir(folder)
     progress, killed = killing(lambda: pids(cluster), 1)
 
@@ -224,7 +224,7 @@ def test_a_cluster_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    """The URL of a folder in memory with a run of two ranks, and a file that is not a trace."""
+    """The URL of an in-memory folder with a run of two ranks, and a file that is not a trace."""
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     for rank in range(2):

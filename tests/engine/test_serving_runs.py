@@ -1,4 +1,4 @@
-"""A folder with log, metrics pages and client result is one run, whose numbers reach the summary and what uses it."""
+"""A folder with log, metrics pages and client result is one run; its numbers reach the summary and its users."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_without_a_client_the_page_and_the_log_give_what_they_know() -> None:
     report = analyze([str(folder / name) for name in ("server.log", "metrics_before.txt", "metrics_after.txt")])
     assert report.summary["ttft_ms"].value == pytest.approx(2649, abs=20)
     assert report.summary["ttft_p99_ms"].value is None
-    # The mean of the intervals in which requests ran: the load did not fill the first and the last.
+    # The mean of the intervals in which requests ran: the load covered the first and the last only in part.
     assert report.summary["output_tokens_per_s"].value == pytest.approx(308, rel=0.15)
 
 
@@ -107,7 +107,7 @@ def test_keys_and_values_count_if_annotations_tell_the_contexts(tmp_path: Path) 
     # A fifth of the cache; 7.8 GiB more at 3.35 TB/s.
     told = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
     assert any(told in line for line in server_lines(analyze([str(tmp_path)])))
-    # Blocks that the user sets are fewer than fit.
+    # The number of blocks that the user sets is below what would fit.
     log.write_text(log.read_text() + f"{prefix}non-default args: {{'num_gpu_blocks_override': 96}}\n")
     assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)])))
 

@@ -1,4 +1,4 @@
-"""Configuration of the tool: which file counts, which value wins, and messages about invalid ones."""
+"""The tool's configuration: which file counts, which value wins, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines of code behind findings: the user's own frames, their time, their places."""
+"""The lines of code behind findings: the user's own frames, their time and location."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def function(name: str, ts: float, dur: float) -> Event:
 
 
 def found(code: str, *events: Event) -> Finding:
-    """The finding of the rule ``code`` about ``events``, one rank."""
+    """The finding of the rule ``code`` for ``events`` of one rank."""
     rules = [rule for rule in PACK if rule.code == code]
     with store_over(list(events)) as store:
         return report_on(store, rules).findings[0]
@@ -34,7 +34,7 @@ def lines(finding: Finding) -> list[tuple[str | None, int | None, str, int]]:
     return [(one.file, one.line, one.function, one.ns) for one in finding.location.sources]
 
 
-# A step of 1 ms in which the device works for the last fifth, and the host runs Python until then.
+# A step of 1 ms: the host runs Python, and the device works for the last fifth.
 STARVED = (
     step(1, 0, 1000),
     runtime("cudaLaunchKernel", 800, 10, 5),
@@ -145,7 +145,7 @@ def test_files_of_another_machine_are_found_by_the_end_of_their_path(tmp_path: P
 def test_a_path_that_no_system_can_hold_is_searched_within_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names of frames may be 64 kB long: a part may exceed 255 letters, and there may be 32,000 parts."""
+    """Frame names may be 64 kB long: a path component may exceed 255 letters, and there may be 32,000 of them."""
     assert placed("/home/u/" + "a" * 300 + "/train.py", tmp_path) == ("/home/u/" + "a" * 300 + "/train.py", False)
     looked = []
     monkeypatch.setattr(os.path, "isfile", lambda path: looked.append(path))

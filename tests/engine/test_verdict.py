@@ -11,7 +11,7 @@ from perftool.engine.rules.pack import load_packs
 from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
-# A thread of the run was ready and had no core for a fifth of the recording.
+# A thread of the run was ready but had no core for a fifth of the recording.
 OVERLOADED = {
     "version": 1, "machine": {"cores_allowed": 2},
     "window": {"wall_ns": 100_000, "threads": [{"tid": 1, "name": "python", "cpu_ns": 70_000, "delay_ns": 20_000}]},
@@ -132,7 +132,7 @@ def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> N
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU, every other one of ``long`` us, in which ``work`` happens from 4 ms on."""
+    """``count`` steps of 4 ms on the CPU; every other one takes ``long`` us and does ``work`` from 4 ms on."""
     events, ts = [], 0.0
     for number in range(count):
         odd = number % 2 == 1
@@ -153,7 +153,7 @@ def test_steps_of_two_lengths_are_told_as_such_and_not_by_their_median(tmp_path:
         "times instead of 0, for 5.94 ms more."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
-    # Gains are of the mean: the median of an even number of them is no step's.
+    # Gains refer to the mean: the median of an even number of steps is the time of none.
     assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
 
 
@@ -161,7 +161,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     evaluation = x("/home/user/train.py(9): evaluate", 100, 6500, "python_function")
     report = report_of(alternating(6, 10800, [evaluation, x("aten::relu", 110, 6480)]), tmp_path)
 
-    # What every other step runs for 6.5 ms takes 3.25 ms of the mean step.
+    # 6.5 ms in every other step are 3.25 ms of the mean step.
     (first, *_) = report.advice
     assert (first.code, first.gain and first.gain.ns_per_step) == ("STP101", 3_250_000)
     assert first.location.source == Source("/home/user/train.py", 9, "evaluate", 6.5 / 6.8, 6_500_000)
@@ -181,7 +181,7 @@ def test_two_lengths_of_an_overloaded_machine_need_something_that_the_long_steps
 
 
 def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
-    """Steps of 13, 338, 13, 9 and 9 ms, of which Python takes all but a millisecond."""
+    """Steps of 13, 338, 13, 9 and 9 ms, in which all but a millisecond is Python."""
     events, ts = [], 0
     for number, dur in enumerate((13_000, 338_000, 13_000, 9_000, 9_000)):
         events += [step(number, ts, dur), x("train.py(3): simulate", ts + 1000, dur - 1000, "python_function")]
@@ -232,7 +232,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
 
 
 def test_what_happened_once_is_compared_with_the_recording(tmp_path: Path) -> None:
-    """The usual iteration loses nothing to a compilation in one of them."""
+    """The usual iteration loses nothing to a compilation during another one."""
     name = "execute_context_0(0)_generation_8(8)"
     usual = [
         x(name, at, 10_000, "user_annotation") for at in (*range(0, 50_000, 10_000), *range(110_000, 160_000, 10_000))

@@ -1,4 +1,4 @@
-"""Ranks that wait: how much of their collectives is waiting, for whom, in which groups."""
+"""Waiting ranks: how much of their collectives is waiting, for whom, in which groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> 
 def test_waiting_is_listed_by_role_and_not_called_busy(report: Report) -> None:
     tp, dp = report.groups
     assert (tp.role, tp.size, tp.groups, dp.role, dp.size, dp.groups) == ("tp", 4, 2, "dp", 2, 4)
-    # Its neighbours wait for it; those who share their part of the model with them wait for them all.
+    # Its neighbours wait for it; the ranks that hold the same part of the model as they do wait for them all.
     assert [one.ranks for one in tp.waiting] == [(0, 1, 2, 3, 6), (4, 5, 7)]
     assert [one.ranks for one in dp.waiting] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert tp.waiting[1].ns_per_step > 4_000_000
@@ -60,7 +60,7 @@ def test_the_bubble_of_each_stage_is_a_number(tmp_path: Path) -> None:
     stages, ranks, computes, bubbles, shares = zip(*rows, strict=True)
     assert (stages, ranks) == ((0, 1, 2, 3), ([0, 1], [2, 3], [4, 5], [6, 7]))
     assert computes[2] == pytest.approx(1.3 * computes[1], rel=0.02)
-    # A device computes, or it waits; the host needs a little.
+    # A device computes or waits; the host needs a little time.
     for computed, waited, share in zip(computes, bubbles, shares, strict=True):
         assert computed + waited == pytest.approx(1_000 * run.step_us, rel=0.05)
         assert share == pytest.approx(waited / 1_000 / run.step_us, rel=0.02)

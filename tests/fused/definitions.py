@@ -1,4 +1,4 @@
-"""Steps of LAMB and LARS and a mixture of experts, written from their definitions, one tensor at a time."""
+"""Steps of LAMB and LARS, and a mixture of experts, written from their definitions, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lamb_step(
 def lars_gradient(
     weight: Tensor, grad: Tensor, adapt: int, *, lr: float, decay: float, eeta: float, eps: float = 1e-8
 ) -> Tensor:
-    """The gradient as LARS scales it."""
+    """The gradient after scaling by LARS."""
     if not adapt:
         return grad * lr
     w, g = weight.norm(), grad.norm()

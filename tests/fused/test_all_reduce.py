@@ -18,7 +18,7 @@ SHAPES = ((3, 4), (4,), (), (2, 1, 5))
 
 
 def model_of(rank, dtype=torch.float32):
-    """Parameters of odd shapes; every gradient is known from the rank, one parameter has none."""
+    """Parameters of odd shapes; each gradient follows from the rank, and one parameter has none."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in SHAPES])
     for index, parameter in enumerate(model[:3]):
         parameter.grad = torch.full_like(parameter, 10.0 * index + rank)
@@ -56,7 +56,7 @@ def equal_to_one_reduction_per_parameter(rank):
 
 
 def cast_before_scaling(rank):
-    """70,000 is beyond float16 though its half is not: cast first, as in the original, it overflows."""
+    """70,000 exceeds float16 though half of it does not: cast first, as in the original, it overflows."""
     model = model_of(rank)
     model[0].grad.fill_(70_000.0)
     all_reduce_gradients(model, torch.float16)
@@ -148,7 +148,7 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def outcome():
-    """What every scenario said on every rank; a failed assertion in a rank fails the spawn."""
+    """The results of every scenario on every rank; a failed assertion in a rank fails the spawn."""
     results = mp.get_context("spawn").SimpleQueue()
     mp.spawn(run_rank, args=(free_port(), results), nprocs=RANKS)
     found = {}

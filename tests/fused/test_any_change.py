@@ -18,7 +18,7 @@ BUFFER = "momentum_buffer"
 
 
 class Side:
-    """Parameters, their optimizer, and what the user holds on to."""
+    """Parameters, their optimizer, and the user's references to tensors."""
 
     def __init__(self, make):
         self.params = parameters(SHAPES)
@@ -179,7 +179,7 @@ def _turned(param):
 
 @pytest.mark.parametrize("change", [_other_size, _other_dtype, _other_dtype_of_equal_bytes, _turned])
 def test_a_parameter_that_gets_other_memory_between_steps_is_stepped_as_it_is(change):
-    """Without states, which would not fit any more, whatever steps."""
+    """Without states, which no longer fit the parameters in use."""
     params = parameters([(4,)] * 40)
     optimizer = FusedSGD(params, 0.5)
     for _ in range(2):

@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "fused" / "differences.md"
 
 
 def parameters(signature):
-    """Names and defaults, without those that the caller does not give."""
+    """Names and defaults, except parameters that the caller does not pass."""
     node = ast.parse(f"def {signature}: pass").body[0].args
     names = [each.arg for each in (*node.posonlyargs, *node.args)]
     defaults = [None] * (len(names) - len(node.defaults)) + [value(each) for each in node.defaults]
@@ -51,7 +51,7 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """1e-3 and 0.001, None and no default are the same to a caller, as far as both are there."""
+    """Callers see no difference between 1e-3 and 0.001, or None and no default, where both exist."""
 
     def read(text):
         try:
@@ -63,7 +63,7 @@ def same(theirs, ours):
 
 
 def ours_of(place, name):
-    """What stands in for a name: in its own module, in the one above, or nowhere."""
+    """Our counterpart of a name: in the same module, in its parent, or nowhere."""
     made = modules("cpu")
     for where in (place, place.rpartition(".")[0]):
         module = made.get(f"habana_frameworks.torch.{where}")
@@ -103,7 +103,7 @@ def differences_of_class(name, entry, ours):
 
 
 def made(name):
-    """An object of ours after two steps, and what holds the state of its one parameter."""
+    """One of our objects after two steps, and the holder of its one parameter's state."""
     param = torch.nn.Parameter(torch.ones(3, 2))
     if name == "FusedEMA":
         return fused.FusedEMA(torch.nn.Linear(2, 2)), None
@@ -171,7 +171,7 @@ def test_every_difference_has_a_row(found):
 
 
 def test_every_row_is_still_true(found):
-    """A row of a whole op is about what it computes; other tests show that."""
+    """A row about a whole op is about its results; other tests cover those."""
     whole = set(fused.__all__)
     assert sorted(rows() - found - whole) == []
 

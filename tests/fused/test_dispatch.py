@@ -32,7 +32,7 @@ from perftool.fused.optimizers import adagrad, adamw, sgd
 
 @pytest.fixture
 def op(monkeypatch):
-    """An op with a native form that is missing, a fast form for the CPU and a reference."""
+    """An op without its native form, but with a fast form for the CPU and a reference."""
     monkeypatch.setattr(dispatch, "_registry", {})
     monkeypatch.setattr(dispatch, "_choices", {})
     monkeypatch.setattr(dispatch, "wanted", None)
@@ -130,7 +130,7 @@ def test_the_kernels_of_this_torch_are_right(kernel):
 
 
 class NativeAdamW(torch.optim.Optimizer):
-    """Stands for the class of habana_frameworks: halves the weights and keeps a state."""
+    """A substitute for habana_frameworks' class: halves the weights and keeps a state."""
 
     def __init__(self, params, lr, betas, eps, weight_decay, bias_correction, moments_dtype):
         super().__init__(params, {"lr": lr, "eps": eps})

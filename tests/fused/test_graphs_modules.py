@@ -1,4 +1,4 @@
-"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher: the module's results, fewer runs of it."""
+"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher: the module's results with fewer runs of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch(seed, rows=5, grad=False):
 
 
 def train(model, x, **kwargs):
-    """Gradients of one step from zero, as a list; the input's first when it has one."""
+    """Gradients of one step from zero, as a list; the input's gradient first if it has one."""
     model.zero_grad()
     x.grad = None
     model(x, **kwargs).square().sum().backward()

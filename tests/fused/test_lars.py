@@ -23,7 +23,7 @@ def adapted(weight, grad, adapt, decay=DECAY):
 
 
 def give_persistent_gradients(params, seed):
-    """New values in gradients that stay the same tensors after the first time."""
+    """Gradients with new values; they stay the same tensors after the first time."""
     if params[0].grad is None:
         return [grad.double() for grad in give_gradients(params, seed=seed)]
     others = parameters([param.shape for param in params])
@@ -189,7 +189,7 @@ def test_a_rate_that_counts_twice_is_said_once(base, warned):
 
 
 def test_a_state_of_gaudis_resource_momentum_continues_after_its_first_step():
-    """There it has no count: a momentum tells that the first step is past."""
+    """That state has no count: a momentum shows that the first step is over."""
     params = parameters()
     base = FusedResourceApplyMomentum(params, LR, MOMENTUM)
     for step in range(2):

@@ -1,4 +1,4 @@
-"""No optimizer, average or clip gives a parameter, gradient or state other memory: checkpoints stay whole."""
+"""No optimizer, average or clip moves a parameter, gradient or state to other memory: checkpoints stay complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small transformer with experts learns the same with fused ops as with their plain forms."""
+"""A small transformer with experts learns equally well with fused ops and with their plain forms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
 
 
 def copying_task(seed):
-    """Sequences that repeat their first half: the second half can be learnt by looking back."""
+    """Sequences that repeat their first half; attention can learn to copy the second half."""
     half = torch.randint(VOCABULARY, (16, TOKENS // 2), generator=torch.Generator().manual_seed(seed))
     return torch.cat([half, half], dim=1)
 

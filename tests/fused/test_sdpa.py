@@ -25,7 +25,7 @@ def tensors(batch, heads, kv_heads, queries, keys, size, dtype=torch.float64, gr
 
 
 def loop_attention(q, k, v, causal):
-    """One query at a time, in Python floats' precision."""
+    """One query at a time, with Python's floats."""
     out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=torch.float64)
     shared = q.size(1) // k.size(1)
     for b in range(q.size(0)):
@@ -171,7 +171,7 @@ def test_fast_softmax_is_accepted_in_bfloat16_and_stays_close_to_the_exact_resul
 
 
 class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
-    """The largest number of elements any operator returned."""
+    """The largest number of elements in a result of any operator."""
 
     largest = 0
 

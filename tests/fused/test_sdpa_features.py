@@ -68,7 +68,7 @@ def test_recomputed_dropout_has_the_same_mask_in_both_passes():
     q, k, _ = qkv(1, 1, 200, 4)
     v = torch.eye(200, dtype=torch.float64)[None, None].requires_grad_()
     out = call((q, k, v), dropout_p=0.3)
-    # With an identity as values the output is the dropped probability matrix, and d(sum)/dv its column sums.
+    # With the identity as values, the output is the probability matrix after dropout, and d(sum)/dv its column sums.
     (grad,) = torch.autograd.grad(out.sum(), v)
     torch.testing.assert_close(grad[0, 0, :, 0], out[0, 0].sum(0))
     assert 0.2 < (out == 0).double().mean().item() < 0.4
@@ -94,7 +94,7 @@ def test_valid_lengths_equal_attention_on_each_sequence_alone(padding, dtype, re
     for index, length in enumerate(lengths.tolist()):
         rows = slice(6 - length, 6) if padding == "left" else slice(0, length)
         alone, _ = attention(*(tensor[index : index + 1, :, rows] for tensor in tensors), None, True)
-        # Narrow products are rounded where the processor likes; the values are about one.
+        # Processors round narrow products differently; the values are about one.
         close = {"rtol": 2e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {}
         torch.testing.assert_close(out[index : index + 1, :, rows], alone, **close)
         assert out[index].count_nonzero() == alone.count_nonzero()

@@ -88,7 +88,7 @@ TOKENS, HIDDEN, FFN, EXPERTS, K = 32, 64, 224, 8, 2
 
 
 def routed_tokens():
-    """Tokens, the experts each goes to, and normalised router weights, as a Mixtral router gives them."""
+    """Tokens, the experts of each, and normalised router weights, as a Mixtral router returns them."""
     scores = torch.softmax(torch.randn(TOKENS, EXPERTS), dim=1)
     weights, table = torch.topk(scores, K, dim=-1)
     weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -96,7 +96,7 @@ def routed_tokens():
 
 
 def expected_mixture(x, table, weights, w1, w2, w3):
-    """All experts on all tokens, then the chosen ones picked out."""
+    """All experts on all tokens; the chosen ones are then selected."""
     everything = torch.stack([(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1)
     picked = everything.gather(1, table[:, :, None].expand(-1, -1, HIDDEN))
     return (picked * weights[:, :, None]).sum(1)
@@ -173,7 +173,7 @@ def test_attention_over_padded_sequences():
     lengths = torch.tensor([100, 120, 80], dtype=torch.int32, device=DEVICE)
     out = FusedSDPA.apply(query, key, value, None, 0.0, True, None, "fast", False, lengths, "right")
     expected = exact_causal(query, key, value)
-    # Padding comes last and attention looks back only, so valid rows do not see it.
+    # Padding is last and attention looks back only, so valid rows do not see it.
     for index, length in enumerate((100, 120, 80)):
         assert close_in_bfloat16(out[index, :, :length], expected[index, :, :length])
 
@@ -209,7 +209,7 @@ class Classifier(nn.Module):
 
 
 class CapturedTraining:
-    """A trainer without a framework: the first batch captures a step on placeholders, others replay it."""
+    """A hand-written training loop: the first batch captures a step on placeholders, others replay it."""
 
     def __init__(self, batch_size):
         self.graph = HPUGraph()
@@ -236,7 +236,7 @@ class CapturedTraining:
 
 
 def labelled_batches(count, batch_size=16):
-    """Batches of a task that can be learnt: the class is the largest of the first four features."""
+    """Batches of a learnable task: the class is the index of the largest of the first four features."""
     for _ in range(count):
         data = torch.randn(batch_size, 8, device=DEVICE)
         yield data, data[:, :4].argmax(1)
@@ -264,7 +264,7 @@ def test_training_with_a_module_cacher_and_a_short_last_batch():
 
 
 def learns(model, batches):
-    """Whether plain SGD brings the loss down by a third over the batches."""
+    """Whether plain SGD reduces the loss by a third over the batches."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     losses = []
     for data, target in batches:

@@ -1,4 +1,4 @@
-"""FSDP2, DTensor and other subclasses of Tensor: stepped as the whole tensors would be."""
+"""FSDP2, DTensor and other subclasses of Tensor: their steps match those of the whole tensors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAKERS = {
 
 
 def network():
-    """Layers of which some do not divide by the number of ranks."""
+    """Layers, some of whose sizes are not divisible by the number of ranks."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1), nn.Tanh(), nn.Linear(1, 3))
 
@@ -61,7 +61,7 @@ def whole(tensor):
 
 
 def run_rank(rank, port, failures):
-    """One of two processes: the sharded model beside the whole one, on the same batches."""
+    """One of two processes: compares the sharded model with the whole one, on the same batches."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -126,7 +126,7 @@ def test_fsdp2_on_two_ranks():
 
 
 class Boxed(torch.Tensor):
-    """A wrapper subclass: no memory of its own, every operator goes through Python."""
+    """A wrapper subclass: it has no memory of its own, and every operator goes through Python."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -149,7 +149,7 @@ class Boxed(torch.Tensor):
 
 
 def boxed(params):
-    """The same parameters as wrappers."""
+    """The same parameters, wrapped."""
     return [nn.Parameter(Boxed(param.detach().clone())) for param in params]
 
 
@@ -179,7 +179,7 @@ def test_the_gradients_of_wrappers_are_clipped():
 
 
 class Demanding(Boxed):
-    """A wrapper whose results all require gradients, which no comparison can."""
+    """A wrapper whose results all require gradients, which a comparison's result cannot."""
 
     @staticmethod
     def __new__(cls, inner):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 ODD_SHAPES = ((3,), (4, 5), (1,), (7, 2, 3), ())
 MANY_SHAPES = ODD_SHAPES * 8
-"""More small tensors than one comparison takes at a time would be slow to test: enough to fill rows."""
+"""More small tensors than one comparison handles would be slow to test; these suffice to fill rows."""
 
 
 def parameters(

@@ -1,4 +1,4 @@
-"""Inputs that once broke a reader, or kept it busy, by target."""
+"""Inputs that once broke or stalled a reader, by target."""
 
 from __future__ import annotations
 

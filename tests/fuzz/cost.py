@@ -16,9 +16,9 @@ from perftool.readers.trace import mend
 _WORK_PER_BYTE = 3 * (mend.MOST_WORK + 40)
 _MEMORY_PER_BYTE = 400
 _FREE_WORK = 8 << 20
-# Modules that are imported on the way count too.
+# Includes modules imported on the way.
 _FREE_MEMORY = 64 << 20
-# Measured: a megabyte may take 20 s, and a gigabyte of memory.
+# Limits above the measurements: 20 s per megabyte, and a gigabyte of memory.
 _SECONDS_PER_BYTE = 20e-6
 _GROWTH_PER_BYTE = 1000
 _TIMES_GOOD, _FREE_S = 5, 1.5
@@ -26,7 +26,7 @@ _FREE_GROWTH = 400 << 20
 
 
 class TooMuchError(AssertionError):
-    """An input cost too much of ``what``."""
+    """An input cost too much ``what`` (time or memory)."""
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ def may_cost(size: int, cpu_s: float, grown: int, good_s: float) -> None:
 
 @contextmanager
 def bounded(size: int, memory: bool = True) -> Iterator[None]:
-    """Raises AssertionError when what is done in here costs more than an input of ``size`` bytes may.
+    """Raises AssertionError when the body costs more than an input of ``size`` bytes may.
 
     ``memory`` counts that of Python's objects too, which takes twice as long.
     """
@@ -72,7 +72,7 @@ def bounded(size: int, memory: bool = True) -> Iterator[None]:
     finally:
         if own:
             tracemalloc.stop()
-    # A packed input is longer once it is unpacked.
+    # A packed input is longer once unpacked.
     most_work = _WORK_PER_BYTE * max(size, longest) + _FREE_WORK
     assert work <= most_work, f"{work:,} bytes looked at for {size:,}"
     assert most - before <= _MEMORY_PER_BYTE * size + _FREE_MEMORY, f"{most - before:,} bytes of memory for {size:,}"

@@ -1,4 +1,4 @@
-"""Shapes that made joins and readers take a time, or a memory, that grows with the square of the input.
+"""Shapes for which joins or readers once took quadratic time or memory.
 
 Each may take ten times the time and four times the memory of a good input of its kind and size, with a floor of 2 s and
 300 MiB.
@@ -27,7 +27,7 @@ _LONG = "y" * 60_000
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds of a whole analysis, and the most memory it had, in bytes."""
+    """CPU seconds of a whole analysis, and its peak memory in bytes."""
 
     cpu_s: float
     peak: int
@@ -40,7 +40,7 @@ FREE = Cost(2.0, 300 << 20)
 
 
 def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
-    """The cost of ``command`` on ``path``; the command is ended after ``most_s`` CPU seconds."""
+    """The cost of ``command`` on ``path``; the command is stopped after ``most_s`` CPU seconds."""
     text = (
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
@@ -56,7 +56,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
 
 
 def may_take(good: Cost) -> Cost:
-    """The most that an input may take whose good sibling takes ``good``."""
+    """The limit for an input whose benign sibling costs ``good``."""
     return Cost(max(FREE.cpu_s, MOST_TIMES * good.cpu_s), max(FREE.peak, MOST_GROWN * good.peak))
 
 
@@ -81,7 +81,7 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches in which a number that others are joined with is one, few, or all different."""
+    """A trace of a few hundred launches in which a number used in joins is one for all, one of a few, or unique."""
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)
 
@@ -123,7 +123,7 @@ def _sends(peers: int, state: str) -> bytes:
 
 
 def with_secrets(count: int) -> bytes:
-    """A trace of 1,000 launches whose metadata have secrets."""
+    """A trace of 1,000 launches whose metadata contains secrets."""
     tokens = {f"X{number}_TOKEN": f"{number:08}{'ab' * (number % 10)}" for number in range(count)}
     events = [kernel("0" * 100, 50 * number, 25) for number in range(1000)]
     return document(events, env=tokens, deviceProperties=[{"id": 0, "name": "A100"}])
@@ -139,7 +139,7 @@ def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int 
 
 
 def _decode(number: int) -> list[Event]:
-    """An iteration as vLLM's high-level profiler on Gaudi writes it."""
+    """An iteration as written by vLLM's high-level profiler on Gaudi."""
     at = 10 * number + 10
     return [x("decode", at, 8, ""), x("model_forward_bs4_seq1_ctx10_graphsT", at + 1, 5, "")]
 
@@ -149,7 +149,7 @@ def _frame(name: str, at: float, dur: float, tid: int) -> Event:
 
 
 def _save(number: int, dur: float) -> list[Event]:
-    """A checkpoint on a thread of its own, and the profiler's work in every other stretch."""
+    """A checkpoint on its own thread, and the profiler's work in every other stretch."""
     return [
         _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
         _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
@@ -157,7 +157,7 @@ def _save(number: int, dur: float) -> list[Event]:
 
 
 def _module(number: int) -> list[Event]:
-    """One of 31 modules in each other; all have names of their own."""
+    """One of 31 nested modules, each with its own name."""
     outer, depth = divmod(number, 31)
     return [_frame(f"nn.Module: {'a' * 90}{number}", 155 * outer + depth / 10, 154 - depth / 5, 1)]
 
@@ -186,7 +186,7 @@ def _block(address: int, at: float, dur: float) -> list[Event]:
 
 
 def _in_one(op: str, frame: str, made: Callable[[int], list[Event]], others: int) -> bytes:
-    """What is ``made`` for each of 20,000 numbers inside one op and one function, with other long names."""
+    """``made`` for each of 20,000 numbers inside one op and one function, with different long names."""
     around = [x(op, 1, 399_998), _frame(frame, 0, 400_000, 1), *_steps(5, 400_000)]
     long = [x(f"{number}{_LONG}", 400_100 + number, 0.5) for number in range(others)]
     events = [*around, *long, *(one for number in range(20_000) for one in made(number))]
@@ -261,7 +261,7 @@ def _nodes(blanks: int) -> bytes:
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
-# By the name of the file that it is: what is good, and what is not.
+# By name of the file: a benign and a hostile version.
 SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
     "steps that overlap": (

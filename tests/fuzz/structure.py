@@ -41,7 +41,7 @@ _LONGEST_CSV = 1 << 16
 
 
 def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """An array of events as lines, some of them twice."""
+    """An array of events, one per line, some of them twice."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> byte
 
 
 def structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Another value somewhere in a JSON or TOML document, or a key gone; other text stays as it is."""
+    """Changes a value of a JSON or TOML document, or drops a key; leaves other text as it is."""
     document: object
     try:
         document, write = json.loads(data), json.dumps
@@ -97,7 +97,7 @@ def _changed(random: Random, value: object) -> object:
 
 
 def numbers(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Some numbers, of whatever format this is, at the ends of ranges, or that of another place."""
+    """Replaces some numbers, in any format, by limits of ranges or by other numbers of the file."""
     found = list(_NUMBER.finditer(data))
     for match in sorted(random.sample(found, min(len(found), random.randint(1, 5))), key=lambda m: -m.start()):
         other = random.choice(found)[0] if random.random() < 0.3 else random.choice(_NUMBERS)
@@ -106,7 +106,7 @@ def numbers(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def cells(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Columns of a CSV file in another order, gone or twice, and cells of other rows."""
+    """Reorders, drops or repeats columns of a CSV file, and mixes cells of rows."""
     rows = list(csv.reader(io.StringIO(data[:_LONGEST_CSV].decode("utf-8", "replace").replace("\0", ""), newline="")))
     if not rows or len(rows[0]) < 2:
         return data
@@ -122,7 +122,7 @@ def cells(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def parts(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """A list of a JSON document many times as long, or a value very deep inside of others."""
+    """Repeats a list of a JSON document many times, or nests a value very deep."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def parts(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _deepened(random: Random, data: bytes, depth: int) -> bytes:
-    """Some value of ``data`` inside of ``depth`` lists or objects."""
+    """Nests some value of ``data`` in lists or objects, ``depth`` deep."""
     found = list(re.finditer(rb'(?<=:)\s*("[^"\\]*"|-?\d+)', data))
     if not found:
         return data
@@ -150,7 +150,7 @@ def _deepened(random: Random, data: bytes, depth: int) -> bytes:
 
 
 def words(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Words and signs of a text (SQL, a log) swapped, gone, many times over, or from another one."""
+    """Swaps, drops or repeats words and signs of a text (SQL, a log), or takes some from another text."""
     found = list(_WORD.finditer(data))
     if len(found) < 3:
         return data

@@ -1,4 +1,4 @@
-"""All readers of user data: for any bytes, they may raise only PerfToolError."""
+"""All readers of user data: whatever the bytes, they may only raise PerfToolError."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Target:
     make: Callable[[Random], bytes] | None = None
 
     def input(self, number: int) -> bytes:
-        """The input with this number, always the same."""
+        """The input with this number; always the same one."""
         random = Random(number)
         return self.make(random) if self.make else mutated(random, self.seeds)
 
 
 def attempt(target: Target, data: bytes, memory: bool = True) -> None:
-    """Run ``target`` on ``data``; raises whatever it raises but PerfToolError, and when it costs too much."""
+    """Run ``target`` on ``data``; raises any error but PerfToolError, also when it costs too much."""
     with (
         tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder,
         bounded(len(data), memory),
@@ -160,7 +160,7 @@ def _trace(data: bytes, folder: Path) -> None:
 
 
 def _copy(data: bytes, folder: Path) -> None:
-    """What is read from an annotated copy is what was read from the original."""
+    """Reading an annotated copy gives the same as reading the original."""
     path, again, spool = folder / "trace.json", folder / "copy.json", folder / "spool"
     path.write_bytes(data)
     spool.mkdir()
@@ -170,9 +170,9 @@ def _copy(data: bytes, folder: Path) -> None:
         file.writelines(splice(load(str(path))[0], [ours], spool))
     assert b"habana_perf_tool" in again.read_bytes()
     after = read_path(str(again))
-    # Two ways of loading spell the same number differently where a text belongs, so only times are compared.
+    # The two loaders spell numbers differently where a text belongs, so only times are compared.
     assert after.times == before.times
-    # Metadata that holds a whole trace of its own is kept, and told of again.
+    # Metadata that contains a whole trace is kept, and reported again.
     assert after.status == "ok" or again.read_bytes().count(b'"traceEvents"') > 1
 
 
@@ -265,7 +265,7 @@ def _cases(data: bytes, folder: Path) -> None:
 def _open_store() -> TraceStore:
     """One store for all queries."""
     store = TraceStore()
-    # DuckDB complains about what is still open when Python ends.
+    # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_open_store.cache_clear)
     atexit.register(store.close)
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shapes import FREE, SHAPES, Cost, cost_of, may_take, with_secrets
 from targets import TARGETS, attempt
 
-# Those that run every rule or check a pack take long.
+# Targets that run every rule or check a pack are slow.
 EXAMPLES = {"analysis": 3, "shapes": 2, "rule": 5, "cases": 5, "csv": 10}
 
 
@@ -49,7 +49,7 @@ def test_no_shape_costs_many_times_what_a_good_input_does(name: str, tmp_path: P
         return cost_of(tmp_path / file)
 
     took = cost(hostile)
-    # What any input may cost needs no comparison with a good one.
+    # The absolute limit needs no comparison with a benign input.
     most = FREE if took.within(FREE) else may_take(cost(good))
     assert took.within(most), (took, most)
 

@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cost import TooMuchError, may_cost
 from targets import TARGETS, Target, attempt
 
-# Beyond this a process ends, as it would on a small machine.
+# The process ends beyond this limit, as it would on a small machine.
 _MOST_MEMORY = 6 << 30
 
 
 def main(name: str, number: int, seconds: float) -> None:
-    # What is printed on the way does not get between the answers.
+    # Other output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
@@ -35,7 +35,7 @@ def main(name: str, number: int, seconds: float) -> None:
 
 
 def answer_to(target: Target, number: int, good_s: float) -> dict:
-    """What the input ``number`` cost, and how it failed if it did; good inputs take ``good_s``."""
+    """The cost of the input ``number``, and its failure if any; benign inputs take ``good_s``."""
     data = target.input(number)
     try:
         cpu_s, grown = cpu_of(target, data)
@@ -50,14 +50,14 @@ def answer_to(target: Target, number: int, good_s: float) -> dict:
 
 
 def cpu_of(target: Target, data: bytes) -> tuple[float, int]:
-    """Seconds of CPU, and bytes by which the process grew at its largest, for one input."""
+    """CPU seconds for one input, and the peak growth of the process in bytes."""
     before, begun = forget_peak(), time.process_time()
     attempt(target, data, memory=False)
     return time.process_time() - begun, max(0, peak() - before)
 
 
 def forget_peak() -> int:
-    """Let the system measure the peak of memory anew; returns what is in use now, in bytes."""
+    """Reset the system's record of peak memory; returns the memory in use now, in bytes."""
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")
     return peak()

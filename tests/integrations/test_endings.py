@@ -26,7 +26,7 @@ watched = endings.Endings(save)
 watched.watch()
 
 def stuck():
-    # Locked twice: native code that no signal interrupts.
+    # Locking twice blocks in native code, which no signal interrupts.
     mutex = ctypes.create_string_buffer(64)
     for _ in range(2):
         ctypes.CDLL(None).pthread_mutex_lock(mutex)
@@ -35,7 +35,7 @@ TERM = "os.kill(os.getpid(), signal.SIGTERM)"
 
 
 def ended(folder: Path, saving: str, then: str) -> tuple[int, bool]:
-    """Exit code of a process that is watched, and whether it saved."""
+    """Exit code of a watched process, and whether it saved."""
     place = folder / "saved"
     command = [sys.executable, "-c", BEGIN.format(saving=saving) + then, str(place)]
     return subprocess.run(command, timeout=60, check=False).returncode, place.exists()
@@ -54,7 +54,7 @@ def test_a_profiler_that_works_for_long_is_waited_for(tmp_path: Path) -> None:
     then = f"""
 threading.Timer(0.1, lambda: {TERM}).start()
 with watched.undisturbed():
-    # For two seconds in native code that no signal interrupts.
+    # Two seconds in native code, which no signal interrupts.
     mutex = ctypes.create_string_buffer(64)
     until = (ctypes.c_long * 2)(int(time.time()) + 2, 0)
     for _ in range(2):

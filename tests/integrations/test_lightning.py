@@ -20,7 +20,7 @@ from perftool.integrations import process  # noqa: E402
 
 @pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
 def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package, as if it were the only one that the script imports."""
+    """The package, as if the script imported only this one."""
     found = pytest.importorskip(request.param)
     monkeypatch.setattr(ours, "_HOMES", (f"{request.param}.profilers",))
     return found
@@ -96,7 +96,7 @@ def test_each_rank_has_a_file(package: Any, tmp_path: Path, monkeypatch: pytest.
     for rank in (0, 1):
         profiler = ours.HPUProfiler(dirpath=tmp_path / "logs", filename="perf-logs", report=False)
         with monkeypatch.context() as patch:
-            # Not by RANK: a Trainer that sees it waits for the other rank.
+            # RANK will not do: a Trainer that sees it waits for the other rank.
             patch.setattr(process, "rank_here", lambda rank=rank: rank)
             fit(package, tmp_path, profiler)
         traces += profiler.traces

@@ -31,7 +31,7 @@ kind = sys.argv[1]
 number = 0
 
 def step_is_over(save):
-    # Once a step: writes checkpoints and logs, and makes the trouble.
+    # Once a step: write checkpoints and logs, then cause the trouble.
     global number
     number += 1
     logging.info("step %d", number)
@@ -62,7 +62,7 @@ def trouble(kind):
     if kind == "fork":
         if (child := os.fork()) == 0:
             torch.ones(4) + 1
-            # A child with a process group of gloo hangs in its destructor, recorded or not.
+            # A child with a gloo process group hangs in its destructor, recorded or not.
             os._exit(0) if torch.distributed.is_initialized() else sys.exit(0)
         os.waitpid(child, 0)
     if kind == "fork-exec":
@@ -186,7 +186,7 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 
 def hear_every_signal() -> None:
-    """A shell that starts these tests in the background, or nohup, has them ignore some signals, and children too."""
+    """nohup, or a shell that runs the tests in the background, makes them and their children ignore some signals."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -226,7 +226,7 @@ def test_a_recording_is_left(tmp_path: Path, script: str, ending: str) -> None:
         steps = [len(perftool.analyze(path).steps) for path in found]
 
     assert len(found) == (2 if script == "torchrun" else 1), (found, done.stderr[-3000:])
-    # A file that may not be longer holds the beginning of the recording.
+    # When the file size is limited, the file holds the begin of the recording.
     assert min(steps) >= 1, done.stderr[-3000:]
     assert "Traceback" not in done.stderr or "crash" in ending or ending == "SIGINT" or script == "torchrun"
     if ending in ("none", "fork", "find", "workers", "full", "fork-exec"):

@@ -26,7 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
-        # Long beside the step that only begins when the loop ends.
+        # Long compared with the step that begins as the loop ends.
         torch.ones(512, 512) @ torch.ones(512, 512)
         if recording:
             recording.step()

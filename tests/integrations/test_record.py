@@ -87,7 +87,7 @@ def recorded(folder: Path) -> list[str]:
 
 
 def linted(path: Path, plan: LintPlan) -> Any:
-    """What lint says of ``path``, as SARIF."""
+    """The output of lint for ``path``, as SARIF."""
     with analysed(find_inputs([str(path)]), plan.rules) as opened:
         return json.loads(render_sarif(lint_run(opened, plan)))
 
@@ -114,7 +114,7 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
 
 
 def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> None:
-    # The seventh step waits for the word about it, which a pipe of the test passes on.
+    # The seventh step waits until the test writes to a pipe.
     wait = "number == 6 and sys.stdin.readline()"
     (tmp_path / "script.py").write_text(TRAIN.format(body=wait))
     command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", sys.executable, "script.py"]
@@ -123,7 +123,7 @@ def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> N
         assert program.stderr
         said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
         after = program.communicate("go on\n")[1]
-    # The one step before the profiler starts is no usual one.
+    # The only step before the profiler starts is not a usual one.
     begin = "habana_perf_tool: recording 5 steps now: recording takes about "
     assert re.match(rf"{begin}[^;]+, then stopping the profiler and saving takes about ", said)
     assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s\n", after)
@@ -195,7 +195,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_training.py"
 
 
 def test_findings_name_the_lines_that_cause_them(tmp_path: Path) -> None:
-    """The wait for a loader, slow Python and an unfused optimizer; reading a scalar costs nothing on the CPU."""
+    """The wait for a loader, slow Python and an unfused optimizer; reading a scalar is free on the CPU."""
     done = run(tmp_path, EXAMPLE.read_text())
     assert done.returncode == 0
     [trace] = (tmp_path / "perftool_record").glob("*/*")
@@ -355,7 +355,7 @@ def test_a_program_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
 def test_a_signal_reaches_the_program(tmp_path: Path, name: str) -> None:
-    """Also one that is sent to ``record`` alone; without a handler it ends both, and no orphan stays."""
+    """Also a signal to ``record`` alone; without a handler it ends both, and no orphan stays."""
     (tmp_path / "script.py").write_text(
         "import signal, sys, time\n"
         f"signal.signal(signal.{name}, lambda *_: sys.exit(9))\n"
@@ -441,7 +441,7 @@ def in_thread(work, *arguments):
     thread = threading.Thread(target=work, args=arguments)
     thread.start(); thread.join()
 """
-# What the program does, its exit code, and the steps of the recording that is left.
+# The program's action, its exit code, and the number of recorded steps that survive.
 MOVES = {
     "main, then another": ("train(5); in_thread(train, 10); sys.exit(11)", 11, 2),
     "main, then another that ends the program": ("train(5); in_thread(os._exit, 7)", 7, None),

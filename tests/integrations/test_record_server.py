@@ -31,7 +31,7 @@ DRIPS = b"# a page\n" * 200
 
 
 class _Asked(ThreadingHTTPServer):
-    """Answers each path with what ``answers`` holds for it; keeps what was asked."""
+    """Answers each path with its entry of ``answers``; keeps the requests."""
 
     answers: dict[str, tuple[int, bytes]]
     asked: list[str]
@@ -213,7 +213,7 @@ def test_a_server_that_sends_byte_by_byte_or_too_much_is_left(monkeypatch: pytes
 def test_a_host_of_several_addresses_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_SHORT_S", 0.3)
     with _serving(metrics=(200, DRIPS)) as server, socket.create_server(("127.0.0.2", 0), backlog=0) as silent:
-        # Whoever connects to a socket whose queue is full waits.
+        # A client of a socket with a full queue waits.
         queue = [socket.socket() for _ in range(4)]
         for one in queue:
             one.setblocking(False)

@@ -1,4 +1,4 @@
-"""The recording reaches the disk first; if an addition fails, only that addition is lost."""
+"""The recording is saved first; if an addition fails, only that addition is lost."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_of_a_trace_that_fits_nowhere_the_beginning_is_kept(tmp_path: Path) -> N
 
 
 class Garbled:
-    """A frame of code that is gone: PyTorch shows whatever is in its memory now."""
+    """The frame's code is gone, so PyTorch shows whatever is in its memory now."""
 
     line_number = 5
 

@@ -1,4 +1,4 @@
-"""The device behind a name in a trace; and every figure states its source."""
+"""Which device a name in a trace means; and every figure states its source."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GIB = 1024**3
         ("AMD Instinct MI300X", None, "AMD Instinct MI300X"),
         ("Tesla T4", 15_109 * 1024**2, "Tesla T4"),
         ("GAUDI2", None, "GAUDI2"),
-        # Spellings that several devices share, or that say nothing.
+        # Spellings that several devices share, or that identify none.
         ("NVIDIA H100", 85_018_279_936, None),
         ("NVIDIA A100-PG509-200", 42_297_524_224, "NVIDIA A100-PG509-200"),
-        # The name that a driver without the table of products gives.
+        # The name from a driver without the table of products.
         ("AMD Radeon Graphics", 64 * GIB, None),
         ("AMD Radeon Graphics", 68_702_699_520, None),
         ("NVIDIA A10G", 24 * GIB, None),

@@ -1,4 +1,4 @@
-"""The one list of the summary's numbers."""
+"""The one list of the summary's metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_every_number_that_the_summary_computes_is_listed_and_every_listed_one_i
     named = {
         word for word in WORDS.findall(sql) if word in metric_names() or word.endswith(("_ratio", "_ms", "_bytes"))
     }
-    # Servers call the time in the queue so; the summary says queue_time_ms.
+    # Servers use this name for the time in the queue; the summary says queue_time_ms.
     assert named - {"queue_ms"} == set(metric_names())
 
 

@@ -1,4 +1,4 @@
-"""What devices attain, and what the names of kernels say."""
+"""Attainable shares of devices, and the meaning of kernel names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run calls its steps."""
+"""The word that a run uses for its steps."""
 
 from __future__ import annotations
 

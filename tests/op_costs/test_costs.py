@@ -39,7 +39,7 @@ class Many:
 
 
 def cost(name: str, *arguments: Any, element_bytes: int | None = None) -> Cost | None:
-    """The cost of a call of an op of ATen, or of one whose name says whose it is."""
+    """The cost of a call of an ATen op, or of one whose name includes its namespace."""
     name = name if "::" in name or name.startswith("triton") else f"aten::{name}"
     return cost_of(name, *record(*arguments), element_bytes)
 
@@ -110,7 +110,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
     assert gradients is not None
     assert once.flops == forward.get_total_flops()
     assert once.bytes == 4 * (x.numel() + weight.numel() + y.numel())
-    # PyTorch's counter takes the gradient of a grouped filter for that of a whole one.
+    # PyTorch's counter treats the gradient of a grouped filter like that of a whole one.
     assert gradients.flops == (backward.get_total_flops() if groups == 1 else 2 * once.flops)
 
 
@@ -118,7 +118,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
 def test_attention_without_a_mask_takes_its_products(heads: int) -> None:
     queries, keys = (BF16, 4, 8, 128, 64), (BF16, 4, heads, 256, 64)
     found = cost("_scaled_dot_product_flash_attention", queries, keys, keys, 0.0, False, False)
-    # Shared heads are read once, but every head of the queries works with them.
+    # Shared heads are read once, but work with every query head.
     assert found == Cost(4 * 4 * 8 * 128 * 256 * 64, 2 * 2 * 4 * 64 * (8 * 128 + heads * 256), "matrix", "bf16")
 
 
@@ -148,7 +148,7 @@ def test_a_layer_of_an_rnn_multiplies_input_and_state_in_each_time_step() -> Non
     assert back == Cost(2 * once.flops, 2 * once.bytes, "matrix", "fp32")
 
 
-# The name by which PyTorch's signature knows the argument that a layout points at.
+# The argument that a layout points at, by its name in PyTorch's signature.
 ARGUMENTS = {
     "causal": {"is_causal", "custom_mask_type"},
     "bias": {"bias", "attn_bias"}, "term": {"z"}, "packed": {"cum_seq_q", "cu_seqlens_q"},
@@ -167,7 +167,7 @@ def test_layouts_follow_the_signatures_of_pytorch(name: str, layout: object) -> 
 
 
 def test_every_model_is_of_an_op_that_exists() -> None:
-    # Names with "_" come in pairs, and not every op writes in place; PyTorch 1.11 gave up the parts of a gradient.
+    # Names with "_" come in pairs, and not every such op writes in place; PyTorch 1.11 dropped the gradient's parts.
     here = [name for name in MODELS if name.startswith("aten::") and "_convolution_backward_" not in name]
     missing = [name for name in here if not hasattr(torch.ops.aten, name.removeprefix("aten::").removesuffix("_"))]
     assert [name for name in missing if not hasattr(torch.ops.aten, name.removeprefix("aten::"))] == ["aten::_cat"]
@@ -200,7 +200,7 @@ def test_what_no_model_covers_has_no_cost(name: str, dims: str | None, types: st
 
 
 def test_every_model_takes_any_record() -> None:
-    """Empty tensors, missing ones, lists and odd scalars give a cost or none, never an error."""
+    """Empty or missing tensors, lists and odd scalars give a cost or None, never an error."""
     shapes: tuple[list[Any], ...] = ([], [0], [0, 4], [2, 3], [2, 0, 4], [1, 2, 3, 4], [[2], [0, 4]], [[]])
     for kind in ("float", "TensorList"):
         for dims in shapes:
@@ -234,7 +234,7 @@ PARAMETERS = Many([100, 10], [10])
         ("_foreach_copy_", [PARAMETERS, PARAMETERS, False], 0, 4 * 2 * 1010),
         ("_foreach_addcdiv_", [PARAMETERS, PARAMETERS, PARAMETERS, 1], 3030, 4 * 4 * 1010),
         ("_foreach_norm", [PARAMETERS, 2], 2020, 4 * 1010),
-        # Parameter and two moments read and written, the gradient read.
+        # The parameter and two moments are read and written, the gradient is read.
         ("_fused_adamw_", [PARAMETERS] * 4 + [None], 15 * 1010, 4 * 7 * 1010),
         ("_fused_sgd_", [PARAMETERS, PARAMETERS], 6 * 1010, 4 * 3 * 1010),
         ("max_pool2d_with_indices", [(FLOAT, 2, 3, 8, 8), [3, 3], [2, 2], [1, 1], [1, 1], False],
@@ -285,7 +285,7 @@ def test_a_transposed_convolution_works_from_its_input() -> None:
     assert found is not None
     assert found.flops == 2 * x.numel() * weight[0].numel()
     assert found.bytes == 4 * (x.numel() + weight.numel() + y.numel())
-    # PyTorch's counter takes a grouped filter for a whole one.
+    # PyTorch's counter treats a grouped filter like a whole one.
     assert counter.get_total_flops() in (found.flops, found.flops // 2, 2 * found.flops)
 
 

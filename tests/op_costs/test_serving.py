@@ -36,7 +36,7 @@ def test_a_mixture_whose_weights_only_its_grids_tell() -> None:
     assert found is not None
     # Four experts for each token: 3,552 rows of 3072 x 1024 and 512 x 3072.
     assert found.flops == 2 * 888 * 4 * 3072 * (1024 + 512)
-    # Each weight has 4 bit and an eighth of a byte for each 4 of its scale; all experts are reached.
+    # A weight has 4 bits, plus an eighth of a byte for its share of the scale; all experts are reached.
     weights = 128 * 3072 * 1536 * 4.25 / 8
     assert found.bytes == pytest.approx(weights + 2 * 2 * 888 * 3072, rel=1e-6)
     assert (found.unit, found.dtype) == ("matrix", "fp8")
@@ -54,7 +54,7 @@ def test_a_mixture_whose_weights_only_its_grids_tell() -> None:
     "grids",
     [
         [], GRIDS[:2], [{**GRIDS[0], "grid": None}, GRIDS[2]],
-        # No number of experts for each token makes so many tiles; the result has another size.
+        # No number of experts per token gives that many tiles; the result has another size.
         [{**GRIDS[0], "grid": [24, 340, 1]}, {**GRIDS[2], "grid": [8, 340, 1]}],
         [{**GRIDS[0], "grid": [20, 342, 1]}, GRIDS[2]],
     ],
@@ -66,7 +66,7 @@ def test_a_mixture_that_its_grids_do_not_explain(grids: list[Any]) -> None:
 def test_a_mixture_with_its_weights_reads_the_experts_that_are_reached() -> None:
     given = ((BF16, 2, 64), (BF16, 8, 96, 64), (BF16, 8, 64, 48), ("float", 2, 2), (INT, 2, 2))
     found = cost("vllm::inplace_fused_experts", *given)
-    # 2 of 8 experts for each of 2 tokens: 8 (1 - (3/4)^2) = 3.5 of them are reached.
+    # 2 of 8 experts for each of 2 tokens reach 8 (1 - (3/4)^2) = 3.5 experts.
     assert found == Cost(2 * 2 * 2 * 64 * (96 + 48), 2 * 2 * 2 * 64 + round(3.5 * 2 * 64 * (96 + 48)), "matrix", "bf16")
     packed = cost("aiter::fused_moe_", given[0], ("unsigned char", 8, 96, 32), ("unsigned char", 8, 64, 24), *given[3:])
     assert packed is not None
@@ -80,7 +80,7 @@ def test_attention_over_a_cache_has_the_lengths_of_the_annotation_around_it() ->
     # As recorded on a B200: one prompt of 888 tokens.
     found = cost("vllm::unified_attention_with_output", *QKV, around="execute_context_1(888_788544)_generation_0(0)")
     assert found == Cost(4 * 8 * 64 * 888 * 888 // 2, 888 * 8 * 64 * 3 + 2 * 888 * 64, "matrix", "fp8")
-    # As recorded on an MI300X: 32 requests that decode, with 55,086 keys; made: 64 heads that share 8.
+    # 32 decoding requests with 55,086 keys, as recorded on an MI300X; the 64 heads that share 8 are invented.
     decode = ((BF16, 32, 64, 64), (BF16, 32, 8, 64), (BF16, 32, 8, 64))
     around = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
     found = cost("vllm::unified_attention", *decode, around=around)

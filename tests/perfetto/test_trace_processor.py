@@ -17,7 +17,7 @@ TRACES = (
 )  # fmt: skip
 
 OURS = "SELECT upid FROM process WHERE name GLOB 'perftool (rank*'"
-# Every slice but ours, and what Perfetto says about the file.
+# Every slice except ours, and Perfetto's statistics about the file.
 RECORDED = f"""
 SELECT s.name, s.ts, s.dur, s.depth, extract_arg(s.arg_set_id, 'args.Ev Idx')
 FROM slice AS s LEFT JOIN thread_track AS t ON t.id = s.track_id LEFT JOIN thread USING (utid)
@@ -82,7 +82,7 @@ def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
     )  # fmt: skip
     assert (example[0], example[2:]) == ("GAP102 dataloader-wait", ("1010000", "700000", "0", ours))
     assert {row[0] for row in idle} == {"idle time by cause"}
-    # All of the window but the two stretches in which the device works.
+    # The whole window except the two stretches in which the device works.
     assert sum(int(str(row[3])) for row in idle) == 2_000_000 - 2 * 200_000
     assert counters == [
         *(("device busy", ts, value) for ts, value in (("0", 0), ("760000", 1), ("960000", 0), ("1760000", 1),
@@ -92,14 +92,14 @@ def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
 
 
 def unchanged(original: Path | str, copy: Path) -> Rows:
-    """Holds that ``copy`` shows the recording as ``original`` does; returns our lanes."""
+    """Asserts that ``copy`` shows the recording as ``original`` does; returns our lanes."""
     before = query(original, RECORDED, PROBLEMS, FLOWS)
     *after, lanes, counters, arrows = query(copy, RECORDED, PROBLEMS, FLOWS, LANES, COUNTERS, ARROWS)
     assert after == before
     assert len(before[0]) > 10
     assert all(row[5] == "habana_perf_tool" for row in lanes)
     assert {str(row[0]) for row in counters} <= COUNTER_NAMES
-    # The critical path of the Gaudi goes from the host to the device and back, again and again.
+    # The critical path of the Gaudi alternates between host and device.
     assert len(arrows) > 100 or "gaudi" not in str(original)
     return lanes
 
@@ -131,7 +131,7 @@ def test_a_damaged_trace_opens(cut: int, tmp_path: Path, annotated) -> None:
     assert len(lanes) > 2
 
 
-# What the processes of one rank show, wherever they are in time.
+# The contents of the processes of one rank, whatever their times.
 SHOWN = """
 SELECT s.name, s.dur, s.depth, count(*) FROM slice AS s JOIN thread_track AS t ON t.id = s.track_id
 JOIN thread USING (utid) JOIN process AS p USING (upid) WHERE p.name {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3

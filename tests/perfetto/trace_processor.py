@@ -29,7 +29,7 @@ needs_trace_processor = pytest.mark.skipif(not (FOLDER and NODE), reason="needs 
 
 
 def query(trace: Path | str, *sql: str) -> list[Rows]:
-    """The rows of each SELECT over the trace; integers come as text."""
+    """The rows of each SELECT over the trace; integers are returned as text."""
     driver = Path(__file__).with_suffix(".mjs")
     command = [str(NODE), str(driver), str(FOLDER), str(trace), *sql]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -25,7 +25,7 @@ def test_no_more_is_made_than_the_most_and_one() -> None:
 
     with Ahead(source(), 2) as items:
         assert next(items) == 0
-    # One was taken, two wait, and one is in the hand of the thread, which leaving lets go on by one at most.
+    # One item was taken, two wait, and the thread holds one; leaving lets it read at most one more.
     assert len(made) <= 6
 
 

@@ -47,7 +47,7 @@ def in_object(events: str, before: dict[str, object] = HEAD, after: dict[str, ob
 
 
 def head_on_lines(event: Event, *lines: tuple[str, ...]) -> str:
-    """An event as Kineto writes it: the keys of each of ``lines`` together, then args."""
+    """An event as Kineto writes it: the keys of each of ``lines`` on a line of their own, then args."""
     pieces = [", ".join(f"{dump(key)}: {dump(event[key])}" for key in line if key in event) for line in lines]
     if "args" in event:
         members = ",\n      ".join(f"{dump(key)}: {dump(value)}" for key, value in event["args"].items())
@@ -110,7 +110,7 @@ def test_layouts_of_an_array(layout: str) -> None:
 
 
 def members(data: bytes) -> bytes:
-    """gzip as several members, as ``cat a.gz b.gz`` makes it."""
+    """gzip with several members, as from ``cat a.gz b.gz``."""
     return b"".join(gzip.compress(data[at : at + 300]) for at in range(0, len(data), 300))
 
 

@@ -22,7 +22,7 @@ def test_sources_of_one_run_are_not_added() -> None:
 
 
 def test_source_that_saw_more_wins() -> None:
-    # In eager mode the metrics count nothing.
+    # In eager mode the metrics count no compilations.
     assert chosen_compilations([of(CompilationRecord("metrics", count=1)), of(*CACHE)]) == CACHE
 
 

@@ -1,4 +1,4 @@
-"""Wherever the text is cut into blocks, the events stay the same."""
+"""The events are the same wherever the text is cut into blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged traces: what is kept, what is reported about the rest, and that only InputError is raised."""
+"""Damaged traces: what survives, what is reported about the rest, and that only InputError is raised."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DROPPED = [("dropped events", 1, SECOND)]
 GARBAGE = [("dropped events", 1, SECOND - 1)]
 CUT = ("cut off", 1, None)
 
-# What stands between two good events -> the names read, and what is said.
+# The text between two good events -> the names read, and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
     "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
     "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),
@@ -90,7 +90,7 @@ WHOLE = HEAD + A + b"," + B + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}'
 TAIL_LOST = [("text after the events", 1, None)]
 HEAD_LOST = [("damaged metadata", 1, None)]
 
-# A whole file -> the names read, what is said, the status.
+# A whole file -> the names read, the message, the status.
 DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]], str]] = {
     "cut in an event": (WHOLE[: SECOND + 20], ["a"], [CUT, ("dropped events", 1, SECOND)], "truncated"),
     "cut in the first event": (WHOLE[:20], [], [CUT, ("dropped events", 1, len(HEAD))], "truncated"),
@@ -215,7 +215,7 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """How many events lie wholly in ``cut``, and whether their array is closed, by walking through it."""
+    """The number of events that lie entirely in ``cut``, and whether their array is closed, by walking it."""
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:

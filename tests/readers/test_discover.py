@@ -1,4 +1,4 @@
-"""Paths of the command line become the files to read."""
+"""From paths on the command line to the files to read."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_left_out_of_a_folder(folder: Path) -> None:
 def test_entries_of_a_folder_that_are_no_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": []}')
     (tmp_path / "folder.json").mkdir()
-    # A file of the system says it is empty, and may never end.
+    # A system file may report a size of 0 and never end.
     (tmp_path / "empty").touch()
     for name, target in {"a.json": "empty", "a.env": "empty", "b.json": "/dev/zero", "c.json": "c.json"}.items():
         os.symlink(target, tmp_path / name)
@@ -143,7 +143,7 @@ EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
 )
 @pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
 def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:
-    """A gate would pass what it has not read."""
+    """Otherwise a gate would pass unread input."""
     (tmp_path / beside).write_text(f'{{"traceEvents": [{EVENT}]}}')
     (tmp_path / name).write_text(text)
     (tmp_path / "state.json").write_text('{"epoch": 3}')

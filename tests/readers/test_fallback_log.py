@@ -1,4 +1,4 @@
-"""Fallback tables in all formats, call lines, and everything that mixes or repeats them."""
+"""Fallback tables in all formats, call lines, and logs that mix or repeat them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_same_process_printed_twice_counts_once() -> None:
 def test_same_rank_printed_twice_counts_once() -> None:
     table = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
     assert counts(table + table, rank=2) == [(2, "aten::digamma", 3)]
-    # Without a rank these may be two processes.
+    # Without ranks these may be two processes.
     assert counts(table + table) == [(None, "aten::digamma", 3), (None, "aten::digamma", 3)]
 
 

@@ -25,7 +25,7 @@ def test_one_that_is_written_again_is_given_again_and_one_that_only_comes_back_i
     watched = Watched()
     looks: list[list[FileState]] = [[state("a")], [state("a")], [], [state("a")], [state("a")]]
     assert [watched.finished(look) for look in looks] == [[], [state("a")], [], [], []]
-    # Another one was renamed over it.
+    # Another file was renamed over it.
     assert [watched.finished([state("a", 10, 7)]) for _ in range(3)] == [[], [state("a", 10, 7)], []]
 
 

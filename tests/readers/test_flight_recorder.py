@@ -1,4 +1,4 @@
-"""Dumps of the flight recorder: what is read, and what is never loaded."""
+"""Flight recorder dumps: what is read, and what is never loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perftool.readers.sniff import UNKNOWN, sniff
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:
-    """As torch 2.13 writes it."""
+    """As torch 2.13 writes them."""
     return {
         "frames": [{"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
                    {"name": "step", "filename": "/home/me/train.py", "line": 31}],
@@ -77,11 +77,11 @@ class _Harm:
         (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than it has room for"),
         (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 deep"),
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
-        # Each tuple holds the last one twice: a walk through all of it would end after 2**60 values.
+        # Each tuple holds the previous one twice: a walk through all of it would take 2**60 steps.
         (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
-        # As a key of a dict such a tuple is walked through by Python itself, which no signal stops.
+        # Python walks such a tuple itself when it is a dict key, and no signal stops that.
         (b"\x80\x02})\x85Ns.", "keys that are no text"),
-        # Numbers can be chosen so that all have one hash: a dict of n of them takes n * n comparisons.
+        # Numbers can be chosen to share one hash: a dict of n of them takes n * n comparisons.
         (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are no text"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
@@ -138,7 +138,7 @@ def test_many_groups_with_many_members_have_an_end(tmp_path: Path, monkeypatch: 
 
 
 def test_a_trace_of_a_large_cluster_is_no_dump(tmp_path: Path) -> None:
-    """Its list of process groups, with the same words as in a dump, is longer than the first block that is read."""
+    """Its list of process groups, in the same words as in a dump, exceeds the first block that is read."""
     groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
     events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]
     info = {"rank": 5, "world_size": 64, "pg_config": groups}
@@ -198,7 +198,7 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
 
 
 def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -> None:
-    # Rank 3 called nothing more. Rank 2 waits for it in its tp group, and so has not come to dp0, where rank 0 waits.
+    # Rank 3 made no further call. Rank 2 waits for it in its tp group, so it has not reached dp0, where rank 0 waits.
     called = {0: {"tp0": 5, "dp0": 3}, 1: {"tp0": 5, "dp1": 3}, 2: {"tp1": 5, "dp0": 2}, 3: {"tp1": 4, "dp1": 2}}
     members = {"tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
     for rank, groups in called.items():
@@ -222,12 +222,12 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
 
 
 def done(group: str) -> int:
-    """The last collective of ``group`` that ended: all called it."""
+    """The last collective of ``group`` that ended: every rank called it."""
     return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
 
 
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
-    """What is said of dumps with these entries, of each rank."""
+    """The message about dumps with these entries, by rank."""
     for rank, entries in called.items():
         told = dumped(*entries)
         told["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
@@ -243,7 +243,7 @@ def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[st
 
 
 def test_a_pipeline_hangs_at_the_stage_that_waits_nowhere(tmp_path: Path) -> None:
-    # Group members are ranks 4 to 7. Rank 5 has not sent; 6 waits for it, 7 for 6, and 4 wants to send to 5 in vain.
+    # Group members are ranks 4 to 7. Rank 5 has not sent; 6 waits for it, 7 for 6, and 4's send to 5 blocks.
     called = {
         4: [sent("send 0->1", 1, "completed"), sent("send 0->1", 2)],
         5: [sent("recv 1<-0", 1, "completed")],
@@ -279,7 +279,7 @@ def test_a_send_that_both_have_called_and_does_not_end(tmp_path: Path) -> None:
 
 
 def test_the_sends_of_a_batch_have_its_state(tmp_path: Path) -> None:
-    """Batches number themselves among the collectives, here 2 of rank 0 and 1 of rank 1, which compares to nothing."""
+    """Batches share the collectives' numbers, here 2 of rank 0 and 1 of rank 1, so these cannot be compared."""
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:
         shared = {"collective_seq_id": number, "process_group": ("pp", "pp")}
@@ -294,7 +294,7 @@ def test_the_sends_of_a_batch_have_its_state(tmp_path: Path) -> None:
 
 
 def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Path) -> None:
-    # The status of NCCL counts work that ended with an error as completed.
+    # NCCL's status counts work that ended with an error as completed.
     failed = [entry(1), entry(2, "started", retired=True)]
     for rank in (0, 1):
         told = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
@@ -308,7 +308,7 @@ def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Pa
 
 
 def test_a_rank_without_dump_is_the_begin_of_what_waits_for_it(tmp_path: Path) -> None:
-    # Rank 1 waits in tp for rank 2, which has no dump, and so has not come to dp, where rank 0 waits.
+    # Rank 1 waits in tp for rank 2, which has no dump, so it has not reached dp, where rank 0 waits.
     def at(group: str, number: int, state: str) -> dict[str, Any]:
         return entry(number, state, process_group=(group, group))
 

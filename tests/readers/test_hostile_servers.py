@@ -1,4 +1,4 @@
-"""Reading a trace from a hostile web server can only fail."""
+"""A hostile web server can only make reading a trace fail."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_redirect_is_followed_but_not_from_outside_to_a_private_network(
 ) -> None:
     with local_copy(f"{address}/other.json") as copy:
         assert Path(copy).read_bytes() == b"{}"
-    # As if the first address were one of the internet.
+    # As if the first address were public.
     monkeypatch.setattr(remote, "_is_inside", lambda url: "other" not in url)
     for header in ("", "?uri"):
         refused = pytest.raises(InputError, match="it is redirected to an address of a private network")

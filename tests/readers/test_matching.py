@@ -1,4 +1,4 @@
-"""Patterns select what the shell would, and cost no more than the folders there."""
+"""Patterns match like the shell's, and cost no more than the folders they visit."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def test_links_that_lead_in_circles_and_repeated_stars_have_an_end(tmp_path: Pat
     assert len(matches("**/*.json")) == 6
     assert len(matches("**/" * 30 + "x.json")) == 4
     assert len(matches("**/d/" * 20 + "x.json")) == 1
-    # Each step looks at a folder once, so no more paths than it has entries are left.
+    # Each step reads a folder once, so at most as many paths remain as it has entries.
     assert len(matches("*/" * 40 + "*")) < 20

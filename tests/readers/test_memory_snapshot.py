@@ -69,7 +69,7 @@ def test_a_snapshot_fills_the_tables_of_memory(tmp_path: Path) -> None:
         (1_001_000, 2_000_000, 8 * MIB, "/app/train.py(12): forward"),
         (1_500_000, None, 4 * MIB, "/app/train.py(12): forward"),
     ]
-    # A block that no event shows was there before the history.
+    # A block without an event existed before the history began.
     assert [tuple(row.values()) for row in peak] == [("before_recording", MIB), (None, 4 * MIB), ("temporary", 8 * MIB)]
 
 
@@ -126,7 +126,7 @@ def test_a_frame_whose_name_nests_deeply_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
-    """Its events would pass a gate unread."""
+    """Otherwise its events would pass a gate unread."""
     path = saved(tmp_path, {**SNAPSHOT, "traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a", "cat": "cpu_op"}]})
     with TraceStore() as store:
         assert store.add_trace(path).events == 1

@@ -1,4 +1,4 @@
-"""For any bytes, a reader returns a reading or raises InputError."""
+"""Whatever the bytes, a reader returns a reading or raises InputError."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READERS = (
     text_input.read,
 )
 
-# Pieces of every format, so that random text gets past the first test of a reader.
+# Fragments of every format, so that random text passes a reader's first check.
 FRAGMENTS = """\
 [1,0]<stdout>:
 rank3:

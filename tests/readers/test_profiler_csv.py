@@ -1,4 +1,4 @@
-"""The CSV flavour of the native profiler."""
+"""The CSV format of the native profiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def row(
 
 
 def spans(*rows: str) -> list[tuple[str, int, int]]:
-    """(engine, ts, dur) of the slices that ``rows`` make."""
+    """(engine, ts, dur) of the slices made from ``rows``."""
     reading = read_csv("\n".join((HEADER, *rows)).encode())
     return [(item.engine, item.ts_ns, item.dur_ns) for item in reading.slices]
 

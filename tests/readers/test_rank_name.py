@@ -1,4 +1,4 @@
-"""Ranks in the names of files."""
+"""Ranks in file names."""
 
 from __future__ import annotations
 

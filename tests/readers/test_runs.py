@@ -182,7 +182,7 @@ def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path
 
 
 def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:
-    """A trace of so many events, a second apart, as a program writes it that began to record in this minute."""
+    """A trace of ``events`` events, a second apart, as a program would write it that began to record in this minute."""
     path.parent.mkdir(parents=True, exist_ok=True)
     at = T // 1000 + minute * 60_000_000
     told = {"distributedInfo": info} if info else {}
@@ -312,7 +312,7 @@ def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
         text = {"distributedInfo": told, "traceEvents": [{"ph": "X", "name": f"{number:03}"}]}
         (tmp_path / f"t{number}.json").write_text(json.dumps(text))
     assert len(find_inputs([str(tmp_path)]).traces) == 1
-    # All pairs would be 4,950, twice.
+    # Comparing all pairs would take 4,950 comparisons, twice.
     assert len(compared) <= 2 * 8 * 100
 
 

@@ -1,4 +1,4 @@
-"""Values that look like secrets, by their names and by how they begin, and their removal."""
+"""Values that look like secrets, by name or by prefix, and their removal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_secret_is_left_out_wherever_the_blocks_end() -> None:
         assert b"".join(without(blocks, ["sec\\ret-value"])) == b'{"a": "redacted", "b": "redacted and more"}'
 
 
-# A secret has no quotes, backslashes or control characters, but the text around it has.
+# A secret has no quotes, backslashes or control characters; the text around it does.
 PLAIN = "abcdeu0123/&\xe9\u4e2d\U0001d11e"
 LETTERS = PLAIN + "\"\\<'\b\n\x01"
 SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\n": "\\n"}
@@ -63,7 +63,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 
 def texts_of(value: Any) -> list[str]:
-    """All texts in ``value``, the keys too."""
+    """All texts in ``value``, including keys."""
     if isinstance(value, dict):
         return [text for key, one in value.items() for text in (key, *texts_of(one))]
     return [text for one in value for text in texts_of(one)] if isinstance(value, list) else [value]

@@ -1,4 +1,4 @@
-"""Copies of traces with events put in: every byte of a healthy one is kept, a damaged one becomes valid."""
+"""Copies of traces with added events: a healthy trace keeps every byte, a damaged one becomes valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A, B = (orjson.dumps(x(name, 1, 2)) for name in "ab")
 
 
 def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
-    """``data`` with ``added`` put in, the way the program does it."""
+    """``data`` with ``added`` inserted, as the program does it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)
@@ -35,7 +35,7 @@ def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
     return copied
 
 
-# What stands before the place where events are put in, and what after it.
+# The text before and after the insertion point.
 HEALTHY: dict[str, tuple[bytes, bytes]] = {
     "object": (b'{"traceEvents":[' + A + b"," + B, b"]}"),
     "metadata around": (b'{\n "a": [1],\n "traceEvents": [\n  ' + A + b"\n  ", b'],\n "b": {"c": [{"d": 1}]}\n}\n'),
@@ -83,7 +83,7 @@ def test_a_copy_does_not_depend_on_where_blocks_end(size: int, names: list[str],
         assert copy(first) == first
 
 
-# The reader has nothing to mend here, so nothing is changed.
+# The reader repairs nothing here, so nothing changes.
 LENIENT = {"not a number", "comma at the end of the arguments", "null"}
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_file_becomes_valid(damage: str) -> None:
     copied = copy(data)
     assert read(copied).names == names
     if damage == "no number in the metadata":
-        # Nothing to mend for the reader, so nothing is changed.
+        # The reader repairs nothing, so nothing changes.
         return
     document = orjson.loads(copied)
     events = document if isinstance(document, list) else document["traceEvents"]

@@ -1,4 +1,4 @@
-"""Times become integer nanoseconds, every digit kept."""
+"""Times become integer nanoseconds without losing a digit."""
 
 from __future__ import annotations
 

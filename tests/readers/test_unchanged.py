@@ -1,4 +1,4 @@
-"""What was read of a file is kept until the file changes."""
+"""A file's cached reading is used until the file changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Irrelevant lines are skipped; the result is the same as if they were read."""
+"""Skipping irrelevant lines does not change the result."""
 
 from __future__ import annotations
 

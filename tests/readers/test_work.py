@@ -27,7 +27,7 @@ BROKEN = b'{"ph":"X","name":"a,"ts":1 1,"dur":[}'
 
 
 def half_nested(size: int) -> bytes:
-    """Events that never end: what looks like the next one lies inside the one before."""
+    """Events that never end: each one begins inside the one before."""
     return (b'{"ph":"X","args":{"a":[1},' * (size // 26 + 1))[:size]
 
 
@@ -59,7 +59,7 @@ def test_twice_the_damage_takes_twice_the_work(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_megabyte_of_damage_has_an_end(kind: str) -> None:
-    """Here a time that grows with the square would be hours."""
+    """Quadratic time would take hours here."""
     found = mend.mend_events(DAMAGE[kind](MB))
     assert found.work < (mend.MOST_WORK + 40) * 3 * MB
     assert found.events or found.dropped
@@ -92,7 +92,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_events_behind_a_megabyte_of_damage_are_found(kind: str) -> None:
-    """Here and below, a time that grows with the square would be hours."""
+    """Quadratic time would take hours, here and below."""
     text = HOSTILE[kind] + b',"traceEvents":['
     head = envelope.read_head(text + EVENT)
     assert (head and head.start) == (len(text) if text.startswith(b"{") else None)
@@ -147,7 +147,7 @@ def test_blocks_are_of_a_size_however_well_they_were_squeezed(form: str, tmp_pat
 
 
 class Counted:
-    """A decompressor that counts the bytes it is fed, copies and all."""
+    """A decompressor that counts the bytes fed to it, including those in copies."""
 
     fed = 0
 
@@ -226,14 +226,14 @@ def test_deep_arguments_keep_their_event() -> None:
     deep = b'{"ph":"X","name":"deep","ts":1,"dur":1,"args":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}"
     whole = read_names(b'{"traceEvents":[' + EVENT + b"," + deep + b"]}")
     assert whole == (["a", "deep"], "ok", [])
-    # Beside damage each event is read by itself, by a parser that rejects this depth, and the loss is reported.
+    # Next to damage each event is parsed by itself; that parser rejects this depth, and the loss is reported.
     names, status, kinds = read_names(b'{"traceEvents":[' + deep + b',{"ph":"X","name":"tab\there","ts":1,"dur":1}]}')
     assert (names, status) == (["tab\there"], "repaired")
     assert "dropped events" in kinds
 
 
 def read_names(data: bytes) -> tuple[list[str], str, list[str]]:
-    """Names, status and kinds of issues; the arguments are left alone, as Python's own parser refuses such depth."""
+    """Names, status and kinds of issues; ignores arguments, because Python's own parser refuses such depth."""
     import tempfile
 
     from perftool.store.trace_store import TraceStore

@@ -13,14 +13,14 @@ import numpy as np
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
 from perftool.replay.ranks.reading import meetings_of
 
-# Longer than what the replay takes for one thing following another.
+# Longer than the delay within which the replay assumes that one thing follows another.
 PAUSE = 30_000
 BEGIN = 1_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """Work before a collective of the ranks ``group``, in ns of each cause for each rank of the run.
+    """Work before a collective of the ranks ``group``, in ns by cause and by rank of the run.
 
     The collective takes ``wire`` ns once all have come, and its ranks wait for it, or not.
     """
@@ -32,7 +32,7 @@ class Part:
 
 
 class Ranks:
-    """Lets ranks run, and keeps what their recorders would show, each with a clock that is ``skew`` ns ahead."""
+    """Runs ranks, and keeps what their recorders would show, each with a clock that is ``skew`` ns ahead."""
 
     def __init__(self, steps: int, parts: Sequence[Part], skew: Sequence[int]) -> None:
         self.now = [BEGIN] * len(skew)
@@ -66,12 +66,12 @@ class Ranks:
 
 
 def step_ns(ranks: int, steps: int, parts: Sequence[Part]) -> int:
-    """What a step takes until the last rank is through."""
+    """The length of a step, until the last rank is done."""
     return (max(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
 
 
 def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share: float = 0.0) -> Meetings:
-    """What is read of a recording of them, on clocks that are ``skew`` ahead."""
+    """The contents of their recordings, on clocks that are ``skew`` ahead."""
     made, ahead = Ranks(steps, parts, skew), np.array(skew, dtype=np.int64)
     stretches = _columns(
         sorted(made.stretches), ["rank", "step", "ts", "end", "held_until", *(f"{cause}_ns" for cause in CAUSES)]

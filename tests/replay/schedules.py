@@ -1,4 +1,4 @@
-"""Schedules with known answers: a small host and device with fixed rules. Independent of the replay.
+"""Schedules with known answers: a small host and device with fixed rules, independent of the replay.
 
 A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, after the work before it on its
 stream. A wait returns TAIL ns after all work that was launched is done, and takes CALL ns at least; so does a call that
@@ -20,7 +20,7 @@ CALL, LATENCY, TAIL = 4_000, 6_000, 3_000
 
 @dataclass(frozen=True)
 class Act:
-    """What a host thread does: work for ``ns``; launch (or copy) ``ns`` on a stream; wait; or call the other thread."""
+    """An act of a host thread: work for ``ns``; launch (or copy) ``ns`` on a stream; wait; or call the other thread."""
 
     kind: Literal["work", "launch", "copy", "wait", "call"]
     ns: int = 0
@@ -30,7 +30,7 @@ class Act:
 
 @dataclass
 class Machine:
-    """Runs acts and keeps what a profiler would record."""
+    """Runs acts, and keeps what a profiler would record."""
 
     now: int = 1_000_000
     free: dict[int, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Machine:
 
 
 def step_ns(acts: Sequence[Act]) -> int:
-    """How long ``acts`` take from an idle device until all is done."""
+    """The time of ``acts`` from an idle device until everything is done."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)
@@ -73,7 +73,7 @@ def step_ns(acts: Sequence[Act]) -> int:
 
 
 def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
-    """How long each further repetition of ``acts`` takes."""
+    """The time of each further repetition of ``acts``."""
     machine, reached = Machine(), 0
     length = 0
     for _ in range(passes):
@@ -83,7 +83,7 @@ def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
 
 
 def recording_of(acts: Sequence[Act], repeat: bool = False) -> Recording:
-    """What a profiler would record of ``acts``, as one step."""
+    """A profiler's recording of ``acts``, as one step."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)

@@ -53,7 +53,8 @@ def test_a_shorter_kernel_gives_nothing_where_the_host_decides() -> None:
 
 
 def test_a_host_that_runs_ahead_hides_its_time_only_until_its_lead_is_used_up() -> None:
-    # 1,000 us of host beside 1,100 us of device: the device decides, and the host would as soon as kernels are quick.
+    # 1,000 us of host beside 1,100 us of device: the device bounds the step, and the host would once kernels are
+    # faster.
     events = [step(number, number * LONG, LONG) for number in range(4)]
     for number in range(4):
         events += launched(number, number * LONG + 100, 108 + number * 1_100, 1_100)
@@ -92,7 +93,7 @@ def test_a_read_that_is_put_off_lets_the_host_go_on() -> None:
         Change("detach", -1, track, begin + n * 1_000_000 + 110_000, begin + n * 1_000_000 + 630_000) for n in range(3)
     ]
     assert found.why_not is None
-    # The call takes as long as others, 5 us, and the 500 us of waiting are gone.
+    # The call takes 5 us like others, and the 500 us of waiting are gone.
     assert found.predict(reads).step_ns == 505_000
 
 
@@ -115,7 +116,7 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
     ]
     assert found.why_not is None
     assert found.replayed_ns == 1_000_000
-    # Of 1,000 us the two kernels, 400 us in turn with the collective, give back 200.
+    # Of 1,000 us the two kernels, each 400 us and in turn with the collective, save 200.
     assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
 
 
@@ -159,7 +160,7 @@ BODY = launched(1, 100, 108, 50)
     [
         (steps_of(BODY, count=1), 1, 1_000_000),
         (steps_of(BODY, count=2), 2, 1_000_000),
-        # However many there are, three are replayed; those that are cut count in none.
+        # At most three steps are replayed; steps that are cut off count in none.
         (steps_of(BODY, count=40), 3, 1_000_000),
         # Without steps the recording is replayed as it is, once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),
@@ -186,7 +187,7 @@ def test_nothing_to_replay_is_a_sentence_or_no_prediction(events: list[Event]) -
 def test_more_work_than_is_replayed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     two = [*launched(1, 100, 108, 50), *launched(2, 200, 208, 50)]
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 4)
-    # One step is left of three.
+    # One of three steps remains.
     assert whole(*steps_of(two)).steps == 1
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 1)
     assert model(*steps_of(two)) == "a step has 2 units of device work, more than the 1 that are replayed"

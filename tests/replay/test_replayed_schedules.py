@@ -19,7 +19,7 @@ WORK = st.builds(Act, st.just("work"), LENGTHS)
 SUBMIT = st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS, st.integers(0, 2))
 LAUNCH = st.builds(Act, st.just("launch"), LENGTHS, st.integers(0, 2))
 WAIT = st.just(Act("wait"))
-# Shows what a launch, a full stream and a wait cost: of what never binds, no recording tells.
+# Shows the cost of a launch, a full stream and a wait; a recording says nothing about limits that never bind.
 REVEALING = [Act("launch", 60_000), *[Act("launch", 5_000)] * 10, Act("wait")]
 # A pause shorter than the model can see is no handover.
 LONG = st.builds(Act, st.just("work"), st.integers(30_000, 200_000))
@@ -28,7 +28,7 @@ CALL = st.builds(
     st.lists(st.one_of(WORK, LAUNCH), max_size=5).map(tuple),
     LONG,
 )
-# Of a wait that came too late to wait no recording tells on which stream it would have: one stream leaves no choice.
+# A wait that came too late to wait does not show which stream it was for; with one stream there is no choice.
 IN_LINE = st.lists(
     st.one_of(WORK, st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS), WAIT), min_size=1, max_size=25
 )

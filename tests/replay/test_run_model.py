@@ -1,4 +1,4 @@
-"""Runs made by stated rules are replayed exactly, all ranks together, as they are and with changes."""
+"""Runs made by stated rules are replayed exactly, all ranks together, unchanged and with changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 RANKS, STEPS = 4, 3
 WORK = st.tuples(*[st.integers(0, 300_000)] * len(CAUSES))
 GROUPS = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (1, 2), (0, 2, 3)])
-# Times are rounded to a microsecond, so a transfer of two tells nothing from the one before it.
+# Times are rounded to a microsecond, so a transfer of two is indistinguishable from the one before it.
 PART = st.builds(Part, GROUPS, st.tuples(*[WORK] * RANKS), st.integers(3, 50).map(lambda n: 1_000 * n))
-# Another rank may hold up a collective that its own work overlaps.
+# Another rank may delay a collective that overlaps this rank's own work.
 OVERLAPPED = st.builds(replace, PART, waits=st.booleans())
 SKEW = st.lists(st.integers(-(10**9), 10**9), min_size=RANKS, max_size=RANKS)
 ALL = tuple(range(RANKS))
@@ -82,7 +82,7 @@ def test_less_of_anything_never_takes_longer_and_a_larger_change_gains_no_less(
 def test_a_rank_that_does_what_the_median_rank_does_is_predicted_exactly(
     parts: list[Part], skew: list[int], late: int, more: int
 ) -> None:
-    # All ranks do the same, but one that computes longer before the first collective.
+    # All ranks do the same, except one that computes longer before the first collective.
     alike = [replace(part, group=ALL, work=(part.work[0],) * RANKS) for part in parts]
     longer = tuple((ns + more * (at == 0)) for at, ns in enumerate(alike[0].work[0]))
     work = tuple(longer if rank == late else alike[0].work[0] for rank in ALL)

@@ -18,7 +18,7 @@ Stretch = tuple[int, int, float]
 
 
 def slow_saved(stretches: list[Stretch], until: int) -> float:
-    """What ``stretches`` save before ``until``, ns by ns."""
+    """The time that ``stretches`` save before ``until``, ns by ns."""
     best = (
         [1.0 - factor for ts, end, factor in stretches if ts <= moment < end] for moment in range(until)
     )  # fmt: skip
@@ -64,7 +64,7 @@ def launches() -> list[Event]:
 
 
 def gone_after(model: Model, made: list[Change]) -> list[tuple[int, int]]:
-    """The links that no longer hold the tasks up, and those whose lag is another."""
+    """The links that no longer delay the tasks, and those with a changed lag."""
     result = altered(model.graph, made)
     differ = np.flatnonzero(result.lag != model.graph.links.lag)
     return [(int(link), int(result.lag[link])) for link in differ]
@@ -82,7 +82,7 @@ def test_launches_that_become_one_do_so_in_each_interval() -> None:
     apart, touching = merge((99_000, 131_000)), merge((139_000, 170_000))
     assert apart
     assert touching
-    # The shares of the host differ link by link; what the device follows is that of each interval by itself.
+    # The host's shares differ by link; the device follows the share of each interval by itself.
     assert merge((99_000, 131_000), (139_000, 170_000)) == sorted(apart + touching)
     assert merge((99_000, 131_000), (99_000, 121_000)) == apart
     assert merge((99_000, 131_000), (99_000, 131_000)) == apart
@@ -96,7 +96,7 @@ def test_many_changes_are_looked_at_together(kind: str, monkeypatch: pytest.Monk
         model = model_of(store, 0)
     assert isinstance(model, Model)
     begin, track = model.graph.recording.begin, next(iter(model.graph.recording.tracks))
-    # Each pass over all links counts: there are as many for a thousand changes that nest as for two.
+    # Each pass over all links counts: a thousand nested changes need as many as two.
     passes: list[int] = []
     plain = np.isin
     monkeypatch.setattr(changes.np, "isin", lambda *given: passes.append(1) or plain(*given))

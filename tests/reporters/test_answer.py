@@ -25,7 +25,7 @@ ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.js
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """The lines of the answer on a terminal of 80 columns, or of as many as asked for; None is a pipe."""
+    """The lines of the answer on a terminal of ``width`` columns, 80 by default; None is a pipe."""
 
     def lines(report: Report, choice: Choice | None = None, columns: int | None = 80) -> list[str]:
         monkeypatch.delenv("COLUMNS", raising=False)

@@ -1,4 +1,4 @@
-"""CI shows a finding at the line of code that it is about, where that lies in the project."""
+"""CI shows a finding at its line of code, if that is in the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports on ops compared with the device's best."""
+"""Reports that compare ops with the device's best."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_roof_turns_where_memory_no_longer_binds() -> None:
     chart = roofline_chart(TOLD)
     assert chart is not None
     (point,), (roof,) = chart.points, chart.roofs
-    # 1000 operations a byte: the point lies on the vertical line through the turn, below the roof.
+    # 1000 operations a byte: the point is right of the ridge, below the roof.
     assert point.x == roof.x2
     assert point.y > roof.y2
     assert (chart.left_out, point.kind) == (1, "kernel")

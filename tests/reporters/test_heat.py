@@ -1,4 +1,4 @@
-"""Heat maps of ranks: shades by how much longer a rank takes."""
+"""Heat maps of ranks: the darker, the longer a rank takes."""
 
 from __future__ import annotations
 

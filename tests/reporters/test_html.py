@@ -40,7 +40,7 @@ EVIL = '</script></style></title><img src=x onerror="document.title=1">\'"`{{7*7
 
 
 class Outline(HTMLParser):
-    """The plain structure of a page: sections, headings, summaries, table heads, links inside, in order."""
+    """The structure of a page: sections, headings, summaries, table heads, internal links, in order."""
 
     KEPT = frozenset({"h1", "h2", "h3", "h4", "th", "summary", "figcaption", "dt", "li", "p"})
 
@@ -208,14 +208,14 @@ def test_many_steps_are_joined_with_a_note() -> None:
 
 
 def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
-    # An annotation computes nothing, so not even the CPU is seen to work.
+    # An annotation computes nothing, so the trace does not even show the CPU working.
     report, pictures = analysed([step(1, 0, 1000), x("forward", 10, 500)])
     page = render_html(report, pictures).decode()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
     assert "Device busy" not in text
     assert "exposed collectives" not in text
     assert re.search(r"\d+ more numbers are not in this input", text)
-    # Only the rules that are for a device name one.
+    # Only rules for one device name it.
     assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
 
 
@@ -255,7 +255,7 @@ def test_a_title_has_the_date_and_not_the_nanoseconds_of_the_file() -> None:
     read = replace(report.inputs[0], path="run/host_12.1763906299123456789.pt.trace.json.gz")
     page = render_html(replace(report, inputs=(read,)), pictures, interactive=False).decode()
     assert "<title>host_12.2025-11-23_13-58-19.pt.trace.json.gz" in page
-    # The list of inputs names the file as it is on disk.
+    # The list of inputs shows each file's name on disk.
     assert page.count("1763906299123456789") == 1
 
 
@@ -345,7 +345,7 @@ def test_what_to_change_first_is_not_accepted_yet() -> None:
 def test_a_page_of_a_serving_run_speaks_of_iterations() -> None:
     report = analyze([str(LOG.parents[1] / "serving" / "one_process.json.gz")])
     page = Outline(render_html(report, NO_PICTURES, interactive=False).decode())
-    # Reasons for rules that do not apply name tables of other runs.
+    # Reasons why rules do not apply name tables of other runs.
     spoken = [line for line in page.lines if re.search(r"\b(?:[Ss]teps?|training)\b", line)]
 
     assert [line for line in spoken if not line.startswith("section ") and "the input shows no" not in line] == []

@@ -65,7 +65,7 @@ PROMISED = {
 
 
 def breaches(shape: Any, value: Any, place: str = "report") -> list[str]:
-    """Where ``value`` lacks a key of ``shape`` or holds another type; more keys are allowed."""
+    """The places where ``value`` lacks a key of ``shape`` or holds another type; additional keys are allowed."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return [f"{place}: no object"]
@@ -85,7 +85,7 @@ def breaches(shape: Any, value: Any, place: str = "report") -> list[str]:
 
 TRACES: dict[str, list[Event]] = {
     "nothing": [],
-    # An annotation computes nothing: not even the CPU is seen to work.
+    # An annotation computes nothing, so the trace does not even show the CPU working.
     "host alone": [x("forward", 0, 10)],
     "device alone": [kernel("k", 0, 10)],
     "starved": [

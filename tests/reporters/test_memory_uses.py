@@ -1,4 +1,4 @@
-"""What fills the memory, on the terminal and on the page."""
+"""The owners of the memory, on the terminal and in the HTML report."""
 
 from __future__ import annotations
 

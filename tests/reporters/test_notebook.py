@@ -14,7 +14,7 @@ SAMPLE = Path(__file__).parents[2] / "sample_traces" / "gaudi2_unoptimised" / "r
 
 
 class Tags(HTMLParser):
-    """The tags in the order they come, and whether each is closed."""
+    """The tags in order, and whether each is closed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""OpenMetrics text, held against the rules of the format (OpenMetrics 1.0, text format) line by line."""
+"""OpenMetrics text, checked against the rules of the format (OpenMetrics 1.0, text format) line by line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 TEXT = r'(?:[^"\\\n]|\\[n"\\])*'
 SAMPLE = re.compile(rf'({NAME})(?:\{{((?:{NAME}="{TEXT}",?)*)\}})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)')
 META = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) ({TEXT})")
-# What later samples of other types may be called: a gauge of such a name could clash.
+# Names that later samples of other types may have: a gauge of such a name could clash.
 RESERVED = ("_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum")
 
 
@@ -40,7 +40,7 @@ def parsed(text: str) -> dict[str, dict[str, float]]:
     for line in text.splitlines()[:-1]:
         if meta := META.fullmatch(line):
             key, name, value = meta.groups()
-            # All of a family stands together, what describes it first and once.
+            # The lines of a family are together, with its description first and once.
             assert not families.get(name), line
             assert list(families)[-1:] == [name] or name not in families, line
             families.setdefault(name, {})

@@ -1,4 +1,4 @@
-"""What the answer says of a serving engine's iterations."""
+"""The answer's sentences about a serving engine's iterations."""
 
 from __future__ import annotations
 

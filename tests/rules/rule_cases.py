@@ -21,7 +21,7 @@ def pack() -> dict[str, Rule]:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case of every rule, in the order of the files; those with Gaudi's inputs last."""
+    """Every case of every rule, in file order; cases with Gaudi's inputs last."""
     return tuple(case for path in case_files() for case in load_cases(path))
 
 

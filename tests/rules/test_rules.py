@@ -36,21 +36,21 @@ def test_case(case: Case, tmp_path: Path) -> None:
 
 @cache
 def first_of(code: str) -> Case | None:
-    """The case of the rule that is tried in company: one shows whether its query keeps ranks apart."""
+    """The case of the rule that also runs with other ranks: one is enough to show that its query keeps ranks apart."""
     rule = pack()[code]
     able = (case for case in all_cases() if case.code == code and says_all_in_one_trace(case, rule))
     return None if "lone_rank" in rule.needs else next(able, None)
 
 
 def says_all_in_one_trace(case: Case, rule: Rule) -> bool:
-    """Whether the findings are those of a rule of a rank on one trace of one rank, with nothing beside it."""
+    """Whether the case is a trace of one rank, without other files, and the rule has scope "rank"."""
     one_trace = case.events and not any("rank" in event for event in case.events)
     return bool(case.findings and one_trace and not case.logs and not case.files and not case.own_sql
                 and rule.sql and rule.scope == "rank")  # fmt: skip
 
 
 def shows_the_same_in_company(alone: tuple[Finding, ...], case: Case, rule: Rule, folder: Path) -> None:
-    """The trace as two ranks, beside a third with its first events alone: other steps, other totals."""
+    """The trace as two ranks, with a third that has only its first events: other steps, other totals."""
     (written,) = write_traces(case.events, case.metadata, case.device, folder)
     trace = json.loads(written.read_bytes())
     written.unlink()
@@ -72,7 +72,7 @@ def shows_the_same_in_company(alone: tuple[Finding, ...], case: Case, rule: Rule
 
 
 def shown(finding: Finding) -> tuple[str, ...]:
-    """What a finding says, whatever its rank is called."""
+    """A finding's content without the name of its rank."""
     place = finding.location
     texts = (
         finding.subject,

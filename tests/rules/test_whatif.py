@@ -73,7 +73,7 @@ def test_gains_stay_bounds_where_the_steps_cannot_be_replayed(tmp_path: Path) ->
 
 
 def changes(events: list[Event], code: str) -> list[tuple[str, float, float]]:
-    """What the fix of ``code`` changes in the first of the replayed steps: the kind, its start in us, the factor."""
+    """What the fix of ``code`` changes in the first replayed step: the kind, its start in us, the factor."""
     with store_over(events) as store:
         model = model_of(store, 0)
         assert isinstance(model, Model)

@@ -28,11 +28,11 @@ class Run:
         return self.top["traceEvents"]
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Complete and opening events of one name."""
+        """Complete and opening events named ``name``."""
         return [event for event in self.events if event["name"] == name and event["ph"] in "XB"]
 
     def kernels(self, engine: str = "") -> list[dict[str, Any]]:
-        """Device work, of one engine when it is given, without the commands that Synapse downloads."""
+        """Device work, optionally of one engine only, without the command downloads of Synapse."""
         base = {"MME": 6, "TPC": 7, "PDMA": 3, "": None}[engine]
         work = [event for event in self.events if event["pid"] == 0 and event["ph"] == "X"]
         work = [event for event in work if not event["name"].startswith("pdma_tx_commands")]
@@ -48,12 +48,12 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The statistics by metric."""
+        """The statistics, by metric."""
         return {record["metric_name"]: record["statistics"] for record in json.loads(self.done.metrics.read_text())}
 
 
 def run(folder: Path, source: str, *args: str, **options: Any) -> Run:
-    """Run the text of a script; ``options`` as of :func:`perftool.sim.simulate`, but that all steps are kept."""
+    """Run the text of a script; ``options`` as for :func:`perftool.sim.simulate`, except that all steps are kept."""
     script = folder / "script.py"
     script.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + dedent(source))
     number = len(list(folder.glob("*.json")))

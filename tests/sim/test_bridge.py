@@ -12,7 +12,7 @@ from perftool.model.hpu_bridge import hpu_bridge
 
 
 def cuts(done: Run) -> list[str]:
-    """The reasons of the cuts, but for the last."""
+    """The reasons for the cuts, except the last."""
     return [line.split("step marker due to ")[1] for line in done.log.splitlines() if "step marker due to" in line][:-1]
 
 
@@ -30,7 +30,7 @@ LIMITS = {
     "max accumulated graph size": "PT_HPU_MAX_ACCUM_SIZE",
     "reaching max accumulated compound op size": "PT_HPU_MAX_COMPOUND_OP_SIZE",
 }
-# What makes each cut that the bridge knows; every statement adds an op to the graph before it ends it.
+# A statement for each cut that the bridge knows; it adds an op to the graph before it ends the graph.
 CUTS = {
     "H2D copy": ["y = x + 1\ny.copy_(torch.ones(4))"],
     "HPUEvent::record": ["hpu.Event().record()"],

@@ -1,4 +1,4 @@
-"""Every cut, read, fallback and recompilation names its line, and what has changed."""
+"""Every cut, read, fallback and recompilation names its line, and what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values on any processor: without a kernel for a type, they are computed in a wider one and rounded."""
+"""Values on any processor: types without a kernel are computed in a wider type and rounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 class WithoutLowPrecision:
-    """An operator of a processor that knows 32-bit floating point alone."""
+    """An operator of a processor that only knows 32-bit floats."""
 
     def __init__(self, plain: Any, said: str = "could not create a primitive") -> None:
         self.calls = 0

@@ -120,7 +120,7 @@ ALL = (
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
-    """The run, and what it printed by name."""
+    """The run, and its printed values by name."""
     pytest.importorskip("deepspeed")
     pytest.importorskip("pytorch_lightning")
     folder = tmp_path_factory.mktemp("deepspeed")
@@ -157,7 +157,7 @@ def test_a_configuration_is_taken_from_a_file_too(done: tuple[Run, dict[str, Any
     found = done[1]
 
     assert found["a configuration"] == found["a configuration in a file"]
-    # Two batches to a step: the second is met by the weights of the first, in bf16.
+    # Two batches per step: the weights that the second one meets are those of the first, in bf16.
     assert found["a configuration"][:2] != pytest.approx(found["expected"][:2], rel=1e-5)
 
 

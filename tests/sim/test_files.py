@@ -1,4 +1,4 @@
-"""The files of a run are reproducible, readable by our own readers like real ones, and labelled."""
+"""The files of a run are reproducible, labelled, and readable by our readers like real ones."""
 
 from __future__ import annotations
 

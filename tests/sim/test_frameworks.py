@@ -1,4 +1,4 @@
-"""Names imported by scripts for a Gaudi: modelled ones work, the others say that they are not modelled."""
+"""Names that Gaudi scripts import: modelled ones work, the others say that they are not modelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Habana's guides show runs: fused ops with their options, captured graphs, shared weights, a fast all-reduce."""
+"""The examples of Habana's guides run: fused ops, their options, captured graphs, shared weights, fast all-reduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lightning's guide for Gaudi shows beside DeepSpeed: its profiler, captured graphs in a module, two compilers."""
+"""Lightning's Gaudi guide beyond DeepSpeed: its profiler, captured graphs in a module, two compilers."""
 
 from __future__ import annotations
 

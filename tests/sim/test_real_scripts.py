@@ -1,4 +1,4 @@
-"""Realistic scripts, tiny and with random weights: values as on the CPU, and a Gaudi's behaviour, each with a reason.
+"""Realistic scripts, tiny and with random weights: values as on the CPU, and a Gaudi's behaviour, with reasons.
 
 ``scripts/models.toml`` has models for one loop, ``scripts/scripts.toml`` what to expect of the scripts in its folders.
 """
@@ -42,7 +42,7 @@ TEXT = "batch = {'input_ids': torch.randint(0, 64, (2, 12))}\nbatch['labels'] = 
 
 
 def expectations() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every script by name, with its text or place and what is expected of it."""
+    """Every script by name, with its text or path and its expected behaviour."""
     models = tomli.loads((HERE / "models.toml").read_text())
     loop = models.pop("loop")
     for name, entry in models.items():

@@ -1,4 +1,4 @@
-"""Scripts may crash, exit, read arguments, fork, or run forever. The trace up to there is written."""
+"""Scripts may crash, exit, read arguments, fork, or run forever. The trace until then is written."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Shells have what they start in the background ignore interrupts, and that is inherited.
+        # Shells make background processes ignore interrupts, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
         assert child.stdout is not None

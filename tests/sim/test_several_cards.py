@@ -54,7 +54,7 @@ SPAWNED = """
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[str], Path]:
-    """The run, what each rank wrote, and the folder."""
+    """The run, the output of each rank, and the folder."""
     folder = tmp_path_factory.mktemp("ranks")
     done = run(folder, SPAWNED, str(folder)).done
     assert done.exit_code == 0
@@ -95,7 +95,7 @@ def test_a_rank_that_is_late_keeps_the_other_waiting(pair: tuple[Any, list[str],
     assert sizes == [[64 * 32 + 32] * 4 + [2]] * 2
     ends = [[each["ts"] + each["dur"] for each in one] for one in slices]
     assert ends[0] == pytest.approx(ends[1], abs=0.01)
-    # Half a second of sleep hides all compilations; in the second step DDP meets earlier, to arrange its buckets anew.
+    # Half a second of sleep hides all compilations; in the second step DDP meets earlier, to rearrange its buckets.
     waits = [early["dur"] - late["dur"] > 300_000 for early, late in zip(*slices, strict=True)]
     assert waits[:4] == [True, False, True, True]
 
@@ -118,7 +118,7 @@ def test_both_are_read_as_one_run(pair: tuple[Any, list[str], Path]) -> None:
      ("broadcast", 8, 1.0), ("barrier", 8, 0.0)],
 )  # fmt: skip
 def test_how_long_a_collective_takes(kind: str, cards: int, share: float) -> None:
-    """``share`` of its size goes over the links to the other cards, of which each has a seventh of the whole rate."""
+    """``share`` of its size goes over the links to the other cards, each with a seventh of the total bandwidth."""
     facts = next(each for each in known_devices() if each.name == "GAUDI2")
     costs, size = default_costs(), 0 if kind == "barrier" else 2**30
     collective = Collective(kind, size, size // 4, "Float", "0", tuple(range(cards)))

@@ -1,4 +1,4 @@
-"""Random traces of a small training run, for comparing the step breakdown with other ways to compute it."""
+"""Random traces of a small training run, for comparing the step breakdown with other methods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Trace:
 
 @st.composite
 def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
-    """A trace with categories as written today, or as ``old`` Kineto wrote them."""
+    """A trace with today's categories, or with those of ``old`` Kineto."""
     trace = Trace()
     at = 1000
     for number in range(draw(st.integers(1, 4))):
@@ -43,7 +43,7 @@ def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
         trace.events.append(x(f"ProfilerStep#{number}", at, length, "Operator" if old else "user_annotation"))
         at += length
     if extra:
-        # Work before and after the steps, so that the recording is longer than they are.
+        # Work before and after the steps, which makes the recording longer than they are.
         _host(trace, "cpu_op", "before", 900, 950, old, 1)
     for _ in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from(["cpu_op", "cpu_op", "dataloader", "communication"]))
@@ -61,7 +61,7 @@ def _host(trace: Trace, kind: str, name: str, start: int, end: int, old: bool, t
 
 
 def _device(draw: st.DrawFn, trace: Trace, last: int, old: bool) -> None:
-    """Calls, and the work each submits, in order on its stream."""
+    """Calls and their work, in stream order."""
     free = {7: 0, 9: 0}
     comm = [e["args"]["External id"] for e in trace.events if e["name"] in COLLECTIVES and e["name"] >= "nccl"]
     names = {"kernel": "Kernel", "memcpy": "Memcpy", "memset": "Memset"} if old else {

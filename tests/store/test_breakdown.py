@@ -1,4 +1,4 @@
-"""The exclusive breakdown of steps against two other computations of it."""
+"""The exclusive breakdown of steps, compared with two other computations of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.store.trace_store import TraceStore
 
 
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """Steps last until the work launched in them is done; the next starts there."""
+    """A step lasts until the work launched in it is done; the next one starts there."""
     inside = [
         [w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps
     ]
@@ -120,7 +120,7 @@ def test_steps_without_any_op_are_whole(rows: Rows) -> None:
 
 
 def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
-    """Steps with so many launches each, an op at the end of all but the last, and ``last_op`` at the end of that."""
+    """Steps with these numbers of launches, an op at the end of all but the last, which ends with ``last_op``."""
     events: list[Event] = []
     number = 0
     for at, count in enumerate(counts):
@@ -140,15 +140,15 @@ def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) ->
     [
         # The step before did more than the others.
         (steps_of(5, 5, 5, 9, 5), False),
-        # Much less work, but the step ends as the others do: nothing is missing.
+        # Much less work, but the step ends like the others: nothing is missing.
         (steps_of(10, 9, 10, 12, 6), False),
-        # It ends elsewhere: the recording stopped inside.
+        # It ends differently: the recording stopped inside it.
         (steps_of(10, 9, 10, 12, 6, last_op="aten::mm"), True),
-        # A little less is no sign of anything.
+        # Slightly less work proves nothing.
         (steps_of(10, 9, 10, 12, 9, last_op="aten::mm"), False),
-        # All calls are there, but not their work: the recording of the device stopped inside.
+        # All calls are there, but not their work: the device's recording stopped inside the step.
         (steps_of(10, 10, 10, 10, unrecorded=5), True),
-        # Nothing was recorded of it.
+        # None of its work was recorded.
         (steps_of(10, 10, 10, 10, unrecorded=10), True),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_last_step_is_partial_when_the_recording_ends_inside(rows: Rows, event
 
 
 def test_copies_that_only_the_host_shows_are_input_copies(rows: Rows) -> None:
-    """Gaudi's bridge writes a call for each; a transfer of its own has a lane only from Gaudi 2 on."""
+    """Gaudi's bridge writes a call for each; only from Gaudi 2 on does a transfer have its own lane."""
     events = [step(1, 0, 100), x("aten::mm", 0, 90), x("copy_hpu_lazy_H2D", 20, 30, "hpu_op", pid=9)]
     found = {row["metric"]: row["value"] for row in rows("summary", events)}
 

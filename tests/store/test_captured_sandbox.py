@@ -1,4 +1,4 @@
-"""Messages of a sandbox that hostile SQL has taken over are distinguished from answers, and never crash us."""
+"""Messages of a sandbox that hostile SQL controls are told from answers, and never crash the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = (1000 + (16 << 20)).to_bytes(4, "big")
 
 
 def answer(*frames: Any) -> io.BytesIO:
-    """A pipe with ``frames``: bytes as they stand, anything else as JSON."""
+    """A pipe with ``frames``: bytes as they are, anything else as JSON."""
     pipe = io.BytesIO()
     for frame in frames:
         send(pipe, frame if isinstance(frame, bytes) else encoded(frame))

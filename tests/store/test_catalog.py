@@ -1,4 +1,4 @@
-"""The headers of the tables against their SQL and their makers."""
+"""The headers of the tables match their SQL and their makers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks of ranks against each other, from the ends of the collectives they share, and who waits for whom."""
+"""Clocks of ranks relative to each other, from the ends of shared collectives, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def waits(store: TraceStore) -> list[tuple[Any, ...]]:
     ]
 
 
-# As PyTorch writes a list of more than thirty.
+# PyTorch's form of a list of more than thirty.
 MANY = f"[{', '.join(map(str, range(29)))}, ..., 63]"
 
 
@@ -43,7 +43,7 @@ def test_a_group_is_as_large_as_the_trace_says_where_it_cuts_the_list_of_ranks(s
         })  # fmt: skip
         opened = store(*([step(1, 0, 1000), gather] for _ in range(2)))
         (row,) = opened.rows("bandwidths")
-        # Sixty-four times 4,000 bytes in 100 us, though only two ranks are there to see.
+        # Sixty-four times 4,000 bytes in 100 us, though only two ranks are recorded.
         assert (row["members"], row["algorithm_bandwidth"]) == (64, 2.56e9)
         # A list that every rank repeats in full would grow with the square of the ranks.
         assert {row["members"] for row in opened.rows("collectives")} == {MANY}
@@ -52,7 +52,7 @@ def test_a_group_is_as_large_as_the_trace_says_where_it_cuts_the_list_of_ranks(s
 
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
-    # 100 us ahead; one end is far off, two are 2 us off.
+    # 100 us ahead; one end is far off, two are off by 2 us.
     other = [step(1, 100, 1000), *(collective("allreduce", at, 50) for at in (200, 302, 400, 502, 640))]
 
     assert clocks(store(first, other)) == [(0, 0, 5, 0), (1, -102_000, 5, 2000)]
@@ -86,7 +86,7 @@ def test_a_call_too_many_on_one_rank_matches_nothing(store: Store) -> None:
 
 
 def test_a_broadcast_gives_no_clock(store: Store) -> None:
-    # Its root may leave before the others have come.
+    # Its root may leave before the others arrive.
     opened = store(
         [step(1, 0, 1000), collective("broadcast", 100, 10)], [step(1, 0, 1000), collective("broadcast", 150, 50)]
     )
@@ -100,7 +100,7 @@ def test_sends_and_receives_are_not_matched(store: Store) -> None:
 
 def test_the_last_rank_waits_least(store: Store) -> None:
     early = [step(1, 0, 1000), collective("allreduce", 100, 200), collective("allreduce", 500, 20)]
-    # Its clock is 1 ms ahead: lengths do not mind.
+    # Its clock is 1 ms ahead, which lengths do not depend on.
     late = [step(1, 1000, 1000), collective("allreduce", 1260, 40), collective("allreduce", 1490, 30)]
 
     assert waits(store(early, late)) == [(0, 1, 160_000, 2, 1), (1, 1, 10_000, 2, 1)]
@@ -111,7 +111,7 @@ def test_a_collective_that_ends_before_another_rank_begins_is_no_match(store: St
     one = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 500, 10)]
     other = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 700, 90)]
 
-    # Without the all-gathers: these cannot be one.
+    # Without the all-gathers, which cannot be one.
     assert waits(store(one, other)) == [(0, 1, 0, 3, 3), (1, 1, 0, 3, 0)]
 
 

@@ -1,4 +1,4 @@
-"""Databases opened for old versions of DuckDB, and text in SQL."""
+"""Databases in old versions of DuckDB's format, and text in SQL."""
 
 from __future__ import annotations
 

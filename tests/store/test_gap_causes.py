@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from random_traces import Trace, traces
 from stores import Rows, store_over
 
-# The device works in the first and the last 100 us of a step of 1 ms, fed by thread 1.
+# Thread 1 feeds the device, which works in the first and the last 100 us of a step of 1 ms.
 FED = [step(1, 0, 1000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 880, 10, 900, 100, "b")]
 
 
 def causes(rows: Rows, *events: Event) -> list[tuple[str, float]]:
-    """Cause and length in us of each part of the gap in the middle of the step, up to the submission."""
+    """Cause and length in us of each part of the gap in the middle of the step, until the submission."""
     parts = rows("gap_causes", [*FED, *events])
     return [(part["cause"], part["dur"] / 1000) for part in parts if 100_000 <= part["ts"] < 880_000]
 
@@ -41,7 +41,7 @@ def test_a_device_that_works_before_the_steps_only_is_idle_in_all_of_them(rows: 
 
 
 def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
-    # The worker's ops cut the feeding thread's op into three stretches of time.
+    # The worker's ops split the feeding thread's op into three stretches.
     worker = [x("aten::stack", 300, 50, tid=3), x("aten::stack", 400, 50, tid=3)]
 
     assert causes(rows, x("aten::add", 100, 780), *worker) == [("framework_op", 780)]
@@ -66,7 +66,7 @@ def test_python_of_another_thread_says_nothing_about_the_gap(rows: Rows) -> None
 
 
 def test_a_thread_that_launches_counts_beside_the_thread_of_the_steps(rows: Rows) -> None:
-    # A launch thread: its call is what the device waits for, though the main thread runs an op meanwhile.
+    # A launch thread: the device waits for its call, although the main thread runs an op meanwhile.
     submit = runtime("cudaGraphLaunch", 300, 400, 3, tid=5)
     work = kernel("graph", 950, 10, 3, stream=9)
 
@@ -145,14 +145,14 @@ def test_python_in_which_the_thread_neither_runs_nor_is_ready_is_blocked(rows: R
         parts = rows("gap_causes", [*events, *more], perftoolRecording=recorded)
         return [(part["cause"], part["proof"]) for part in parts]
 
-    # The thread has no core for half a millisecond, and the longer of the two stretches takes five.
+    # The thread has no core for half a millisecond; the longer of the two stretches is five milliseconds.
     assert found(5999) == [("blocked", "thread"), ("python", "frame")]
     assert found(6000) == [("python", "frame")] * 2
-    # A recorded wait tells what it was blocked in.
+    # A recorded wait says which call it blocked in.
     wait = x("<built-in function sleep>", 1000, 3000, "python_function")
     assert found(4499, wait) == [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")]
     assert found(4500, wait) == [("sleep", "frame"), ("python", "frame"), ("python", "frame")]
-    # With a device, the thread may have waited for it.
+    # With a device, the thread may have waited for the device.
     assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
 
 
@@ -167,11 +167,12 @@ def test_python_in_which_the_thread_is_ready_and_has_no_core_is_no_core(rows: Ro
         facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
         return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
 
-    # One millisecond in short stretches had a core, so the stretch of five milliseconds had less than half of one.
+    # The short stretches had a core for a millisecond in total, so the stretch of five milliseconds had one for less
+    # than half.
     assert recorded(3499) == ["no_core", "python"]
     assert recorded(3500) == ["python", "python"]
     assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
-    # Two threads feed the device, and it is not known which computes how long.
+    # Two threads feed the device, and the trace does not show how long each computes.
     assert "no_core" not in recorded(3499, {**step(1, 0, 9000), "tid": 2})
 
 
@@ -184,7 +185,7 @@ def test_a_thread_without_events_waits_for_the_collective_of_a_thread_beside_it(
     assert [(part["cause"], part["dur"]) for part in parts] == [
         ("autograd", 2_000_000), ("collective", 4_000_000), ("autograd", 2_000_000),
     ]  # fmt: skip
-    # Python that was recorded is no wait.
+    # Recorded Python is not a wait.
     python = x("train.py(7): prepare", 1000, 8000, "python_function")
     parts = rows("gap_causes", [event for event in events if event is not backward] + [python, reduced])
     assert {part["cause"] for part in parts} == {"python"}

@@ -1,4 +1,4 @@
-"""The device that a user names replaces the one of the trace."""
+"""The device that a user names replaces the trace's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ peaks = [{ dtype = "bf16", unit = "matrix", rate = 200e12 }]
 
 @pytest.fixture
 def told(tmp_path: Path) -> Callable[..., Report]:
-    """The report on a product of 4096^3 in 1 ms, of a device ``named`` in the trace, and given by the user."""
+    """The report on a product of 4096^3 in 1 ms, for a device ``named`` in the trace and one given by the user."""
 
     def asked(given: str | None, **named: Any) -> Report:
         shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
@@ -49,7 +49,7 @@ def reached(report: Report) -> float | None:
 
 def test_a_name_gives_a_trace_without_one_its_peaks(told: Callable[..., Report]) -> None:
     report = told("H100")
-    # 137.4 GFLOP in 1 ms, of 989.4 TFLOP/s.
+    # 137.4 GFLOP in 1 ms, of a peak of 989.4 TFLOP/s.
     assert reached(report) == pytest.approx(0.1389, abs=0.0001)
     assert (report.device.type, report.device.name) == ("cuda", "NVIDIA H100 80GB HBM3")
     assert reached(told(None)) is None

@@ -31,7 +31,7 @@ def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> Non
 
 
 def test_steps_that_overlap_others_are_counted() -> None:
-    # The second and the third begin in the first; the annotation of the first is there twice.
+    # The second and the third begin inside the first; the annotation of the first appears twice.
     events = [step(1, 0, 1000), step(2, 100, 1000), step(3, 200, 1000), step(1, 1, 998), step(4, 1300, 1000)]
     with store_over([*events, x("aten::mm", 10, 5)]) as store:
         [issue] = [row for row in store.rows("input_issues") if row["kind"] == "overlapping steps"]
@@ -47,7 +47,7 @@ def test_steps_that_follow_each_other_are_no_issue() -> None:
 
 
 def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None:
-    """Each row of each table would hold a copy: 20,000 kernels of one op took 3.7 GB."""
+    """Every row of every table would hold a copy: 20,000 kernels of one op took 3.7 GB."""
     names = [f"{number}{'n' * 5000}({number})" for number in range(300)]
     with store_over([x(name, at, 5) for at, name in enumerate(names)]) as store:
         kept = store.rows("ops")

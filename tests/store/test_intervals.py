@@ -98,7 +98,7 @@ def test_lengths_are_those_of_the_union(intervals: list[Interval]) -> None:
 @PROPERTY
 @given(INTERVALS, st.sampled_from([0, 2**60]))
 def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], late: int) -> None:
-    """Times so far apart that those of all groups do not fit one after the other take another way."""
+    """Times too far apart for all groups to fit one after the other are handled differently."""
     given = [(rank, kind, ts + late * rank, end + late * rank) for rank, kind, ts, end in intervals]
     rank, kind, ts, end = np.array(given, dtype=np.int64).reshape(-1, 4).T
     united = unite(rank, kind, ts, end)

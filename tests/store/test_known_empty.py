@@ -15,13 +15,13 @@ from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
 
 CASES = Path(__file__).parent.parent / "rules"
-# Inputs of all kinds: the first case of each of these.
+# Inputs of all kinds: the first case of each of these rules.
 RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# What no rule's first case has: a product with shapes on a known device, in a module; launches of a recipe and of a
-# transfer.
+# Inputs that no rule's first case has: a product with shapes on a known device, in a module; launches of a recipe and
+# of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,
@@ -35,7 +35,7 @@ LAUNCHES = Case("", "", (), events=(
     {"on": "synapse", "name": "synMemCopyAsync", "ts": 60, "dur": 5, "args": {"direction": "0", "size": 64}},
     {"on": "PDMA", "name": "memcpy", "ts": 66, "dur": 5, "args": {}},
 ))  # fmt: skip
-# What follows itself, as layers do.
+# Modules that follow each other, as layers do.
 LAYERS = Case("", "", (), events=tuple(
     {"cat": "kernel", "name": name, "ts": 10 * place, "dur": 9, "args": {}}
     for place, name in enumerate(("gemm", "gelu", "add") * 4)
@@ -47,7 +47,7 @@ BLOCK = Case("", "", (), events=(
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip
-# A loader that reads its samples one by one, with stacks, and the times of the thread.
+# A loader that reads its samples one by one, with stacks, and the thread's CPU times.
 THREAD = {"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 0}
 RECORDER = {"version": 1, "machine": {"cores_allowed": 2}, "window": {"wall_ns": 90_000, "threads": [THREAD]}}
 FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
@@ -55,7 +55,7 @@ FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
      "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
 ))  # fmt: skip
-# Gone as soon as slices are there.
+# Dropped once slices are made.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
     name: table
@@ -108,7 +108,7 @@ def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -
 
 
 def test_what_makes_a_table_empty_is_made_for_it_anyway() -> None:
-    """Else a store over many ranks, which takes tables from others, would look where it has nothing."""
+    """Otherwise a store over many ranks, which imports tables, would check a precondition that is not there."""
     for name, table in catalog().items():
         named = {precondition.table for group in table.empty_without for precondition in group}
         assert named <= {*table.needs, "raw"}, name

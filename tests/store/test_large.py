@@ -1,4 +1,4 @@
-"""Tables are made differently for large inputs, with the same contents. And what happens when memory is short."""
+"""Large inputs are processed differently, with the same tables as a result. And what happens when memory is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of memory, what they are used for, and what lives at a peak."""
+"""Blocks of memory, their uses, and the blocks alive at a peak."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def training_step(number: int, at: float) -> list[Event]:
     ]
 
 
-# What each block of the second step shows, by its address.
+# The entries for each block of the second step, by its address.
 STORY = [
     *training_step(1, 0), *training_step(2, 100), *training_step(3, 200),
     memory(5, 1, 100, 1100),  # kept by the program from the first step on

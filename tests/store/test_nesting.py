@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 def nested(spans: list[Span]) -> list[tuple[int, int]]:
-    """(depth, parent) of each of ``spans``, which come to be nested in another order than that of their numbers."""
+    """(depth, parent) of each of ``spans``, whose order in the file differs from that of their numbers."""
     numbers = np.arange(len(spans))[::-1]
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)[::-1].T
     order, depth, parent = nest(numbers, *columns)
@@ -25,7 +25,7 @@ def nested(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def naive(spans: list[Span]) -> list[tuple[int, int]]:
-    """The same with a stack per track: a slice lies in all that started before it and are still open."""
+    """The same with a stack per track: a slice is inside all slices that started before it and are still open."""
     found: dict[int, tuple[int, int]] = {}
     stacks: dict[int, list[int]] = {}
     for index in sorted(range(len(spans)), key=lambda i: (spans[i][0], spans[i][1], -spans[i][2], i)):
@@ -37,7 +37,7 @@ def naive(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def proper(children: st.SearchStrategy[list[Span]]) -> st.SearchStrategy[list[Span]]:
-    """Trees: children one after the other inside a slice around them."""
+    """Trees: slices with children one after the other."""
 
     def around(groups: list[list[Span]]) -> list[Span]:
         at, shifted = 1, []
@@ -83,7 +83,7 @@ def test_a_parent_starts_first_on_the_same_track(spans: list[Span]) -> None:
 
 
 def test_slices_that_all_overlap() -> None:
-    """As many levels as slices: begins that never end. Looking at all slices for each level would take minutes."""
+    """As many levels as slices: begins that never end. Visiting all slices for each level would take minutes."""
     count = 200_000
     found = nested([(0, at, count + 1) for at in range(count)])
     assert found == [(at, at - 1) for at in range(count)]
@@ -100,7 +100,7 @@ def test_a_child_and_its_sibling() -> None:
 
 
 def test_slices_without_length() -> None:
-    """One at the start of another lies in it; one at its end follows it."""
+    """A slice that begins with another is inside it; one that begins at its end follows it."""
     assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]
 
 

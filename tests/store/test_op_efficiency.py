@@ -54,7 +54,7 @@ STEP = [step(1, 0, 1000)]
 
 def test_a_product_by_hand(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
-    # 51.58 GFLOP in 84.484 us, of 989.4 TFLOP/s.
+    # 51.58 GFLOP in 84.484 us, of a peak of 989.4 TFLOP/s.
     assert row["flops"] == 51_581_550_592
     assert row["bytes"] == 74_457_088
     assert (row["calls"], row["kernel_ns"], row["bound"]) == (1, 84_484, "compute")
@@ -197,7 +197,7 @@ def test_one_rank_that_says_nothing_silences_the_summary(tmp_path: Path) -> None
 
 
 def replay(correlation: int, ts: float, *kernels: tuple[str, float]) -> list[Event]:
-    """A launch of a captured graph and its kernels, 20 us after one another."""
+    """A launch of a captured graph and its kernels, 20 us apart."""
     work = [kernel(name, ts + 50 + 20 * at, took, correlation) for at, (name, took) in enumerate(kernels)]
     return [runtime("cudaGraphLaunch", ts, 10, correlation), *work]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perftool.store.pairing import pair
 
 Call = tuple[str, str | None]
-"""Phase and name; events stand one nanosecond apart, on one track."""
+"""Phase and name; the events are one nanosecond apart, on one track."""
 
 
 def slices(*calls: Call) -> tuple[dict[int, int], int, int]:
@@ -41,7 +41,7 @@ def test_pairs(calls: list[Call], expected: tuple[dict[int, int], int, int]) -> 
 
 
 def test_ends_without_a_begin_are_not_sought_among_all_that_are_open() -> None:
-    """Compared with each open begin, these would take hours."""
+    """Comparing each with every open begin would take hours."""
     count = 200_000
     assert slices(*[(B, "a")] * count, *[(E, "b")] * count)[1:] == (count, count)
 

@@ -7,12 +7,12 @@ from stores import Rows
 
 
 def phases(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """Each stretch with its length in us and what shows it."""
+    """Each stretch with its length in us and its evidence."""
     return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in rows("phases", list(events))]
 
 
 def steps(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """Each step with its length on the host in us and why it is left out."""
+    """Each step with its length on the host in us, and the reason for leaving it out."""
     found = rows("steps", list(events))
     return [(row["source"], (row["host_end"] - row["host_ts"]) / 1000, row["left_out"]) for row in found]
 
@@ -77,7 +77,7 @@ def test_a_function_that_hardly_does_anything_but_save_is_a_checkpoint_as_a_whol
 
     # The loop around it also computes.
     assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
-    # So does a function that adds, or that saves for less than half of its time.
+    # So does a function that adds, or one that saves for less than half of its time.
     assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])
     short = x("torch/serialization.py(944): save", 110, 200, "python_function")
     assert phases(rows, own, work, short)[1] == ("checkpoint", 200, short["name"])
@@ -87,7 +87,7 @@ def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:
     events = [event for at in range(4) for event in iteration(at, 1000 * at)]
 
     assert steps(rows, *events) == [("optimizer", 1000, None)] * 4
-    # Two are no habit, and marks of the profiler count before anything else.
+    # Two are no pattern, and the profiler's marks take precedence.
     assert [row[0] for row in steps(rows, *iteration(0, 0), *iteration(1, 1000))] == [None]
     assert [row[0] for row in steps(rows, *events, step(1, 0, 4000))] == ["profiler"]
 

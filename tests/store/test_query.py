@@ -131,5 +131,5 @@ def test_ranks_come_from_the_trace_or_are_given(store: Open, write_trace: Callab
 
 
 def test_nothing_is_drawn_on_stdout(store: Callable[..., TraceStore]) -> None:
-    # A query of more than two seconds would draw a bar into the JSON report.
+    # A query of more than two seconds would draw a progress bar into the JSON report.
     assert store([step(1, 0, 10)]).select("SELECT current_setting('enable_progress_bar') AS bar") == [{"bar": False}]

@@ -1,4 +1,4 @@
-"""Untrusted SQL runs in a separate process, which it can neither leave nor fill."""
+"""Untrusted SQL runs in a separate process that it cannot leave, and whose memory is limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MB = 1 << 20
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all statements: none of them may spoil it for the next."""
+    """One store for all statements: no statement may spoil it for the next."""
     with store_over([step(1, 0, 100), x("op", 10, 5)]) as store:
         yield store
 
@@ -71,12 +71,12 @@ def test_sql_that_reaches_out_is_refused(
 def test_sql_that_takes_too_much_is_stopped(
     kind: str, sql: str, opened: TraceStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # Of all children so far, those of other tests included.
+    # Counts all child processes so far, including those of other tests.
     before = children_peak_kb()
     with suppress(QueryError):
         assert len(opened.ask(sql.format(), None, Bounds(0.7, rows=100, bytes=MB)).rows) <= 100
     assert capfd.readouterr() == ("", "")
-    # What ended was a process of its own, and its memory had an end.
+    # A separate process ended, and its memory was limited.
     assert children_peak_kb() <= max(before, 2_000_000)
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
 
@@ -143,7 +143,7 @@ def test_the_tables_have_the_same_rows_and_types_inside(opened: TraceStore) -> N
         opened.build([name])
         assert opened.query(f"FROM {name.upper()}")[1] == [tuple(row.values()) for row in opened.select(f"FROM {name}")]
         inside = opened.query(f"DESCRIBE SELECT * FROM {name}")[1]
-        # Outside, names may be kept as numbers.
+        # Only inside may names be numbers.
         documented = catalog()[name].as_text if name in catalog() else f"SELECT * FROM {name}"
         assert inside == [tuple(row.values()) for row in opened.select(f"DESCRIBE {documented}")]
 
@@ -215,7 +215,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.parametrize("rule", [rule for rule in shipped_rules() if rule.sql], ids=lambda rule: rule.code)
 def test_a_rule_of_ours_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
-    """The list of functions leaves authors of packs everything that the shipped rules use."""
+    """The list of functions includes everything that the shipped rules use, for authors of packs."""
     check(connection, rule.sql, [*catalog(), "raw"])
 
 
@@ -235,7 +235,7 @@ def test_the_process_has_no_network_where_the_system_lets_it() -> None:
 def test_no_table_function_of_this_duckdb_but_those_that_compute_is_allowed(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    """Also one that a version of DuckDB brings that nobody here has seen."""
+    """Including functions of future DuckDB versions that nobody here has seen."""
     found = connection.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('table', 'pragma', 'table_macro') AND internal"

@@ -70,7 +70,7 @@ def test_damage_is_mended_as_by_one_thread(seed: int) -> None:
 
 
 def test_nothing_after_the_end_is_loaded() -> None:
-    """More metadata than a block after the events looks like events to who cuts the text."""
+    """To the splitter, more metadata than a block after the events looks like events."""
     after = b'],"other":[' + b",".join(document([x(f"no{n}", n, 1)])[16:-2] for n in range(200)) + b"]}"
     data = document([x(f"op{n}", n, 1) for n in range(200)])[:-2] + after
     two = loaded(data, 2)
@@ -86,7 +86,7 @@ def test_an_error_of_either_thread_ends_both(here: bool) -> None:
         raise InputError("this rank is taken")
 
     def share(work: Work) -> None:
-        """Only one thread begins: what it raises is raised wherever that is."""
+        """Only one thread begins; its error is raised on whichever thread waits."""
         if here:
             work.do()
         else:
@@ -148,7 +148,7 @@ def _at_once(calls: list[Callable[[], Any]]) -> None:
 
 
 def test_what_an_interrupt_leaves_is_the_beginning_of_the_file(tmp_path: Path) -> None:
-    """On whichever thread it comes, between two batches."""
+    """On either thread, between two batches."""
     done: list[int] = []
 
     def progress(size: int) -> None:

@@ -34,7 +34,7 @@ from perftool.store.trace_store import TraceStore
 PACKAGE = Path(perftool.__file__).parent
 PACK = builtin_folder()
 
-# A batch, a launch that waits for the host, an optimizer, a launch at once, and work that was queued before.
+# A batch, a launch that waits for the host, an optimizer, an immediate launch, and work queued before the recording.
 BUSY: list[Event] = [
     step(1, 0, 1000), loader(0, 300), x("aten::mm", 300, 60), *launch(1, 310, 20, 400, 100),
     x("Optimizer.step#SGD.step", 500, 100, "user_annotation"), *launch(2, 610, 10, 620, 100),
@@ -56,19 +56,19 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (3, 0, '1', '1', 'python', 'main', 'host', None),
         (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
     ]),
-    # From the first complete step to the last, with what lies between; on the host without waiting for the device.
+    # From the first complete step to the last, with the time between them; on the host, without waiting for the device.
     "windows": ([
         step(1, 0, 100), *launch(1, 10, 5, 50, 100), step(2, 200, 100), *launch(2, 210, 5, 250, 150),
     ], [
         (0, 0, 400_000, 400_000, 0, 300_000, 2),
     ]),
-    # The thread that launches, not the one that loads.
+    # The thread that launches, not the loader's.
     "feeding_tracks": ([
         *launch(1, 10, 5, 50, 100), loader(0, 200, tid=2), x("aten::mm", 0, 5, tid=3),
     ], [
         (0, 1),
     ]),
-    # What the files of vendors say of names, by category.
+    # Name roles from the vendor files, by category.
     "roles": ([
         runtime("cudaMemcpy", 0, 5), x("aten::item", 0, 5), x("aten::mm", 9, 5), kernel("ncclDevKernel", 0, 5),
         memcpy("Memcpy DtoH (Device -> Pinned)", 5, 5),
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (0, 5, 'ProfilerStep#5', 200_000, 50_000, 250_000, 200_000, 250_000, True, 0, 0, 0, 0, 0, 0, 0,
          50_000, 0, 0, 0, 0, 0, 0, 0, "profiler", "high", "incomplete"),
     ]),
-    # Self time is without the slices directly inside.
+    # Self time excludes the direct children.
     "ops": ([
         x("linear", 0, 100, **{"External id": 7, "Input Dims": [[2, 3]], "Input type": ["float"],
           "Concrete Inputs": ["1"], "Sequence number": 4, "Fwd thread id": 0, "Call stack": "a.py"}),
@@ -114,7 +114,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 0, 't', 10_000, 20_000, 30_000, 1, 0, 20_000, None, None, None, None, None, None, None),
         (2, 0, 0, 'addmm', 40_000, 50_000, 90_000, 1, 0, 40_000, None, None, None, None, None, None, None),
     ]),
-    # Kinds, engines, and what submitted the work.
+    # Kinds, engines, and the submitter of the work.
     "device_ops": ([
         x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
         memcpy("Memcpy HtoD (Pinned -> Device)", 60, 5, 2, bytes=1000), memset(70, 5, 3),
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (8, 0, 1, 'copy', 'cudaStreamSynchronize', 'aten::to', 210_000, 30_000, 240_000, None),
         (9, 0, 1, 'explicit', 'cudaDeviceSynchronize', None, 300_000, 40_000, 340_000, None),
     ]),
-    # Directions, bandwidth, memory of the host, and whether the host waited.
+    # Directions, bandwidth, kind of host memory, and whether the host waited.
     "copies": ([
         x("aten::to", 0, 50), runtime("cudaMemcpyAsync", 5, 5, 1), runtime("cudaStreamSynchronize", 12, 30),
         memcpy("Memcpy HtoD (Pageable -> Device)", 20, 10, 1, bytes=5000), runtime("cudaMemcpyAsync", 60, 5, 2),
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (6, 0, 'device_to_device', None, 80_000, 2000, 82_000, None, None, False, None, None, None),
         (7, 0, 'peer', None, 85_000, 5000, 90_000, None, None, False, None, None, None),
     ]),
-    # The part behind compute, and on the host those that no device shows.
+    # The part hidden behind compute; on the host, collectives that no device shows.
     "collectives": ([
         x("all", 0, 1000, tid=9), kernel("gemm", 100, 100), kernel("more", 150, 100, stream=8),
         kernel("ncclDevKernel_AllReduce", 180, 120, stream=9, **{"Collective name": "allreduce", "In msg nelems": 10,
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, True,
          0, 3, None, None, None),
     ]),
-    # Splits count rows, here of four numbers; equal parts are not stated, and a long list is shortened.
+    # Splits count rows, here of four numbers; equal parts are left out, and a long list is shortened.
     "all_to_all_sizes": ([
         *(kernel("ncclDevKernel_SendRecv", at, 50, stream=9, **{"Collective name": "all_to_allv", "dtype": "Float",
                  "In msg nelems": 16, "Out msg nelems": 24, "Process Group Name": "ep", "Group size": 2,
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (0, 4, "ep", 2, 80, 128),
         (0, 5, "ep", 2, 48, 64),
     ]),
-    # With and without worker processes, in the step where it begins.
+    # With and without worker processes, in the step where the fetch begins.
     "dataloader": ([
         step(1, 0, 100), loader(10, 20), step(2, 100, 100), loader(90, 30, "_MultiProcessingDataLoaderIter", tid=2),
         x("enumerate(DataPipe)#Batcher", 150, 5), x("enumerate(DataLoader)#Dataset.length", 160, 5),
@@ -223,7 +223,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
          120_000),
         (4, 0, 0, 2, 'enumerate(DataPipe)#Batcher', False, 150_000, 5000, 155_000),
     ]),
-    # The ops and launches inside.
+    # The ops and launches inside it.
     "optimizer_steps": ([
         x("Optimizer.step#AdamW.step", 0, 100, "user_annotation"), x("aten::add_", 10, 40), x("aten::mul_", 20, 10),
         *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
@@ -248,7 +248,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 1, None, 'unknown', 'torch.compile', 100_000, 500_000, 600_000),
         (4, 0, 2, None, 'unknown', 'torch.compile', 12_000_000, 1_000_000, 13_000_000),
     ]),
-    # Begins and ends that the recording's edges cut off; events that can be no slices. TRC104 sees to the kernel.
+    # Begins and ends beyond the edges of the recording; events that cannot be slices. TRC104 covers the kernel.
     "input_issues": ([
         begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40), x("backwards", 50, -5),
         {**HOST, "ph": "X", "name": "endless", "ts": 1}, {**HOST, "ph": "X", "name": "timeless", "dur": 1},
@@ -267,7 +267,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ], [
         ('PATH', 'trace', 0, 85, 1, 'ok'),
     ]),
-    # Every number that this trace shows, and no other.
+    # Every metric that this trace has, and no other.
     "summary": (BUSY, [
         ('collective_time_ms', None, 'ms', None, None),
         ('compilations', 0.0, 'count', None, None),
@@ -312,7 +312,7 @@ def order(row: dict[str, object]) -> tuple[object, ...]:
 
 
 def test_arrows_are_in_parentheses() -> None:
-    # Before DuckDB 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
+    # In DuckDB before 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
     loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
     files = [*(PACKAGE / "tables").rglob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
 
@@ -321,7 +321,7 @@ def test_arrows_are_in_parentheses() -> None:
 
 
 def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
-    """aten::equal reads its result by aten::item."""
+    """aten::equal reads its result with aten::item."""
     found = rows("syncs", [
         x("aten::equal", 0, 100), x("aten::item", 20, 70), x("aten::_local_scalar_dense", 21, 68),
         runtime("cudaMemcpyAsync", 22, 3, 1), memcpy("Memcpy DtoH", 40, 9, 1), runtime("cudaStreamSynchronize", 30, 50),
@@ -330,7 +330,7 @@ def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
 
 
 def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path) -> None:
-    """They say neither when nor in which step; without a trace, all that they tell of is told."""
+    """These lines give no time and no step; their numbers are shown only without a trace."""
     log, trace = tmp_path / "run.log", tmp_path / "run.json"
     log.write_text("adding new recipe to cache :: r1\nadding new recipe to cache :: r2\n")
     trace.write_bytes(document([step(1, 0, 100), x("aten::mm", 10, 5)]))

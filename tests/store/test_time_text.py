@@ -1,4 +1,4 @@
-"""The macro that writes times agrees with the function that does."""
+"""The macro that formats times agrees with the Python function."""
 
 from __future__ import annotations
 

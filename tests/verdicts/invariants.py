@@ -1,4 +1,4 @@
-"""What must hold of every report, whatever was recorded."""
+"""Invariants of every report, whatever was recorded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from perftool.model.report import Report
 
 TRAINING_ONLY = {"FUS101", "FUS102", "FUS105", "FUS107", "COL104", "COL107", "CPY104"}
 LARGE = 0.2
-# How advice names a type of 16 bit or less, or TF32.
+# Advice uses these names for types of 16 bit or less, and for TF32.
 _TYPES = {"bf16": "with BF16", "tf32": "allow TF32", "fp16": "with FP16"}
 _COLLECTIVE = re.compile(r"nccl|rccl|hccl|all_?reduce|all_?gather|reduce_?scatter", re.I)
 _PERCENT = re.compile(r"([\d,]+(?:\.\d+)?) %")
 
 
 def breaches(report: Report) -> Iterator[str]:
-    """What ``report`` says that cannot be true."""
+    """Statements of ``report`` that cannot be true."""
     yield from _gains(report)
     yield from _percentages(report)
     yield from _causes(report)
@@ -34,7 +34,7 @@ def breaches(report: Report) -> Iterator[str]:
 
 
 def _types(report: Report) -> Iterator[str]:
-    """No data type is advised that the matrix engines of a known device lack."""
+    """No advised data type is missing from the matrix engines of a known device."""
     known = find_device(report.device.name or "")
     if known is None:
         return
@@ -45,14 +45,14 @@ def _types(report: Report) -> Iterator[str]:
 
 
 def _collectives(report: Report) -> Iterator[str]:
-    """Whoever wrote a collective, its time is communication."""
+    """Whichever library records a collective, its time is communication."""
     named = [row.name for row in report.top_device_ops if _COLLECTIVE.search(row.name)]
     if named and not report.summary["collective_time_ms"].value:
         yield f"{named[0]} is no communication"
 
 
 def _gains(report: Report) -> Iterator[str]:
-    """Never more than the step; never more than the device is idle where the fix relieves the host alone."""
+    """No gain exceeds the step, or the device's idle time if the fix only relieves the host."""
     mean_ns = report.run.mean_step_ns
     step = mean_ns / 1e6 if mean_ns else report.summary["step_time_ms"].value
     idle = report.summary["device_idle_ratio"].value
@@ -78,7 +78,7 @@ def _percentages(report: Report) -> Iterator[str]:
 
 
 def _causes(report: Report) -> Iterator[str]:
-    """Every idle cause above a fifth of the window has a name in the verdict."""
+    """The verdict names every idle cause above a fifth of the window."""
     window = report.summary["window_ms"].value
     named = {cause.name for cause in report.verdict.causes}
     for cause in report.idle_causes:

@@ -1,4 +1,4 @@
-"""Small traces for each cause that once made a verdict wrong."""
+"""A small trace for each cause that once made a verdict wrong."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_fetch_counts_whole_though_the_device_still_works_for_the_step_before(
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
     assert finding.evidence["wait_ns"] == 1_500_000
     assert report.summary["dataloader_ratio"].value == finding.evidence["wait_ratio"]
-    # Over and over, the two steps take 3 ms; without the fetch the host needs 1.5 ms for both, the device 1.1 ms.
+    # Repeated, the two steps take 3 ms; without the fetch the host needs 1.5 ms for both, the device 1.1 ms.
     assert finding.gain is not None
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 1_500_000 // 2)
 
@@ -92,7 +92,7 @@ def test_a_kernel_that_only_waits_is_no_work_anywhere(tmp_path: Path) -> None:
 
 
 def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
-    """Steps of these lengths, in us, in each of which a graph is compiled for so long."""
+    """Steps of ``lengths`` us, each of which compiles a graph for ``compiles`` us."""
     events, at = [], 0.0
     for number, (length, compiled) in enumerate(zip(lengths, compiles, strict=True), 1):
         frames = [x("entire_frame_compile", at, compiled)] if compiled else []

@@ -1,4 +1,4 @@
-"""What a trace comes to does not hang on the order of its events, on when it was recorded, or on its ids."""
+"""The answer does not depend on the order of a trace's events, on its date, or on its ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Events = list[dict[str, Any]]
 
 
 def shuffled(events: Events) -> Events:
-    """In another order, but for begins and ends: of those at the same time only the file says which comes first."""
+    """In another order, except begins and ends at the same time, whose order only the file shows."""
     mixed = random.Random(1).sample(events, len(events))
     paired = iter([event for event in events if event.get("ph") in ("B", "E")])
     return [next(paired) if event.get("ph") in ("B", "E") else event for event in mixed]
@@ -26,7 +26,7 @@ def later(events: Events) -> Events:
 
 
 def renumbered(events: Events) -> Events:
-    """Correlations, and the flows that carry them, count from elsewhere."""
+    """Correlations and their flows, numbered from another start."""
     for event in events:
         args = event.get("args", {})
         args |= {key: args[key] + 7_000_000 for key in ("correlation", "External id") if isinstance(args.get(key), int)}
@@ -36,7 +36,7 @@ def renumbered(events: Events) -> Events:
 
 
 def told(events: Events, place: Path) -> list[Any]:
-    """What is said of ``events``, without the sample's log and metrics beside them."""
+    """The answer about ``events``, without the sample's log and metrics."""
     path = place / "trace.json"
     path.write_text(json.dumps({**recorded(), "traceEvents": events}))
     report = analyze([str(path)])

@@ -47,7 +47,7 @@ def test_a_report(name: str) -> None:
 
 
 def unlike(report: Report, expected: dict[str, Any]) -> list[str]:
-    """What the report says other than the expert."""
+    """Where the report differs from the expert."""
     texts = [report.verdict.headline, *(text for found in report.findings for text in (found.message, found.fix))]
     codes = {finding.code for finding in report.findings}
     first = [finding.code for finding in report.advice][:1]
@@ -67,7 +67,7 @@ def is_first(first: list[str], expected: list[str]) -> bool:
 
 
 def unexplained(rows: list[dict[str, Any]]) -> list[str]:
-    """Names of the ops and kernels with a twentieth of the work, over all shapes, with neither a model nor a reason."""
+    """Names of the ops and kernels with a twentieth of the work, over all shapes, but neither a model nor a reason."""
     columns = [field.name for field in fields(OpRate)]
     ops = [OpRate(**{name: row[name] for name in columns}) for row in rows]
     work = sum(op.kernel_ns for op in ops)
@@ -79,7 +79,7 @@ def unexplained(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def shown(page: str, begin: str) -> str:
-    """The block of ``page`` that begins with ``begin``, without that."""
+    """The block of ``page`` that begins with ``begin``, without that beginning."""
     found = re.search(rf"```text\n{re.escape(begin)}(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     assert found, begin
     return found[1]

@@ -1,4 +1,4 @@
-"""Something is taken away from a recording: no sentence about the rest may claim what is gone."""
+"""Part of a recording is removed: no sentence about the rest may claim what is gone."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from perftool.model.report import Report
 Events = list[dict[str, Any]]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
-# Small ones, of different kinds: with stacks, found steps, collectives, a graph, none of the device.
+# Small recordings that cover stacks, detected steps, collectives, a graph, and no device.
 NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
 RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]
 _WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
 _HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
-# What may be said of idle time without an event of the host.
+# Allowed causes of idle time without host events.
 _UNSEEN = {"unknown"}
 
 
@@ -137,7 +137,7 @@ RANKS += [path for path in [FOLDER / "v100_dlrm_8ranks"] if path.is_dir()]
 
 @pytest.mark.parametrize("folder", RANKS, ids=lambda path: path.name)
 def test_the_clock_of_a_rank_is_no_lateness(folder: Path, tmp_path: Path) -> None:
-    """The clocks of hosts differ by milliseconds: what is said must follow from the work, not from them."""
+    """The clocks of hosts differ by milliseconds: sentences must follow from the work, not from the clocks."""
     for number, path in enumerate(sorted(folder.glob("*.json.gz"))):
         whole = json.loads(gzip.decompress(path.read_bytes()))
         late = 7_000 if number == 1 else 0

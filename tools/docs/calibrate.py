@@ -1,4 +1,4 @@
-"""Predicted against measured: the tables of docs/gains.md, from pairs of traces before and after a fix.
+"""Compares predicted with measured gains: the tables of docs/gains.md, from pairs of traces before and after a fix.
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
@@ -28,7 +28,7 @@ HEAD = "| pair | rule | before | bound | predicted | after | error, of the step 
 PAGE = ROOT / "docs" / "gains.md"
 KEPT = ROOT / "benchmarks" / "calibration.json"
 BEGIN, END = "<!-- calibrate: begin -->\n", "<!-- calibrate: end -->"
-# A step of the second form is another one: more samples, or it waits for other ranks.
+# Steps of the two forms are not comparable: the second has more samples, or waits for other ranks.
 NOT_ONE_STEP = {"batch_size"}
 ROUNDS = 3
 
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table, in ms; None where nothing is said."""
+    """A row of the table, in ms; None where the answer gives no number."""
 
     name: str
     code: str
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """How far the prediction is off, as a share of the step before."""
+        """The error of the prediction, as a share of the step before."""
         return None if self.predicted is None else abs(self.predicted - self.after) / self.before
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ def _ms(value: float | None) -> str:
 
 
 def row(pair: Pair) -> Row:
-    """What the first form promises, and what the second shows."""
+    """The first form's promise, and the second form's result."""
     first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
@@ -95,7 +95,7 @@ def _read(paths: Sequence[str]) -> Report:
 
 @cache
 def _report(paths: tuple[str, ...]) -> Report:
-    """Several rules may speak of one pair."""
+    """Several rules may give advice on one pair."""
     return analyze(paths)
 
 
@@ -118,7 +118,7 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, the forms in turn.
+    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, with the forms in turns.
 
     Whatever else a machine does makes steps longer: of each form the recording with the least median step stands. How
     much quicker the second form is was measured unobserved, the forms in turn, where they can be; the median of that.
@@ -167,12 +167,12 @@ def table(title: str, rows: Sequence[Row]) -> str:
 
 
 def kept() -> list[Row]:
-    """The rows that were made of recordings which are not in the repository."""
+    """The rows from recordings that are not in the repository."""
     return [Row(**one) for one in json.loads(KEPT.read_text(encoding="utf-8"))]
 
 
 def keep(rows: Sequence[Row], made: Row) -> list[Row]:
-    """``rows`` with ``made`` in its place, kept."""
+    """``rows`` with ``made`` replacing its row, saved."""
     others = [one for one in rows if (one.name, one.code) != (made.name, made.code)]
     found = sorted([*others, made], key=lambda one: (one.name, one.code))
     KEPT.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
@@ -180,7 +180,7 @@ def keep(rows: Sequence[Row], made: Row) -> list[Row]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the tables, simulated pairs apart, or write them."""
+    """Print the tables (simulated pairs separately), or write them."""
     parser = argparse.ArgumentParser(usage=(__doc__ or "").split("usage: ")[1].split("\n")[0])
     parser.add_argument("--record", nargs="*", metavar="NAME")
     parser.add_argument("--pair", nargs=3, action="append", default=[], metavar=("BEFORE", "AFTER", "CODE"))
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
         rows = keep(rows, made)
     known = {(one.name, one.code) for one in rows}
     shown = [row(pair) for pair in shipped() if (pair.name, pair.code) not in known]
-    # A rule that is silent about the pair says nothing of it.
+    # A rule that is silent about the pair predicts nothing for it.
     told = [one for one in shown if one.bound is not None or one.predicted is not None]
     rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in told]
     titles = {"Recorded": False, "Simulated": True}

@@ -1,4 +1,4 @@
-"""Figures that pages show, each from the one file that its benchmark writes."""
+"""Figures on pages, each from the file that its benchmark writes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _GOAL = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", re.M
 
 
 def fill(page: str) -> str:
-    """``page`` with today's figures in its marked places."""
+    """``page`` with current figures in its marked places."""
     return PLACE.sub(lambda found: found[1] + _BLOCKS[found[2]](), page)
 
 
 def sizes() -> str:
-    """How time and memory grow, and the goal that is missed."""
+    """The growth of time and memory, and the missed goal."""
     goals = {what: row for what, *row in _GOAL.findall(SOURCE.read_text(encoding="utf-8"))}
     grown = [value for what, row in goals.items() if what.startswith("CPU time per MB") for value in row[1:]]
     ratios = sorted(float(value) for value in grown if value != "-")

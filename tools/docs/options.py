@@ -1,4 +1,4 @@
-"""The page of all options and configuration keys, from the table that the program parses them with."""
+"""The page of all options and configuration keys, from the table that the program parses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ No configuration sets these.
 
 
 def options_page() -> str:
-    """Every row of the table, and then the options that one command has."""
+    """Every row of the table, followed by the options of single commands."""
     rows = sorted(ROWS, key=lambda one: one.panel or "")
     parts = [NOTE, INTRO]
     for panel, found in groupby(rows, key=lambda one: one.panel):

@@ -1,4 +1,4 @@
-"""The measured tables of docs/peers.md, from what benchmarks/peers.py keeps."""
+"""The measured tables of docs/peers.md, from the results of benchmarks/peers.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = {
 
 
 def _part(name: str) -> tuple[str, dict[str, Any]]:
-    """When and on what a part was measured, and what was found."""
+    """Date and machine of the measurement of a part, and its results."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))[name]
     method = kept["method"]
     return f"{method['day']}, {method['machine']}; {method['versions']}.\n\n", kept["found"]
@@ -68,14 +68,14 @@ def runs() -> str:
 
 
 def numbers() -> str:
-    """What each says of a trace before and after a few numbers were spoilt."""
+    """Each program's output for a trace before and after a few numbers were damaged."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
     return method + f"{found['kernels']} kernels:\n\n" + _table("| | as it is | with seven bad lengths |", rows)
 
 
 def broken() -> str:
-    """How many of the damaged copies each program answers, refuses and ends in a traceback on."""
+    """The number of damaged copies that each program answers, refuses, and crashes on."""
     method, found = _part("broken")
     cut = "cut off at 60 %"
     rows = []

@@ -18,7 +18,7 @@ from proselint.tools import LintFile
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECKS = dict.fromkeys(("house", "cliches", "hedging", "nonwords", "redundancy"), True)
-# Headless relatives and inverted sentences, where a sentence begins.
+# Headless relatives and inverted sentences at the start of a sentence.
 STARTS = {
     r"(?:^|[.:;] )(?:Who|What) (?:asks|answers|reads|waits|wants|is none|lies|stands|comes)\b": "start with a noun",
     r"(?:^|[.:;] )Of (?:an?|the|each|all|these) \w+(?: \w+){0,5},? ": "start with the subject",
@@ -27,7 +27,7 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 
 
 def house_checks() -> tuple[Check, ...]:
-    """A check for each of our own words."""
+    """A check for each entry of ``words.toml``."""
     words = tomli.loads((HERE / "words.toml").read_text(encoding="utf-8"))
     padded = [(rf"\b{pattern}\b", advice, True) for pattern, advice in words.items()]
     starts = [(pattern, advice, False) for pattern, advice in STARTS.items()]
@@ -43,13 +43,13 @@ def house_checks() -> tuple[Check, ...]:
 
 
 def prose(page: Path) -> str:
-    """The text of a page with its code blanked, so that places stay."""
+    """The text of a page with its code blanked out, so that offsets stay valid."""
     text = page.read_text(encoding="utf-8")
     return CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
 
 
 def main() -> int:
-    """Print each fault with its place."""
+    """Print each fault with its position."""
     registry = CheckRegistry()
     registry.register_many((*__register__, *house_checks()))
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]

@@ -1,4 +1,4 @@
-"""JSON Schemas of what the program writes and reads, from the classes and lists that it uses itself.
+"""JSON Schemas of the program's outputs and inputs, from the classes and lists that it uses itself.
 
 ``tools/docs/generate.py`` writes them to ``docs/schemas``; tests hold real outputs against them.
 """
@@ -64,12 +64,12 @@ _TYPES_OF_RULES: dict[Any, Schema] = {
 
 
 def report() -> Schema:
-    """What ``analyze --output-format json`` prints."""
+    """The output of ``analyze --output-format json``."""
     return _document("report", "The JSON report", _report())
 
 
 def lint() -> Schema:
-    """What ``lint --output-format json`` prints: the report, and what the gate decided."""
+    """The output of ``lint --output-format json``: the report and the gate's decision."""
     made = _report()
     found = made["properties"]["findings"]["items"]
     more = {"file": TEXT, "help": TEXT, "baseline_state": {"enum": ["new", "unchanged", None]}}
@@ -81,7 +81,7 @@ def lint() -> Schema:
 
 
 def baseline() -> Schema:
-    """What ``lint --write-baseline`` writes."""
+    """The output of ``lint --write-baseline``."""
     parts = {"version": {"const": 1}, "tool": _tool(), "findings": _list(_of(BaselineEntry))}
     return _document("baseline", "A baseline of lint", _object(parts))
 
@@ -149,7 +149,7 @@ def _report() -> Schema:
 
 
 def _of(kind: type, without: tuple[str, ...] = ()) -> Schema:
-    """The object that a dataclass becomes."""
+    """The JSON object for a dataclass."""
     hints = get_type_hints(kind)
     return _object({field.name: _typed(hints[field.name]) for field in fields(kind) if field.name not in without})
 

@@ -1,4 +1,4 @@
-"""What mkdocs needs besides ``docs/``: pages of other folders, and links that lead to them."""
+"""mkdocs hooks: adds pages from outside ``docs/``, and adjusts links to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INTO_DOCS = re.compile(r"(\]\()((?:\.\./)*)docs/")
 
 
 def on_config(config: Any) -> Any:
-    """Put the page of each rule below the page of all rules."""
+    """List the page of each rule under the page of all rules."""
     pages = sorted((ROOT / "docs" / "rules").glob("*.md"))
     titles = {page.stem: page.read_text(encoding="utf-8").split("\n# ", 1)[1].split("\n", 1)[0] for page in pages}
     listed = [{title: f"rules/{code}.md"} for code, title in titles.items()]
@@ -35,9 +35,9 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links between ``docs`` and the rest of the repository to where the pages are on the site."""
+    """Point links between ``docs`` and the rest of the repository to the pages' places on the site."""
     if page.file.src_uri in OUTSIDE:
         return _INTO_DOCS.sub(r"\1\2", markdown)
-    # In the repository these pages lie beside `docs`, on the site inside it.
+    # In the repository these pages are next to `docs`, on the site inside it.
     inside = "../" * page.file.src_uri.count("/")
     return re.sub(rf"(\]\(){re.escape(inside)}\.\./(?=[^)]+\.md)", rf"\1{inside}", markdown)

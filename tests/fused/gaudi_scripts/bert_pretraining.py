@@ -1,4 +1,4 @@
-"""Masked-token pretraining as users of a Gaudi write it: FusedLamb, FusedClipNorm, accumulation, one rank per card."""
+"""Masked-token pretraining as Gaudi users write it: FusedLamb, FusedClipNorm, accumulation, one rank per card."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Detection as users of a Gaudi write it: an average of the model, work put off to the end of a step, memory."""
+"""Detection as Gaudi users write it: a moving average of the model, work deferred to the end of a step, memory."""
 
 import copy
 import threading

@@ -1,4 +1,4 @@
-"""A Lightning module as users of a Gaudi write it: HPUAccelerator and a fused optimizer."""
+"""A Lightning module as Gaudi users write it: HPUAccelerator and a fused optimizer."""
 
 import logging
 import warnings

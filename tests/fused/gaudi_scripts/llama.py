@@ -1,4 +1,4 @@
-"""A small Llama as users of a Gaudi write it: fused attention, RMS norm and rotary embeddings; generation."""
+"""A small Llama as Gaudi users write it: fused attention, RMS norm and rotary embeddings; generation."""
 
 import habana_frameworks.torch.core as htcore
 import habana_frameworks.torch.hpu as hthpu

@@ -1,4 +1,4 @@
-"""A mixture of experts as users of a Gaudi write it: the registered op, compiled; without imports of the bridge."""
+"""A mixture of experts as Gaudi users write it: the registered op, compiled; without imports of the bridge."""
 
 import torch
 import torch.nn.functional as F

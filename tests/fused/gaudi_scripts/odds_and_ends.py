@@ -1,4 +1,4 @@
-"""Whatever else scripts ask of torch and of the bridge; each line is one answer."""
+"""Other calls that scripts make to torch and the bridge; each line is one answer."""
 
 import io
 import multiprocessing
@@ -14,7 +14,7 @@ from habana_frameworks.torch.utils.internal import is_lazy
 
 
 class Kept:
-    """A class of the script."""
+    """A class that a script defines."""
 
 
 def refused(statement):

@@ -1,4 +1,4 @@
-"""Image classification as users of a Gaudi write it: LARS around momentum, or FusedSGD."""
+"""Image classification as Gaudi users write it: LARS around momentum, or FusedSGD."""
 
 import argparse
 

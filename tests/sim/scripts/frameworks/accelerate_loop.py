@@ -1,4 +1,4 @@
-"""Accelerate, with gradients over two batches."""
+"""Accelerate, with gradients accumulated over two batches."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel, and collectives by hand."""
+"""DistributedDataParallel, and hand-written collectives."""
 
 import os
 import sys

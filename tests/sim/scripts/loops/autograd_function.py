@@ -1,4 +1,4 @@
-"""Functions with a backward of their own, one of them in full precision."""
+"""Functions with their own backward, one of them in full precision."""
 
 import sys
 

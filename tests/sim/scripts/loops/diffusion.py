@@ -1,4 +1,4 @@
-"""A small U-Net: three steps of training, then sampling with the number of the step in the graph."""
+"""A small U-Net: three training steps, then sampling with the step number in the graph."""
 
 import sys
 

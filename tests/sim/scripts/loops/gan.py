@@ -1,4 +1,4 @@
-"""Two networks against each other, each with its optimizer."""
+"""Two adversarial networks, each with its optimizer."""
 
 import sys
 

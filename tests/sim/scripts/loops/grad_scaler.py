@@ -1,4 +1,4 @@
-"""Half precision with a gradient scaler, clipping between unscaling and the update."""
+"""Half precision with a gradient scaler, and clipping between unscaling and the update."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Clicks predicted from bags of categories and their interactions; the area under the curve on the host."""
+"""Click prediction from bags of categories and their interactions; the area under the curve on the host."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Boxes of a detector, selected by a mask and by suppression of overlaps."""
+"""A detector's boxes, selected by a mask and by non-maximum suppression."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Generation with a cache that grows by a token at a time."""
+"""Generation with a cache that grows token by token."""
 
 import sys
 

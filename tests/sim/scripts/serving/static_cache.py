@@ -1,4 +1,4 @@
-"""Generation with a cache of fixed size; the loop of the library still lets the text grow."""
+"""Generation with a cache of fixed size; the library's loop still lets the text grow."""
 
 import sys
 
