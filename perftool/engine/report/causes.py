@@ -30,7 +30,7 @@ CLAUSES = {
     "python": "the device waits while the host runs Python",
     "queue": "the device waits while the host waits for a queue: the next batch or message",
     "pipe": "the device waits while the host waits for a pipe or a socket",
-    "lock": "the device waits while the host waits for a lock of Python",
+    "lock": "the device waits while the host waits for a Python lock",
     "sleep": "the device waits while the host sleeps",
     "checkpoint": "the device waits while the host saves a checkpoint",
     "blocked": "no op computes in Python, where the thread is mostly blocked: it waits for a lock, a file or another "
