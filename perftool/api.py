@@ -100,10 +100,10 @@ def analyze(
     """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
 
     ``logs`` are logs, metrics files and configuration of the run; by default those beside a trace are used. In a folder
-    with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` is what the traces are
-    of, whatever they say: a name such as MI300X, or a file of peaks. Raises InputError when no file
-    can be read, and when named traces are of several runs unless ``as_one_run`` is set or ``run`` names one of them. An
-    unreadable file among others is a TRC000 finding.
+    with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` overrides the device
+    that the traces name: a name such as MI300X, or a file of peaks. Raises InputError when no file can be read, and
+    when named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable
+    file among others is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(
@@ -158,7 +158,7 @@ def open_trace(
 
     ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to delete temporary
     files early. ``run`` names one of several runs in a folder. Raises InputError when nothing can be read, and when
-    named traces are of several runs unless ``as_one_run`` is set or ``run`` names one of them.
+    named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
     """
     inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run, run=run)
     with ExitStack() as open_until:

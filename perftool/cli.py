@@ -33,8 +33,8 @@ app = typer.Typer(
 _verbose = False
 _NO_ROOM = {
     errno.ENOSPC: "no space is left on the device",
-    errno.EFBIG: "a file may not be that large here",
-    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EFBIG: "the file would be larger than this system allows",
+    errno.EDQUOT: "the disk quota is used up",
 }
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
@@ -111,7 +111,7 @@ def _require_unset(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """Run the program and exit: 0 done, 2 not run properly, 129, 130 or 143 ended by a signal."""
+    """Run the program and exit with 0 if it ran, with 2 after an error, with 129, 130 or 143 after a signal."""
     _prepare_streams()
     _require_folder()
     _take_shell_as_given(sys.argv[1:])
@@ -149,7 +149,7 @@ def _run(ending: Ending) -> None:
             _fail(ending.word, ending.code)
         if (why := _no_room(error)) is not None:
             _leave_stdout()
-            # Files that cannot be closed either would be reported by Python, in a traceback.
+            # Python would report files that cannot be closed either, with a traceback.
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
         # DuckDB adds lines that show the SQL.
@@ -158,7 +158,7 @@ def _run(ending: Ending) -> None:
 
 
 def _no_room(error: BaseException | None) -> str | None:
-    """Why nothing more could be written, if ``error`` says so: libraries wrap the system's error, or quote it only."""
+    """Why nothing more can be written, if ``error`` says so: libraries wrap the system's error, or only quote it."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)
@@ -181,7 +181,7 @@ def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
     for text in options:
         if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
             raise PerfToolError(
-                f"{text!r} is an option and the name of a file here; write -- before names of files, or ./ before this"
+                f"{text!r} is both an option and a file here; write -- before file names, or ./ before this one"
             )
 
 
@@ -218,7 +218,7 @@ def _leave_stdout() -> None:
 def _fail(message: str, code: int) -> None:
     if _verbose and code == 2:
         traceback.print_exc()
-    # Nobody reads it when the terminal was closed.
+    # The terminal may be closed by now.
     with suppress(OSError):
         print(f"habana_perf_tool: {shown(message)}", file=sys.stderr)  # noqa: T201
     sys.exit(code)

@@ -28,12 +28,12 @@ class InputError(PerfToolError):
     """A file that cannot be found, opened or recognised."""
 
 
-# What a reader may fail with on contents that nobody foresaw.
+# The exceptions that unforeseen contents can raise in a reader.
 UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 
 
 def unforeseen_in(path: str, error: Exception) -> InputError:
-    """``error`` of reading ``path`` as an InputError: a file that trips its reader costs only its own contents."""
+    """An InputError for ``error``, raised while reading ``path``: only the contents of that file are lost."""
     if isinstance(error, InputError):
         return error
     said = str(error).partition("\n")[0]

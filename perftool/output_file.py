@@ -26,7 +26,9 @@ def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> No
     read = {key for path in inputs if (key := _identity(path))}
     for target in targets:
         if target not in (None, "-") and _identity(str(target)) in read:
-            raise PerfToolError(f"{target}: is an input of this run, which is never changed; name another file")
+            raise PerfToolError(
+                f"{target}: is an input of this run, and inputs are never overwritten; name another file"
+            )
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     """
     real = Path(os.path.realpath(target))
     if real.exists() and not real.is_file():
-        raise PerfToolError(f"{target}: is no regular file, and cannot be replaced; name another file")
+        raise PerfToolError(f"{target}: is not a regular file and cannot be replaced; name another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
     # A folder, because the writer may need more files beside it.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:
@@ -129,7 +131,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Raises PerfToolError if ``target`` exists: nothing in a folder is replaced.
     """
     if target.exists():
-        raise PerfToolError(f"{target}: exists already; name a new folder")
+        raise PerfToolError(f"{target}: already exists; name a new folder")
     with write_errors_named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:

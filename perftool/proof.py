@@ -29,14 +29,14 @@ SIMULATED_DEVICE = "gaudi"
 # Steps in which graphs are compiled.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# A ratio whose whole interval is below this means that the advice does harm here, not just nothing.
+# If the whole interval of a ratio is below this, the advice does harm here; it is not merely without effect.
 _HARM = 0.9
 # The caveat of a simulated row.
-CIRCULAR = "circular: a simulated device, which is our own model, shown to our own rule"
+CIRCULAR = "circular: our own rule judges a device that our own model simulates"
 # Tolerance of a prediction as a share of the step, besides the interval of the measurement (docs/gains.md).
 _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
-_ONE_PAIR = "the ratio is that of one pair of runs, so how sure it is cannot be said"
+_ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
 # Called with the current stage of a benchmark.
 Stage = Callable[[str], None]
@@ -68,7 +68,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             stage("simulating")
             recorded = _simulate(benchmark, benchmark.script, folder)
         if recorded is not None:
-            stage("showing the rules both traces")
+            stage("running the rules on both traces")
             proof = _shown(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
         judged: tuple[BenchmarkStatus, str | None] = ("failed", str(error))
@@ -272,7 +272,7 @@ def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
     try:
         stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise InputError(f"{name} did not end in {_SIMULATION_TIMEOUT_S:.0f} s") from None
+        raise InputError(f"{name} did not finish within {_SIMULATION_TIMEOUT_S:.0f} s") from None
     if run.returncode:
         said = stderr.strip().splitlines()
         raise InputError(f"{name}: {said[-1] if said else f'exit code {run.returncode}'}")

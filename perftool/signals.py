@@ -9,8 +9,8 @@ from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
-"""What a job's end, Ctrl-C and a terminal that closes send."""
-# Loading the largest of our libraries takes a few of these.
+"""The signals sent by a scheduler that ends the job, by Ctrl-C, and by a terminal that closes."""
+# Loading our largest library takes a few of these intervals.
 _LATER_S = 0.02
 
 Handler = Callable[[int, FrameType | None], object]
@@ -19,7 +19,8 @@ Handler = Callable[[int, FrameType | None], object]
 def after_native_imports(handler: Handler) -> Handler:
     """``handler``, called a moment later if its signal arrives while a native module is loaded.
 
-    Such a module may call Python while it is made, and many, DuckDB among them, abort the process when that raises.
+    Such a module may call Python while it is initialised. Many of them, such as DuckDB, abort the process if that call
+    raises an exception.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -72,7 +72,7 @@ def _three_digits(value: float) -> str:
 
 
 def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
-    """``ranks``, in order, as in ``0-3, 6``; of more than ``most`` numbers and ranges the first ones."""
+    """``ranks`` (sorted) as text such as ``0-3, 6``; only the first ``most`` numbers and ranges are listed."""
     pieces: list[list[int]] = []
     for rank in ranks:
         if not pieces or rank != pieces[-1][-1] + 1:
@@ -86,7 +86,7 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def _range_texts(piece: Sequence[int]) -> list[str]:
-    """Two neighbours are no range."""
+    """Consecutive ranks as texts: one range for three or more, else each number."""
     return [f"{piece[0]}-{piece[-1]}"] if len(piece) > 2 else list(map(str, piece))
 
 

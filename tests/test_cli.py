@@ -343,7 +343,7 @@ def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> Non
     ran = process("lint", "--allow-empty", name, cwd=tmp_path, capture_output=True)
 
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert f"{name!r} is an option and the name of a file here" in ran.stderr.decode()
+    assert f"{name!r} is both an option and a file here" in ran.stderr.decode()
     assert (tmp_path / "package.json").read_text() == "precious"
 
 

@@ -24,7 +24,7 @@ ONE_PAIR = measurement(Ratio(2.0, 2.0, 2.0, 0.0))
 ONE_PAIR_SLOWER = measurement(Ratio(0.5, 0.5, 0.5, 0.0))
 WRONG = measurement(max_error=0.5)
 NOT_A_NUMBER = measurement(max_error=float("nan"))
-SURE_OF_NOTHING = "the ratio is that of one pair of runs, so how sure it is cannot be said"
+SURE_OF_NOTHING = "the ratio comes from one pair of runs, so its uncertainty is unknown"
 APART = replace(proof(simulated=True), max_error=0.25)
 DEVICE = "needs a device with asynchronous execution"
 
@@ -128,7 +128,7 @@ def test_the_loop_closes(tmp_path: Path) -> None:
 
     result = prove(BENCHMARK, Request("cpu", True, tmp_path), stages.append)
 
-    assert stages == ["measuring, small", "showing the rules both traces"]
+    assert stages == ["measuring, small", "running the rules on both traces"]
     assert result.proof is not None
     # Whether the measured gain confirms the claim depends on the load of the machine.
     assert result.status in ("validated", "measured")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# What a slice can be for an allocation inside it, as bits; of those in _INNERMOST the innermost slice counts, of
-# the others the outermost.
+# The meanings of a slice for an allocation inside it, as bits. The innermost slice counts for the meanings in
+# _INNERMOST, the outermost for the others.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH told AS (
@@ -35,7 +35,7 @@ FROM told
 """
 _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
-# Of a path and of a name of a function.
+# The longest path, and the longest function name, in characters.
 _LONGEST = 200
 _SLICES = """
 WITH meanings AS ({meanings})
@@ -48,7 +48,7 @@ WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _mem
 UNION ALL
 SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
 """
-# The meaning of an allocation among the slices.
+# The meaning that marks an allocation among the slices.
 _ALLOCATION = 1 << (_SETUP + 1)
 
 
@@ -70,7 +70,7 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
 
 
 class _Open(NamedTuple):
-    """Slices by ascending id: ids, ends, and for each meaning the id of the slice that has it (a row each)."""
+    """Slices by ascending id: ids, ends, and for each meaning (one row each) the id of the slice that has it."""
 
     id: Int64s
     end: Int64s
@@ -84,7 +84,7 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """These slices and ``slices``, whose kinds are meanings; each takes what it is not itself from its parent."""
+        """These slices and ``slices``, whose kinds are meanings; each inherits from its parent what it lacks itself."""
         import numpy as np
 
         known = len(self.id)
@@ -135,7 +135,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
-    # A call inside the function knows the line that made it.
+    # A call inside the function records the line that made it.
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),

@@ -17,7 +17,7 @@ from perftool.model.words import KIND_LABELS
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
 _KEY = re.compile(r"(needs|absent|maker|drops|empty without): (.+)")
-_WHERE_THEY_ARE = "query --tables lists them"
+_WHERE_THEY_ARE = "query --tables lists the tables"
 _TEXT = ("VARCHAR", "VARCHAR[]")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
@@ -64,7 +64,7 @@ class Table:
 
     @property
     def as_text(self) -> str:
-        """SQL for all rows, with text as such where the store keeps it as numbers."""
+        """SQL for all rows; columns that the store keeps as ENUM numbers become text."""
         columns = (f'"{c.name}"::{c.type} AS "{c.name}"' if c.type in _TEXT else f'"{c.name}"' for c in self.columns)
         return f'SELECT {", ".join(columns)} FROM main."{self.name}"'
 

@@ -73,13 +73,13 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
         if best is None or lengths[best.start : best.end].sum() < _LEAST_SHARE * lengths.sum():
             break
         found.append(best)
-        # What is found matches nothing any more.
+        # The pieces of this chain must not match again.
         kinds[best.start : best.end] = -1 - np.arange(best.start, best.end)
     return sorted(found, key=lambda one: one.start)
 
 
 def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
-    """The repeat that takes most time; among about equal ones that with the shortest period."""
+    """The repeat that takes most time; among nearly equal ones, the one with the shortest period."""
     summed = np.concatenate([[0], np.cumsum(lengths)])
     best, most = None, 0.0
     for period in _periods(kinds):

@@ -18,7 +18,7 @@ Made = TypeVar("Made")
 _SETTINGS = (
     # DuckDB draws its progress bar on stdout, into our documents.
     "SET enable_progress_bar = false",
-    # DuckDB misjudges the sizes: it would compare a few moments with every stretch of a recording, one by one.
+    # DuckDB misjudges the sizes: for a few moments it would choose a loop join over every stretch of a recording.
     "SET asof_loop_join_threshold = 0",
 )
 

@@ -18,7 +18,7 @@ def interrupted_after(
 ) -> Iterator[None]:
     """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors.
 
-    With ``time.process_time`` as ``clock``, a machine that is busy or was stopped makes no query fail.
+    With ``time.process_time`` as ``clock``, no query fails because the machine was busy or suspended.
     """
     begun, over = clock(), threading.Event()
 

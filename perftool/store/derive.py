@@ -171,7 +171,7 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
         text = f"end events whose begin was before the recording, dropped: {unmatched_ends:,}"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
-        text = f"begin events without an end, closed with what is around them: {unmatched_begins:,}"
+        text = f"begin events without an end, closed with the events around them: {unmatched_begins:,}"
         yield ImportIssue("unmatched begins", unmatched_begins, text)
 
 

@@ -1,4 +1,4 @@
-"""What metadata and logs say of the accelerator that a run used."""
+"""What metadata and logs say about the accelerator that a run used."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Stores event names and categories as numbers: a recording has millions of events, and few names.
+"""Stores event names and categories as numbers: a recording has millions of events, but few names.
 
 DuckDB calls such a type ENUM. Its values are sorted, so rows sort as they would by text, and comparisons with other
 columns use the text. Queries from outside see text (``Table.as_text``).
 
-Where the names are too many or too long for that, each row of each table would hold its own copy: 20,000 kernels of
-one op would repeat a name of 60 kB that the recording holds once. So the long ones are cut then, in their middle:
-kernels of templates often differ at their ends.
+If the names are too many or too long for an ENUM, each row of each table holds its own copy: 20,000 kernels of one op
+would repeat a name of 60 kB that the recording holds once. Long names are then cut in the middle, because template
+kernels often differ at the end of their names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perftool.model import vendors
 _MOST_VALUES = 65_535
 # DuckDB writes the whole type each time that it copies a plan: a dictionary of 18 MB took 12 s.
 _MOST_BYTES = 1 << 20
-# Of names that together are too long for a dictionary.
+# The longest name, in bytes, when all names together are too long for a dictionary.
 _LONGEST_TEXT = 1 << 10
 # Categories that the tables assign, besides those of the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
@@ -34,7 +34,7 @@ def shorter_than(longest: int) -> str:
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
     """Create the types event_name, event_category and event_side once all events are in ``raw``.
 
-    Returns how many bytes a name may have that was not cut, if names were cut for that.
+    Returns the largest size of a name, in bytes, if longer names were cut; None if a dictionary holds all names.
     """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}

@@ -122,4 +122,4 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple
 
 
 WRITERS: Mapping[str, Writer] = {".duckdb": write_duckdb, ".parquet": write_parquet, ".xlsx": write_workbook}
-"""By the suffix of the output; a folder of Parquet files has the suffix .parquet here."""
+"""Writers by the suffix of the output; a folder of Parquet files has the suffix .parquet here."""

@@ -54,7 +54,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The role of each process group: that on the lowest rank which states one."""
+    """The role of each process group, as the lowest rank that names one gives it."""
     found: dict[str, str] = {}
     for _, stated in sorted(metadata.items()):
         info = stated.get("distributedInfo")

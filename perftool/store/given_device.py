@@ -1,4 +1,4 @@
-"""The device that a user says a trace is of: one of devices.toml by its name, or a file of its own peaks."""
+"""The device that the user names for a trace: a name from devices.toml, or a file with the peaks of another device."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _ENDING = ".toml"
 
 
 def given_device(text: str) -> Reading:
-    """The facts of the device ``text``, as an input. Raises InputError for a name or a file without any."""
+    """The facts of the device ``text``, as an input. Raises InputError for an unknown name, or a file without facts."""
     facts = find_given(text)
     size = os.path.getsize(text) if os.path.isfile(text) else 0
     return Reading(text, size, LogReading(device=facts, kind=_KIND))
 
 
 def find_given(text: str) -> DeviceFacts:
-    """The device called ``text``, or that of the file ``text`` (*.toml). Raises InputError, which lists the known."""
+    """The device called ``text``, or described by the file ``text`` (*.toml). Raises InputError for any other."""
     if text.endswith(_ENDING):
         return read_device(text)
     if (found := device_named(text)) is None:
         known = ", ".join(device.name for device in known_devices())
-        raise InputError(f"device {text!r} is unknown; known are {known}, and files of peaks (*.toml)")
+        raise InputError(f"device {text!r} is unknown; name one of {known}, or a file of peaks (*.toml)")
     return found
 
 
 def read_device(path: str) -> DeviceFacts:
-    """The device of a file of one's own. Raises InputError."""
+    """The device that a file of the user describes. Raises InputError."""
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: no file of peaks: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"{path}: is not a file of peaks: {getattr(error, 'strerror', None) or error}") from None
     return device_of_text(text, path)

@@ -20,7 +20,7 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import whole_or_not
 from perftool.store.together import Sequencer, StoppedError, Work
 
-# Arguments are most of the text. On disk, zstd halves their size against DuckDB's default choice, in less time.
+# Arguments are most of the text. On disk, zstd needs half the space of DuckDB's default compression, and less time.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
@@ -42,8 +42,8 @@ _MOST_US = 2**61 // 1000
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
-# Names are compared with many patterns, and some tables hold them as text in each row. The longest that were seen,
-# kernels of templates, have 5 kB. Only a name that was cut is longer.
+# Names are compared with many patterns, and some tables hold them as text in each row. The longest names seen, of
+# template kernels, have 5 kB; longer ones are cut.
 LONGEST_NAME = 6 << 10
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 

@@ -66,7 +66,7 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 def device_of(found: Any) -> str | None:
     """The name of the CPU that ``found`` describes as a device with measured rates; None without these.
 
-    Its threads belong to the name: rates grow with them.
+    The name includes the number of threads, because rates grow with it.
     """
     machine, process = _object(found.get("machine")), _object(found.get("process"))
     threads = _whole(process, "threads")
@@ -75,7 +75,7 @@ def device_of(found: Any) -> str | None:
     return f"{_text(machine, 'processor') or 'CPU'}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-_SOURCE = "measured when the trace was recorded, with PyTorch's products and copies"
+_SOURCE = "measured when the trace was recorded, with matrix products and copies in PyTorch"
 
 
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -75,9 +75,9 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     connection.execute("DROP TABLE _native")
     begun, ended = kept[0]
     if begun:
-        yield ImportIssue("begin without end", begun, f"work began that ends after the recording: {begun:,}")
+        yield ImportIssue("begin without end", begun, f"work that ends after the recording: {begun:,}")
     if ended:
-        yield ImportIssue("end without begin", ended, f"work ends that began before the recording: {ended:,}")
+        yield ImportIssue("end without begin", ended, f"work that began before the recording: {ended:,}")
 
 
 def _pairs() -> str:
@@ -90,7 +90,7 @@ WITH events AS (
     SELECT rowid AS id, ph, pid, tid, name, ts, dur, coalesce(args, '{{}}') AS args
     FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL
 ),
--- An E that comes first has no begin; so has every one at which more ended than began.
+-- An E has no begin if it brings the count of ends above that of begins.
 counted AS (
     SELECT *, {identity} AS key, count_if(ph = 'B') OVER w AS begun, count_if(ph = 'E') OVER w AS ended
     FROM events WHERE ph <> 'X'

@@ -24,9 +24,10 @@ EXPORTED = (
     "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps", "_phase_totals", "chains", "modules",
     "serving_iterations", "_memory_uses",
 )  # fmt: skip
-# Limit for one table of one task; a large trace has some ten thousand collectives.
+# Limit for one table of one task; a large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
-# Limits per byte of the file, beyond what any table may have. Each of our rows takes at least a byte; names repeat.
+# Rows and text that a table may have per byte of its file, on top of a free amount. Parquet stores a repeated name
+# once, but each row that we write takes at least a byte.
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _LONGEST_REASON = 200
@@ -38,7 +39,7 @@ _RAW = re.compile(r"\braw\b")
 class ExportedTables:
     """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common zero.
 
-    ``foreign`` tables come from a file that anybody may have made.
+    ``foreign`` tables come from an untrusted file.
     """
 
     tables: Mapping[str, bytes]
@@ -93,7 +94,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
             if part.foreign:
                 _require_size(connection, name, Path(file))
         _name_owners(connection, files, parts)
-        # As in a store that read all ranks itself: files, and so parts, come in the order of their names.
+        # The row order of a store that reads all ranks itself: by file name, as the parts are.
         connection.execute(
             f"""CREATE TABLE "{name}" AS SELECT {_columns(name)}
                 FROM read_parquet({files}, filename = true, file_row_number = true) AS t
@@ -141,7 +142,9 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
 
 
 def _columns(name: str) -> str:
-    own = "CASE WHEN t.rank IS NULL OR o.rank IS NOT NULL THEN t.rank ELSE error('a row of a rank of another part') END"
+    own = (
+        "CASE WHEN t.rank IS NULL OR o.rank IS NOT NULL THEN t.rank ELSE error('a row for a rank of another part') END"
+    )
     told = {"rank": own} | {time: f't."{time}" + coalesce(o.shift_ns, 0)' for time in _TIMES}
     columns = [(one.name, one.type, told.get(one.name, f't."{one.name}"')) for one in catalog()[name].columns]
     return ", ".join(f'({value})::{kind} AS "{column}"' for column, kind, value in columns)

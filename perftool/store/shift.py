@@ -1,4 +1,4 @@
-"""Moves the times of some ranks to the origin of the others; no other code does this."""
+"""Moves the times of some ranks to the origin of the others. Only this module does that."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from perftool.readers.files.stream import reads_once
 
 # Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# For unknown sizes, assume a lot: a small database on disk beats a large one in memory.
+# Assume that an input of unknown size is large: a small database on disk does less harm than a large one in memory.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750

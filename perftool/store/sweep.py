@@ -1,4 +1,4 @@
-"""Unions and sweeps of intervals in arrays, like the SQL macros, for the one table that is too large for those.
+"""Unions and sweeps of intervals in arrays, like the SQL macros, for the one table that is too large for them.
 
 Intervals are half open, [ts, end), in ns. Arrays of 64-bit integers, all of equal length, hold rank, class and times.
 """
@@ -54,8 +54,8 @@ def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 class Sweep:
     """Sweeps intervals period by period, with the same result as all at once.
 
-    ``marks`` are (rank, ts, end) of intervals that only mark their ends. Where there are several periods, one per rank
-    must reach from its first moment to its last.
+    ``marks`` are (rank, ts, end) of intervals that only mark their ends. With several periods, each rank needs a mark
+    from its first moment to its last.
     """
 
     def __init__(self, marks: tuple[Int64s, Int64s, Int64s]) -> None:

@@ -23,7 +23,7 @@ class Work(Protocol):
 class SecondThread:
     """A thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
 
-    It is used only while ``side_by_side`` says that it has a core.
+    It is used only while ``side_by_side`` says that a core is free for it.
     """
 
     def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:

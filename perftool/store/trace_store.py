@@ -204,7 +204,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of our own SQL, a few thousand at a time; exhaust them before the next query."""
+        """The rows of our own SQL, a few thousand at a time; read them all before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
@@ -219,7 +219,7 @@ class TraceStore:
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
         """Run SQL from outside: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
-        Raises QueryError for any other SQL, for one that fails, or that takes too long, making its tables included.
+        Raises QueryError for SQL that is not allowed, fails, or takes too long, including the time to make its tables.
         """
         try:
             sql.encode()
@@ -291,7 +291,7 @@ class TraceStore:
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # Set last: several threads may ask.
+        # Set last, because other threads may check it.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

@@ -146,7 +146,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "the trace itself": (
         ("run.json", "-o", "./run.json"),
-        "./run.json: is an input of this run, which is never changed; name another file",
+        "./run.json: is an input of this run, and inputs are never overwritten; name another file",
     ),
     "other name": (("run.json", "-o", "out.txt"), "out.txt: the name must end in .json or .json.gz"),
     "stdout to a browser": (

@@ -54,7 +54,7 @@ def test_no_command_writes_over_its_input(command: list[str], name: str, run: Ru
         os.link("run.json", "elsewhere/hard.json")
         name = "elsewhere/hard.json"
     assert run(*command, "-o", name) == 2
-    assert run.err.endswith(f"{name}: is an input of this run, which is never changed; name another file\n")
+    assert run.err.endswith(f"{name}: is an input of this run, and inputs are never overwritten; name another file\n")
     assert Path("run.json").read_bytes() == TRACE
 
 
@@ -77,7 +77,7 @@ def test_no_command_writes_over_what_it_found_and_set_aside(command: list[str], 
     for name in ("run.json", "copy.json"):
         Path(name).write_bytes(rank)
     assert run(*command, "-o", "run.json") == 2
-    assert run.err.endswith("run.json: is an input of this run, which is never changed; name another file\n")
+    assert run.err.endswith("run.json: is an input of this run, and inputs are never overwritten; name another file\n")
     assert Path("run.json").read_bytes() == rank
 
 
@@ -110,7 +110,7 @@ def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
     assert run("analyze", "run.json", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
     assert run("merge", "run.part", option, "run.part") == 2
-    assert run.err.endswith("run.part: is an input of this run, which is never changed; name another file\n")
+    assert run.err.endswith("run.part: is an input of this run, and inputs are never overwritten; name another file\n")
     assert Path("run.part").read_bytes() == made
 
 
@@ -175,7 +175,7 @@ def test_tables_replace_no_pipe_and_no_folder_also_behind_a_link(name: str, run:
 
     assert run("export", "run.json", "-o", name) == 2
 
-    assert run.err == f"habana_perf_tool: {name}: is no regular file, and cannot be replaced; name another file\n"
+    assert run.err == f"habana_perf_tool: {name}: is not a regular file and cannot be replaced; name another file\n"
     assert sorted(path.name for path in Path().iterdir()) == before
     assert stat.S_ISFIFO(os.stat("pipe.duckdb").st_mode)
 

@@ -36,7 +36,7 @@ def test_an_unknown_table_is_answered_with_similar_ones(run: Run, tmp_path: Path
     assert run("query", "run.json", "SELECT * FROM gap_cause") == 2
     assert run.err == "habana_perf_tool: there is no table 'gap_cause'; did you mean gap_causes or gaps?\n"
     assert run("query", "run.json", "SELECT * FROM xyz") == 2
-    assert run.err == "habana_perf_tool: there is no table 'xyz'; query --tables lists them\n"
+    assert run.err == "habana_perf_tool: there is no table 'xyz'; query --tables lists the tables\n"
 
 
 def test_statements_are_read_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_dot_commands_describe_the_tables() -> None:
     tables, schema, unknown, usage = said
     assert any(line.startswith("gaps ") for line in tables.splitlines())
     assert "BIGINT" in schema
-    assert unknown == "there is no table 'nothing'; query --tables lists them"
+    assert unknown == "there is no table 'nothing'; query --tables lists the tables"
     assert ".schema TABLE" in usage
 
 

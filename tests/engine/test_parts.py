@@ -150,7 +150,7 @@ def test_a_part_made_by_hand_is_refused_in_words(run: list[str], facts: dict[str
 @pytest.mark.parametrize(
     ("table", "columns", "says"),
     [
-        ("windows", "* REPLACE (7 AS rank)", "a row of a rank of another part"),
+        ("windows", "* REPLACE (7 AS rank)", "a row for a rank of another part"),
         ("windows", "* EXCLUDE (dur)", '"dur"'),
         ("steps", "* REPLACE ('long' AS dur)", "Could not convert string 'long'"),
         ("tracks", "t.* FROM tracks AS t, range(9)", "has too many rows"),

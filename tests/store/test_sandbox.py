@@ -194,7 +194,7 @@ def test_a_killed_process_is_reported_and_replaced(opened: TraceStore) -> None:
     assert child is not None
     child.kill()
     child.wait()
-    with pytest.raises(QueryError, match="the query ended the process it ran in"):
+    with pytest.raises(QueryError, match="the query crashed the process that ran it"):
         opened.query("SELECT 1")
     assert opened.query("SELECT 1")[1] == [(1,)]
 

@@ -257,7 +257,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'events without times', 3, None, None,
          'complete events without a start, or with no length or an impossible one, dropped: 3'),
         ('PATH', 'unmatched begins', 1, None, None,
-         'begin events without an end, closed with what is around them: 1'),
+         'begin events without an end, closed with the events around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
          'end events whose begin was before the recording, dropped: 1'),
     ]),

@@ -1,7 +1,7 @@
 """Checks which SQL may run in the sandbox: one SELECT over the exported tables, with functions that only compute.
 
-DuckDB parses the statement, and this module searches the tree. Functions are allowed when DuckDB lists them as
-computing a value from nothing but their arguments; table functions, when they are named here.
+DuckDB parses the statement, and this module searches the tree. A function is allowed when DuckDB lists it as computing
+a value from its arguments alone, a table function when it is named here.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _limit_resources(memory_mb: int) -> None:
 
 
 def _hold(seconds: float, threads: int) -> None:
-    """Make this process end itself, by CPU time and by wall clock, in case its parent does not kill it."""
+    """Make this process end itself after its CPU time or wall time, in case its parent does not kill it."""
     if sys.platform == "win32":
         return
     import resource

@@ -105,7 +105,7 @@ class Sandbox:
             self.close()
             raise QueryTimeoutError(bounds.seconds)
         if result is None:
-            raise QueryError(f"the query ended the process it ran in; it may take {self._memory_mb:,} MB")
+            raise QueryError(f"the query crashed the process that ran it; its memory limit is {self._memory_mb:,} MB")
         self._handed |= set(new)
         return result
 
@@ -179,7 +179,7 @@ def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
         left -= len(data)
         message = decoded(data)
         if not isinstance(message, dict):
-            raise BrokenFrameError("a message that is no object")
+            raise BrokenFrameError("a message that is not an object")
         if "error" in message:
             return str(message["error"])[:_LONGEST_ERROR]
         if "columns" in message:

@@ -1,6 +1,6 @@
 """The protocol between this process and the sandbox: frames of JSON, with the values of rows in JSON.
 
-It avoids pickle on purpose: unpickling data from a captured process would hand over this one.
+It avoids pickle on purpose: unpickling data from a compromised process would compromise this one, too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def decoded(data: bytes) -> Any:
     try:
         message = json.loads(data)
         if _MAY_BE_HALF.search(data):
-            # A lone surrogate is no character, and no file accepts it.
+            # A lone surrogate is not a character, and no file accepts it.
             json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise BrokenFrameError(str(error)) from None
@@ -125,7 +125,7 @@ def _unpacked(value: Any, deepest: int) -> Any:
         return timedelta(*content)
     found = _AS_TEXT[kind][2](content)
     if isinstance(found, Decimal) and found.is_finite() and abs(found.adjusted()) > _MOST_DIGITS:
-        raise ValueError("a number of too many digits")
+        raise ValueError("a number with too many digits")
     return found
 
 
@@ -134,7 +134,7 @@ def unpacked_rows(message: Any, columns: int) -> list[tuple[Any, ...]]:
     plain = "rows" in message
     rows = message.get("rows" if plain else "packed")
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == columns for row in rows):
-        raise BrokenFrameError("rows that are none")
+        raise BrokenFrameError("malformed rows")
     if plain and not {type(value) for row in rows for value in row} <= _PLAIN_TYPES:
-        raise BrokenFrameError("values that are none")
+        raise BrokenFrameError("malformed values")
     return [tuple(row if plain else map(unpacked, row)) for row in rows]
